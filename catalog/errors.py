@@ -1,0 +1,92 @@
+"""The error tree of qoop: every error a user can meet derives from :class:`QoopError`.
+
+::
+
+    QoopError
+    ├── CatalogError            a table cannot be registered, read or found
+    │   ├── UnknownTable        no such table (names the nearest matches)
+    │   ├── SourceError         file missing, corrupt, unreadable or of an unknown format
+    │   └── TableChanged        the table's version differs from the one that was planned
+    ├── QueryError              the text is at fault
+    │   ├── ParseError          not SQL
+    │   └── BindError           unknown or ambiguous name, wrong types; underlines the span
+    ├── PlanError               the planner was given, or made, something inconsistent
+    ├── ExecutionError          a task failed for good: stage, fragment and DuckDB's message
+    │   ├── OutOfMemory         a task needs more memory than any machine has
+    │   ├── DiskFull            checkpoint or spill space is exhausted or not writable
+    │   └── CheckpointError     a checkpoint is missing, truncated or fails its checksum
+    ├── Cancelled               the job was cancelled by its owner
+    ├── Timeout                 the job did not end within its time limit
+    ├── ConfigError             an argument, environment variable or option is not valid
+    └── SessionClosed           the session was closed
+"""
+
+from __future__ import annotations
+
+
+class QoopError(Exception):
+    """Root of all errors raised by qoop."""
+
+
+class CatalogError(QoopError):
+    """A table cannot be registered, read or found."""
+
+
+class UnknownTable(CatalogError):
+    """No table of that name is registered."""
+
+
+class SourceError(CatalogError):
+    """The data behind a table is missing, corrupt, unreadable or of an unknown format."""
+
+
+class TableChanged(CatalogError):
+    """The data behind a table changed after the query was planned."""
+
+
+class QueryError(QoopError):
+    """The text of the query is at fault."""
+
+
+class ParseError(QueryError):
+    """The text is not SQL."""
+
+
+class BindError(QueryError):
+    """A name is unknown or ambiguous, or types do not fit."""
+
+
+class PlanError(QoopError):
+    """The planner was given, or made, something inconsistent."""
+
+
+class ExecutionError(QoopError):
+    """A task failed for good."""
+
+
+class OutOfMemory(ExecutionError):
+    """A task needs more memory than any machine can give it."""
+
+
+class DiskFull(ExecutionError):
+    """The space for checkpoints or spilled data is exhausted or cannot be written."""
+
+
+class CheckpointError(ExecutionError):
+    """A checkpoint is missing, truncated or fails its checksum."""
+
+
+class Cancelled(QoopError):
+    """The job was cancelled by its owner."""
+
+
+class Timeout(QoopError):
+    """The job did not end within its time limit."""
+
+
+class ConfigError(QoopError):
+    """An argument, environment variable or option is not valid."""
+
+
+class SessionClosed(QoopError):
+    """The session was closed."""

@@ -1,0 +1,76 @@
+"""Statistics of a table: what the planner knows about data it has not read.
+
+Values of every type are held as *scalars* that order as their type does: numbers, dates (days since
+1970-01-01) and timestamps (seconds since then) as ``float``, strings as ``str``.  That keeps the
+selectivity arithmetic of the planner free of type cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+
+Scalar = float | str
+
+_EPOCH = date(1970, 1, 1)
+_SECONDS_OF_DAY = 86_400.0
+
+
+def to_scalar(value: object) -> Scalar | None:
+    """Return the ordering scalar of a Python value, or None where it has none (NULL, lists, blobs).
+
+    >>> to_scalar(date(1970, 1, 3)), to_scalar(Decimal("1.5")), to_scalar("x")
+    (2.0, 1.5, 'x')
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float | Decimal):
+        return float(value)
+    if isinstance(value, datetime):
+        naive = value.replace(tzinfo=None)
+        return (naive - datetime(1970, 1, 1)).total_seconds()
+    if isinstance(value, date):
+        return float((value - _EPOCH).days)
+    if isinstance(value, time):
+        return value.hour * 3600.0 + value.minute * 60.0 + value.second + value.microsecond / 1e6
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """Statistics of one column.
+
+    nulls: rows that are NULL.
+    distinct: number of distinct non-NULL values (may be an estimate).
+    minimum, maximum: smallest and largest non-NULL value, None if unknown.
+    common: the most common values with the fraction of all rows that hold each, most common first.
+    bounds: edges of an equi-depth histogram over the non-NULL values that are not in `common`;
+        between two neighbouring edges lie equally many rows. Empty if unknown.
+    width: mean bytes of a value.
+    """
+
+    nulls: float
+    distinct: float
+    minimum: Scalar | None = None
+    maximum: Scalar | None = None
+    common: tuple[tuple[Scalar, float], ...] = ()
+    bounds: tuple[Scalar, ...] = ()
+    width: float = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """Statistics of one table.
+
+    rows: number of rows. bytes: size of all columns, uncompressed, in bytes.
+    columns: by column name. keys: sets of columns whose values are unique together.
+    """
+
+    rows: float
+    bytes: float
+    columns: Mapping[str, ColumnStats] = field(default_factory=dict)
+    keys: frozenset[frozenset[str]] = frozenset()

@@ -1,0 +1,189 @@
+"""Plans: immutable DAGs of stages, the paper's QEPs. What the engine runs and nothing more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+from typing import Literal as OneOf
+
+from qoop.catalog.errors import PlanError
+
+if TYPE_CHECKING:
+    import networkx
+
+StageId = str
+Signature = str
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """A vector of resources: cpu in slots, memory in bytes, disk and network in bytes per second.
+
+    >>> (Resources(2, 100) - Resources(1, 40)).fits(Resources(1, 60))
+    True
+    """
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    disk: float = 0.0
+    network: float = 0.0
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(
+            self.cpu + other.cpu, self.memory + other.memory,
+            self.disk + other.disk, self.network + other.network,
+        )  # fmt: skip
+
+    def __sub__(self, other: Resources) -> Resources:
+        return Resources(
+            self.cpu - other.cpu, self.memory - other.memory,
+            self.disk - other.disk, self.network - other.network,
+        )  # fmt: skip
+
+    def fits(self, room: Resources) -> bool:
+        """True if this demand is at most the room in every dimension."""
+        return (
+            self.cpu <= room.cpu and self.memory <= room.memory
+            and self.disk <= room.disk and self.network <= room.network
+        )  # fmt: skip
+
+    def dominant_share(self, capacity: Resources) -> float:
+        """The largest fraction of capacity over the dimensions (spec section 2); absent dimensions count 0."""
+        pairs = (
+            (self.cpu, capacity.cpu), (self.memory, capacity.memory),
+            (self.disk, capacity.disk), (self.network, capacity.network),
+        )  # fmt: skip
+        return max((used / total for used, total in pairs if total > 0), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one stage is believed to be: rows and bytes of its whole output, and per task the cpu seconds
+    of one thread and the peak memory in bytes."""
+
+    rows: float = 1.0
+    bytes: float = 1.0
+    task_seconds: float = 0.001
+    task_memory: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an output is cut: `parts` partitions by ``hash(keys) % parts``; no keys and 1 part: not cut.
+
+    keys are SQL texts over the stage's columns, cast to the type both sides of a join agree on.
+    """
+
+    keys: tuple[str, ...] = ()
+    parts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableInput:
+    """A base table under the name `name` in the fragment.
+
+    columns: the table's own column names that the fragment reads.
+    split: True: task i of the stage reads the i-th share of the rows; False: every task reads all.
+    """
+
+    name: str
+    table: str
+    version: str
+    columns: tuple[str, ...]
+    split: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StageInput:
+    """The output of another stage under the name `name` in the fragment.
+
+    mode: all: every task reads every part. partition: task i reads partition i of every part (the
+        producer's layout has as many parts as this stage has tasks). forward: task i reads part i.
+    """
+
+    name: str
+    stage: StageId
+    mode: OneOf["all", "partition", "forward"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One fragment of a plan, run as `width` independent tasks.
+
+    sql: DuckDB SQL over the names of `inputs`; its columns are `columns` in order, cast to their types.
+    columns: (name, DuckDB type).
+    layout: how each task cuts its output.
+    slots: threads (and slots) that each task is given.
+    opaque: why the planner did not take the fragment apart, None if it did.
+    shareable: False for islands (law 12), whose outputs must never serve another plan.
+    label: a few words for people.
+    """
+
+    id: StageId
+    sql: str
+    inputs: tuple[TableInput | StageInput, ...]
+    columns: tuple[tuple[str, str], ...]
+    width: int
+    signature: Signature
+    layout: Layout = Layout()
+    slots: int = 1
+    estimate: Estimate = Estimate()
+    opaque: str | None = None
+    shareable: bool = True
+    label: str = ""
+
+    @property
+    def stage_inputs(self) -> tuple[StageInput, ...]:
+        return tuple(item for item in self.inputs if isinstance(item, StageInput))
+
+    @property
+    def table_inputs(self) -> tuple[TableInput, ...]:
+        return tuple(item for item in self.inputs if isinstance(item, TableInput))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages in an order in which every stage comes after its inputs; the last one is the root.
+
+    columns: names and DuckDB types of the result, which the root's columns are renamed to by position.
+    """
+
+    stages: tuple[Stage, ...]
+    columns: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        seen: dict[StageId, Stage] = {}
+        for stage in self.stages:
+            for item in stage.stage_inputs:
+                producer = seen.get(item.stage)
+                if producer is None:
+                    raise PlanError(f"stage {stage.id} reads {item.stage}, which does not come before it")
+                if item.mode == "partition" and producer.layout.parts != stage.width:
+                    raise PlanError(
+                        f"stage {stage.id} has {stage.width} tasks, but {item.stage} has {producer.layout.parts} parts"
+                    )
+                if item.mode == "forward" and producer.width != stage.width:
+                    raise PlanError(f"stage {stage.id} and {item.stage} differ in width")
+            if stage.id in seen:
+                raise PlanError(f"two stages are called {stage.id}")
+            seen[stage.id] = stage
+
+    @property
+    def root(self) -> Stage:
+        return self.stages[-1]
+
+    @cached_property
+    def by_id(self) -> dict[StageId, Stage]:
+        return {stage.id: stage for stage in self.stages}
+
+    @cached_property
+    def graph(self) -> networkx.DiGraph[StageId]:
+        """The DAG as networkx sees it: an edge from producer to reader."""
+        import networkx  # 0.2 s: only for checks and drawing
+
+        graph: networkx.DiGraph[StageId] = networkx.DiGraph()
+        graph.add_nodes_from(stage.id for stage in self.stages)
+        graph.add_edges_from((item.stage, stage.id) for stage in self.stages for item in stage.stage_inputs)
+        return graph
