@@ -215,7 +215,7 @@ def _chain(op: str, exprs: tuple[Expr, ...], empty: Expr) -> Expr:
     return Call(op, exprs, f"({slots})", "BOOLEAN")
 
 
-_RESERVED = frozenset(
+_RESERVED = frozenset(  # noqa: SIM905
     """all analyse analyze and any array as asc asymmetric at authorization between binary both by case
     cast check collate column constraint cross create current_date current_time current_timestamp
     default deferrable desc describe distinct do else end except false fetch filter for foreign from full

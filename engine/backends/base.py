@@ -1,0 +1,47 @@
+"""The seam between the core and whatever really runs tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from qoop.engine.events import Committed, Event
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.planner.plan import Resources
+
+
+class Backend(Protocol):
+    """Machines that run attempts and keep their outputs. Only `wait` blocks; all calls are from one thread
+    except `wake`, which any thread may call."""
+
+    def machines(self) -> Mapping[MachineId, Resources]:
+        """Capacity of every machine that can be used now."""
+        ...
+
+    def start(self, machine: MachineId, spec: TaskSpec) -> None:
+        """Begin an attempt; one report about it follows from `wait`."""
+        ...
+
+    def stop(self, attempt: AttemptId) -> None:
+        """Interrupt an attempt; returns at once, its report follows. Unknown or ended attempts are ignored."""
+        ...
+
+    def wait(self, timeout: float | None) -> Sequence[Event]:
+        """Block until something happened, `wake` was called or `timeout` seconds passed."""
+        ...
+
+    def wake(self) -> None:
+        """Make a blocked `wait` return."""
+        ...
+
+    def held(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+        """Those of the keys that are committed and readable."""
+        ...
+
+    def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
+        """The job no longer needs these outputs."""
+        ...
+
+    def close(self) -> None:
+        """Stop everything, join all threads, remove temporary files."""
+        ...

@@ -1,0 +1,121 @@
+"""What happened (events, past tense) and what is to be done (commands, imperative).
+
+Backends report events; :class:`qoop.engine.run.Run` turns them into commands; backends obey. Reports that
+come late or twice are legal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qoop.catalog.errors import QoopError
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.planner.plan import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The facts of one committed output: rows and bytes of every partition, cost of making it.
+
+    seconds: wall time of the attempt; cpu_seconds: of the thread(s), if known; peak_memory: bytes, if known.
+    """
+
+    key: CheckpointKey
+    rows: tuple[int, ...]
+    bytes: tuple[int, ...]
+    seconds: float
+    cpu_seconds: float = 0.0
+    peak_memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSucceeded:
+    """The attempt's output is committed."""
+
+    attempt: AttemptId
+    committed: Committed
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """The attempt ended without output. retryable: the machine or the room was at fault, not the work."""
+
+    attempt: AttemptId
+    error: QoopError
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStopped:
+    """The attempt was stopped on request and left nothing behind."""
+
+    attempt: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class MachineJoined:
+    """A machine with this capacity can be used."""
+
+    machine: MachineId
+    capacity: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLost:
+    """The machine is gone, with all its attempts."""
+
+    machine: MachineId
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsChanged:
+    """The machine now has this capacity; attempts that no longer fit have been stopped and are reported failed."""
+
+    machine: MachineId
+    capacity: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLost:
+    """An output that was committed can no longer be read."""
+
+    key: CheckpointKey
+
+
+@dataclass(frozen=True, slots=True)
+class ShareChanged:
+    """The scheduler's fair share of a job is now this: a guaranteed minimum, not a cap."""
+
+    job: JobId
+    share: Resources
+
+
+Event = (
+    TaskSucceeded | TaskFailed | TaskStopped | MachineJoined | MachineLost | SlotsChanged | CheckpointLost | ShareChanged
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Run this attempt on this machine."""
+
+    machine: MachineId
+    spec: TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop this attempt; its report (stopped, or a last-moment success) follows."""
+
+    attempt: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The job no longer needs these outputs; a store may drop what nothing else holds."""
+
+    job: JobId
+    keys: tuple[CheckpointKey, ...]
+
+
+Command = Start | Stop | Release

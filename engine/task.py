@@ -1,0 +1,99 @@
+"""What one task is: a stage's fragment, its part number, and where its inputs lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from qoop.catalog.table import Table
+from qoop.planner.plan import Resources, Signature, Stage, StageId
+
+JobId = str
+MachineId = str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointKey:
+    """Names the output of one task by content (law 1): what it means, how it is cut, which part it is."""
+
+    signature: Signature
+    layout: str
+    part: int
+
+    def __str__(self) -> str:
+        return f"{self.signature[:12]}.{self.layout[:8]}.{self.part}"
+
+
+def layout_digest(stage: Stage) -> str:
+    """Digest of everything that decides which rows land in which part and partition of a stage's output.
+
+    Part of it is how the inputs were cut (a stage that reads the third quarter of a table puts out other
+    rows than one that reads the third half), so the width and the input modes belong to it.
+    """
+    text = repr(
+        (
+            "duckdb-hash",
+            stage.layout,
+            stage.width,
+            [(item.name, item.split) for item in stage.table_inputs],
+            [(item.name, item.mode) for item in stage.stage_inputs],
+        )
+    )
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def checkpoint_key(stage: Stage, part: int) -> CheckpointKey:
+    """The key under which part `part` of the stage's output is kept."""
+    return CheckpointKey(stage.signature, layout_digest(stage), part)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskId:
+    """One part of one stage of one job."""
+
+    job: JobId
+    stage: StageId
+    part: int
+
+    def __str__(self) -> str:
+        return f"{self.job}/{self.stage}.{self.part}"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptId:
+    """One try of a task; numbers count up within a job and are never used twice."""
+
+    task: TaskId
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.task}#{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedInput:
+    """Where a stage input lies: (checkpoint, partition) pairs to read; partition None reads all of them."""
+
+    name: str
+    reads: tuple[tuple[CheckpointKey, int | None], ...]
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """All a backend needs to run one attempt, wherever it runs.
+
+    tables: the pinned tables by name; each checks its version when read.
+    resources: granted room: cpu = threads, memory = bytes the kernel may use.
+    settings: SET options that change results, e.g. ("TimeZone", "UTC").
+    durable: the output must survive the process (it still goes through the write-behind queue).
+    """
+
+    attempt: AttemptId
+    stage: Stage
+    key: CheckpointKey
+    inputs: tuple[ResolvedInput, ...]
+    tables: Mapping[str, Table]
+    resources: Resources
+    settings: tuple[tuple[str, str], ...] = ()
+    durable: bool = False
