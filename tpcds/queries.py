@@ -97,7 +97,7 @@ def _read(suite: Suite) -> Mapping[int, str]:
         except duckdb.Error as error:
             raise ConfigError(f"DuckDB cannot load {extension}: {error}") from error
         rows = connection.execute(f"SELECT query_nr, query FROM {suite.name}_queries() ORDER BY query_nr")
-        return {number: query for number, query in rows.fetchall()}
+        return dict(rows.fetchall())
 
 
 def _extension_file(suite: Suite) -> Path:
