@@ -1,0 +1,366 @@
+"""Benchmark data as Parquet: TPC-DS and TPC-H at any scale from 0.01, made by the program `tpcgen-cli`.
+
+The layout is the one `register_folder` takes: ``DIR/<table>/<table>.N.parquet`` for a fact table, so that there
+are several files to spread, and ``DIR/<table>.parquet`` for a dimension.
+
+A table is made in ``DIR/.making``, moved into place when it is whole and then entered in the manifest
+``DIR/qoop-data.json``. Only what the manifest lists counts: a run that was broken off goes on where it stopped.
+
+Row groups keep the generator's default of 7 MiB uncompressed (about 150,000 rows of store_sales). DuckDB 1.5.5
+scans them as fast as groups of 16, 32 or 64 MiB (SF2, 2 threads: sum 40, 42, 44, 47 ms; star join 47, 46, 48,
+49 ms; group-by of customers 56, 89, 93, 96 ms), and small groups can be shared out more evenly.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from qoop.catalog.errors import ConfigError, DiskFull, ExecutionError, QoopError, SourceError
+
+MANIFEST = "qoop-data.json"
+FORMAT = 1
+MINIMUM_SCALE = 0.01
+_WORKSHOP = ".making"
+
+# Tables and their size in MB at scale 1; those of zero hardly grow. Sizes only feed the progress bar and the
+# check for room on the disk.
+_TPCDS_TABLES = {
+    "call_center": 0, "catalog_page": 1, "catalog_returns": 13, "catalog_sales": 122, "customer": 7,
+    "customer_address": 2, "customer_demographics": 9, "date_dim": 3, "dbgen_version": 0,
+    "household_demographics": 0, "income_band": 0, "inventory": 36, "item": 2, "promotion": 0, "reason": 0,
+    "ship_mode": 0, "store": 0, "store_returns": 18, "store_sales": 145, "time_dim": 2, "warehouse": 0,
+    "web_page": 0, "web_returns": 6, "web_sales": 57, "web_site": 0,
+}  # fmt: skip
+_TPCH_TABLES = {
+    "region": 0, "nation": 0, "supplier": 1, "customer": 13, "part": 7, "partsupp": 45, "orders": 65, "lineitem": 240,
+}  # fmt: skip
+_TABLES: Mapping[str, Mapping[str, int]] = {"tpcds": _TPCDS_TABLES, "tpch": _TPCH_TABLES}
+_SPLIT = {
+    "tpcds": {"catalog_returns", "catalog_sales", "inventory", "store_returns", "store_sales", "web_returns",
+              "web_sales"},
+    "tpch": {"partsupp", "orders", "lineitem"},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """One finished table: its rows, and the size in bytes of each file by path relative to the folder."""
+
+    rows: int
+    files: Mapping[str, int]
+
+    def are_in(self, directory: Path) -> bool:
+        """True if every file is there in its full size."""
+        return all(_size(directory / name) == size for name, size in self.files.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a folder of generated data holds: the suite, scale, generator and finished tables."""
+
+    suite: str
+    scale: float
+    generator: str
+    tables: Mapping[str, TableFiles] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: the table in the making, and bytes done of about how many in all."""
+
+    table: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The outcome: tables made now and found finished, bytes of all of them, seconds taken."""
+
+    made: tuple[str, ...]
+    kept: tuple[str, ...]
+    bytes: int
+    seconds: float
+
+
+def generate(
+    scale: float,
+    directory: str | Path,
+    progress: Callable[[Progress], None] | None = None,
+    *,
+    suite: str = "tpcds",
+) -> Generated:
+    """Make the tables of a suite at `scale` (about `scale` GB of text) in `directory`, or finish what was begun.
+
+    progress: is called about five times a second.
+
+    Raises ConfigError if the scale is below 0.01, the folder cannot be written or holds something else (another
+    scale, suite, or files of another origin), or `tpcgen-cli` is not installed; DiskFull if there is no room left;
+    ExecutionError if the generator fails. Whatever happens, the folder can be finished by a later call.
+    """
+    _check(scale, suite)
+    program = find_generator()
+    version = _version(program)
+    folder = _writable(Path(directory))
+    begun = time.monotonic()
+    with _locked(folder), _own_errors(folder):
+        manifest = _begin(folder, suite, scale, version)
+        kept = {name for name, table in manifest.tables.items() if table.are_in(folder)}
+        missing = [name for name in _TABLES[suite] if name not in kept]
+        if missing and manifest.generator != version:
+            raise ConfigError(
+                f"{folder} was begun with {manifest.generator}, and {version} may make other rows; remove it first"
+            )
+        _check_room(folder, suite, scale, missing)
+        for table in missing:
+            report = _reporter(progress, suite, scale, table, kept | set(missing[: missing.index(table)]))
+            manifest = _make(folder, manifest, table, program, report)
+        shutil.rmtree(folder / _WORKSHOP, ignore_errors=True)
+    size = sum(sum(table.files.values()) for table in manifest.tables.values())
+    return Generated(tuple(missing), tuple(sorted(kept)), size, time.monotonic() - begun)
+
+
+def generate_tpch(scale: float, directory: str | Path, progress: Callable[[Progress], None] | None = None) -> Generated:
+    """The eight tables of TPC-H; everything else as `generate`."""
+    return generate(scale, directory, progress, suite="tpch")
+
+
+def read_manifest(directory: str | Path) -> Manifest | None:
+    """The manifest of a folder of generated data, None if it has none. Raises SourceError if it is not readable."""
+    path = Path(directory) / MANIFEST
+    try:
+        content = json.loads(path.read_text())
+        return _manifest(content)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SourceError(f"{path} is not a manifest of generated data: {error}") from error
+
+
+def find_generator() -> Path:
+    """The program tpcgen-cli: beside the running Python, else on the PATH. ConfigError if it is in neither."""
+    beside = Path(sys.executable).parent / "tpcgen-cli"
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("tpcgen-cli")
+    if found is None:
+        raise ConfigError("the generator tpcgen-cli is not installed: pip install tpcgen-cli (or 'qoop[tpcds]')")
+    return Path(found)
+
+
+def _check(scale: float, suite: str) -> None:
+    if suite not in _TABLES:
+        raise ConfigError(f"there is no suite {suite!r}; there are {', '.join(_TABLES)}")
+    if not math.isfinite(scale) or scale < MINIMUM_SCALE:
+        raise ConfigError(f"the scale must be at least {MINIMUM_SCALE}, not {scale:g}")
+
+
+def _version(program: Path) -> str:
+    answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise ConfigError(f"{program} does not run: {answer.stderr.strip()}")
+    return answer.stdout.strip()
+
+
+def _writable(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the folder {folder}: {error.strerror}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"cannot write in {folder}: no permission")
+    return folder
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep a second run out. The lock is on the folder itself: it leaves no file and ends with the process."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise ConfigError(f"another run is generating data in {folder}") from error
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _own_errors(folder: Path) -> Iterator[None]:
+    """Turn errors of the file system into ours."""
+    try:
+        yield
+    except OSError as error:
+        raise _storage_error(folder, error.strerror or str(error), error.errno) from error
+
+
+def _storage_error(folder: Path, reason: str, number: int | None) -> QoopError:
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"no room left for the data in {folder}; free some and run it again to go on")
+    return ConfigError(f"cannot write in {folder}: {reason}")
+
+
+def _begin(folder: Path, suite: str, scale: float, version: str) -> Manifest:
+    """The manifest of earlier runs if they made the same data, else a new one for an empty folder."""
+    shutil.rmtree(folder / _WORKSHOP, ignore_errors=True)
+    wanted = Manifest(suite, scale, version)
+    found = read_manifest(folder)
+    if found is None:
+        _refuse_strangers(folder, suite)
+        _write(folder, wanted)
+        return wanted
+    if (found.suite, found.scale) != (suite, scale):
+        raise ConfigError(
+            f"{folder} holds {found.suite} data at scale {found.scale:g}, not {suite} at {scale:g}; "
+            "choose another folder or remove this one"
+        )
+    return found
+
+
+def _refuse_strangers(folder: Path, suite: str) -> None:
+    taken = [path.name for path in sorted(folder.iterdir()) if path.name.removesuffix(".parquet") in _TABLES[suite]]
+    if taken:
+        raise ConfigError(f"{folder} holds {taken[0]}, which was not made by this command; choose an empty folder")
+
+
+def _check_room(folder: Path, suite: str, scale: float, tables: list[str]) -> None:
+    needed = sum(_expected_bytes(suite, scale, table) for table in tables)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise DiskFull(
+            f"{suite} at scale {scale:g} needs about {needed / 1e9:.1f} GB in {folder}, "
+            f"but only {free / 1e9:.1f} GB are free"
+        )
+
+
+def _expected_bytes(suite: str, scale: float, table: str) -> int:
+    return int(_TABLES[suite][table] * 1e6 * scale)
+
+
+def _reporter(
+    progress: Callable[[Progress], None] | None, suite: str, scale: float, table: str, done: set[str]
+) -> Callable[[int], None]:
+    """A function of the bytes of `table` written so far."""
+    weights = {name: max(1, _expected_bytes(suite, scale, name)) for name in _TABLES[suite]}
+    before, total = sum(weights[name] for name in done), sum(weights.values())
+
+    def report(written: int) -> None:
+        if progress is not None:
+            progress(Progress(table, before + min(written, weights[table]), total))
+
+    return report
+
+
+def _make(folder: Path, manifest: Manifest, table: str, program: Path, report: Callable[[int], None]) -> Manifest:
+    """Make one table, move it into place and enter it in the manifest, in this order."""
+    workshop = folder / _WORKSHOP
+    workshop.mkdir(exist_ok=True)
+    parts = ["--parts", str(_parts(manifest.scale))] if table in _SPLIT[manifest.suite] else []
+    command = [str(program), manifest.suite, "parquet", "--scale-factor", str(manifest.scale), "--tables", table]
+    _run([*command, *parts, "--no-progress", "--output-dir", str(workshop)], workshop, report)
+    rows = sum(_rows(path) for path in workshop.rglob("*.parquet"))
+    for name in (table, f"{table}.parquet"):
+        _remove(folder / name)
+    made = _settle(workshop, table).rename(folder / _settle(workshop, table).name)
+    files = sorted(made.iterdir()) if made.is_dir() else [made]
+    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
+    whole = replace(manifest, tables={**manifest.tables, table: TableFiles(rows, sizes)})
+    _write(folder, whole)
+    return whole
+
+
+def _parts(scale: float) -> int:
+    """Files of a fact table: four, and above scale 4 about one for each 150 MB of the largest."""
+    return max(4, min(256, math.ceil(scale)))
+
+
+def _run(command: list[str], workshop: Path, report: Callable[[int], None]) -> None:
+    """Run the generator, telling five times a second how many bytes it has written."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while True:
+                report(_tree_size(workshop))
+                try:
+                    _, said = process.communicate(timeout=0.2)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        full = "No space left" in said or "os error 28" in said
+        if full:
+            raise OSError(errno.ENOSPC, said.strip())
+        raise ExecutionError(f"tpcgen-cli failed with exit code {process.returncode}: {said.strip() or 'no message'}")
+
+
+def _settle(workshop: Path, table: str) -> Path:
+    """What the generator left for a table: a folder of several files, or one file called like the table."""
+    folder = workshop / table
+    files = sorted(folder.glob("*.parquet"))
+    if len(files) != 1:
+        return folder if files else workshop / f"{table}.parquet"
+    alone = files[0].rename(workshop / f"{table}.parquet")
+    folder.rmdir()
+    return alone
+
+
+def _rows(path: Path) -> int:
+    """Rows by the Parquet footer, which is written last: a file that has one is whole."""
+    import pyarrow.parquet as parquet
+
+    try:
+        return int(parquet.read_metadata(path).num_rows)
+    except Exception as error:
+        raise ExecutionError(f"tpcgen-cli wrote a file that is not whole, {path.name}: {error}") from error
+
+
+def _write(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest in one step, after its bytes are on the disk."""
+    partial = folder / f".{MANIFEST}"
+    with partial.open("w") as file:
+        json.dump({"format": FORMAT, **asdict(manifest)}, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(folder / MANIFEST)
+
+
+def _manifest(content: dict[str, Any]) -> Manifest:
+    if content["format"] != FORMAT:
+        raise ValueError(f"format {content['format']}, not {FORMAT}")
+    tables = {
+        name: TableFiles(int(table["rows"]), {path: int(size) for path, size in table["files"].items()})
+        for name, table in content["tables"].items()
+    }
+    return Manifest(str(content["suite"]), float(content["scale"]), str(content["generator"]), tables)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, -1 if there is none (it may be renamed while we look)."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _tree_size(folder: Path) -> int:
+    return sum(max(0, _size(path)) for path in folder.rglob("*.parquet*"))
