@@ -1,0 +1,153 @@
+"""SQL text -> :class:`Bound`: parsed by sqlglot, checked and typed by DuckDB.
+
+The binder holds a DuckDB instance with the tables' schemas and no rows.  DuckDB's own binder decides there
+what is valid and how the result's columns are named and typed, so both agree with DuckDB by construction;
+its errors come back as ours, with the span underlined.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from qoop.catalog.errors import BindError, ParseError, QueryError
+from qoop.planner.expr import quote
+
+TypedName = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A query that DuckDB accepts.
+
+    ast: sqlglot's tree, None where only DuckDB can parse the text.
+    tables: schemas of the registered tables the text reads, by lower-case name: (version, ((column, type), …)).
+    columns: names and types of the result, as DuckDB gives them.
+    settings: the SET options in force.
+    """
+
+    text: str
+    ast: exp.Expression | None
+    tables: Mapping[str, tuple[str, tuple[TypedName, ...]]]
+    columns: tuple[TypedName, ...]
+    settings: tuple[tuple[str, str], ...] = field(default=())
+
+
+class Binder:
+    """Binds texts against a set of table schemas. Thread-safe."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._tables: dict[str, tuple[str, tuple[TypedName, ...]]] = {}
+        self._settings: dict[str, str] = {}
+        self._duckdb = duckdb.connect(
+            config={"threads": 1, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
+        )
+        self._duckdb.execute("SET errors_as_json = true")
+        for name, value in (settings or {}).items():
+            self.set(name, value)
+
+    def add_table(self, name: str, version: str, columns: tuple[TypedName, ...]) -> None:
+        """Make a table known, or replace it."""
+        definition = ", ".join(f'"{column.replace(chr(34), chr(34) * 2)}" {type_}' for column, type_ in columns)
+        with self._lock:
+            self._duckdb.execute(f"CREATE OR REPLACE TABLE {_quoted(name)} ({definition})")
+            self._tables[name.lower()] = (version, columns)
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table."""
+        with self._lock:
+            self._duckdb.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
+            self._tables.pop(name.lower(), None)
+
+    def set(self, name: str, value: str) -> None:
+        """Apply a SET option. Raises QueryError where DuckDB refuses it."""
+        with self._lock:
+            try:
+                self._duckdb.execute(f"SET {quote(name)} = '{value.replace(chr(39), chr(39) * 2)}'")
+            except duckdb.Error as error:
+                raise QueryError(f"SET {name}: {_message(error)[0]}") from error
+            self._settings[name.lower()] = value
+
+    def bind(self, text: str) -> Bound:
+        """Parse and check one SELECT statement. Raises ParseError or BindError."""
+        text = text.strip().rstrip(";").strip()
+        with self._lock:
+            columns = self._describe(text)
+            known = dict(self._tables)
+            settings = tuple(sorted(self._settings.items()))
+        ast = _parse(text)
+        names = known if ast is None else {table.name.lower() for table in ast.find_all(exp.Table)}
+        tables = {name: known[name] for name in known if name in names}
+        return Bound(text, ast, tables, columns, settings)
+
+    def close(self) -> None:
+        """Free the DuckDB instance."""
+        with self._lock:
+            self._duckdb.close()
+
+    def _describe(self, text: str) -> tuple[TypedName, ...]:
+        try:
+            rows = self._duckdb.execute(f"DESCRIBE {text}").fetchall()
+        except duckdb.Error as error:
+            raise _explained(error, text, len("DESCRIBE "), list(self._tables)) from error
+        return tuple((str(name), str(type_)) for name, type_, *_ in rows)
+
+
+def _parse(text: str) -> exp.Expression | None:
+    try:
+        ast = sqlglot.parse_one(text, read="duckdb")
+    except sqlglot.errors.SqlglotError:
+        return None  # DuckDB accepted it: it runs as one opaque stage, and EXPLAIN says so
+    return ast if isinstance(ast, exp.Query) else None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _message(error: duckdb.Error) -> tuple[str, int | None, str]:
+    """DuckDB's message, the offset in the statement it points at, and its subtype."""
+    text = str(error)
+    try:
+        record = json.loads(text[text.index("{") :])
+    except ValueError:
+        return text, None, ""
+    position = record.get("position")
+    message = str(record.get("exception_message", text))
+    return message, int(position) if position is not None else None, str(record.get("error_subtype", ""))
+
+
+def _explained(error: duckdb.Error, text: str, prefix: int, tables: list[str]) -> QueryError:
+    message, position, _ = _message(error)
+    kind = ParseError if isinstance(error, duckdb.ParserException) else BindError
+    if "Table with name" in message and tables:
+        message += "\nTables here: " + ", ".join(sorted(tables))
+    if position is None:
+        return kind(message)
+    return kind(f"{message}\n\n{underline(text, position - prefix)}")
+
+
+def underline(text: str, offset: int) -> str:
+    """The line of `text` that holds the offset, with the word at the offset underlined.
+
+    >>> print(underline("select a\\nfrom tt", 14))
+    line 2: from tt
+                 ^^
+    """
+    offset = max(0, min(offset, len(text)))
+    start = text.rfind("\n", 0, offset) + 1
+    end = text.find("\n", offset)
+    line = text[start : end if end >= 0 else len(text)]
+    length = 0
+    while offset - start + length < len(line) and (line[offset - start + length].isalnum() or
+                                                   line[offset - start + length] in "_."):  # fmt: skip
+        length += 1
+    head = f"line {text.count(chr(10), 0, start) + 1}: "
+    return f"{head}{line}\n{' ' * (len(head) + offset - start)}{'^' * max(1, length)}"

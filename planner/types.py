@@ -1,0 +1,104 @@
+"""What DuckDB makes of an expression: its type, and its value where it is constant.
+
+DuckDB itself is asked, over typed NULLs and never over data, so types, casts and overloads are right by
+construction and no function has to be known here.  Answers are remembered for the life of the process: a
+workload uses few combinations of operators and types.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+
+import duckdb
+
+from qoop.catalog.errors import BindError
+from qoop.planner.expr import Call, Expr, Literal
+
+_lock = threading.Lock()
+_connection: duckdb.DuckDBPyConnection | None = None
+
+# Types whose values the optimiser can compare with statistics; others are not worth folding.
+_FOLDED = ("INTEGER", "BIGINT", "SMALLINT", "TINYINT", "HUGEINT", "DECIMAL", "DOUBLE", "FLOAT", "DATE", "TIMESTAMP",
+           "VARCHAR", "BOOLEAN", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")  # fmt: skip
+
+
+def _ask(sql: str) -> list[tuple[object, ...]]:
+    global _connection
+    with _lock:
+        if _connection is None:
+            _connection = duckdb.connect(config={"threads": 1, "autoinstall_known_extensions": False})
+        return _connection.execute(sql).fetchall()
+
+
+def type_of(template: str, args: Sequence[Expr]) -> str:
+    """Return the DuckDB type of a call over arguments of these types.
+
+    Raises BindError where DuckDB refuses it.  An integer literal is passed as it is: DuckDB types
+    ``smallint + 1`` by the size of the literal.
+    """
+    return _type_of(template.format(*(_stand_in(arg) for arg in args)))
+
+
+def common_type(types: Sequence[str]) -> str:
+    """Return the type that a UNION of columns of these types has.
+
+    >>> common_type(["DATE", "TIMESTAMP"])
+    'TIMESTAMP'
+    """
+    distinct = list(dict.fromkeys(types))
+    if len(distinct) == 1:
+        return distinct[0]
+    return _union_type(tuple(distinct))
+
+
+def fold(expr: Expr) -> Expr:
+    """Turn a call without columns into a literal that keeps its text and knows its value.
+
+    What cannot be evaluated (or raises) is left to the query's own evaluation.
+    """
+    if not isinstance(expr, Call) or not expr.type.startswith(_FOLDED) or expr.type.endswith("]"):
+        return expr
+    known, value = _value_of(str(expr))
+    return Literal(str(expr), expr.type, value) if known else expr
+
+
+def now_literal(sql: str) -> Literal:
+    """Evaluate ``now()`` and its kin once, so that every task of a job sees the same moment."""
+    ((type_, text),) = _ask(f"SELECT typeof({sql}), CAST({sql} AS VARCHAR)")
+    return Literal(f"CAST('{text}' AS {type_})", str(type_), None)
+
+
+def _stand_in(arg: Expr) -> str:
+    if isinstance(arg, Literal):
+        return arg.sql
+    return f"CAST(NULL AS {arg.type})"
+
+
+@lru_cache(maxsize=65536)
+def _type_of(text: str) -> str:
+    try:
+        ((_, type_, *_),) = _ask(f"DESCRIBE SELECT {text}")
+    except duckdb.Error as error:
+        raise BindError(str(error)) from error
+    return str(type_)
+
+
+@lru_cache(maxsize=4096)
+def _union_type(types: tuple[str, ...]) -> str:
+    branches = " UNION ALL ".join(f"SELECT CAST(NULL AS {type_})" for type_ in types)
+    try:
+        ((_, type_, *_),) = _ask(f"DESCRIBE {branches}")
+    except duckdb.Error as error:
+        raise BindError(str(error)) from error
+    return str(type_)
+
+
+@lru_cache(maxsize=16384)
+def _value_of(text: str) -> tuple[bool, object]:
+    try:
+        ((value,),) = _ask(f"SELECT {text}")
+    except duckdb.Error:
+        return False, None
+    return True, value
