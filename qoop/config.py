@@ -1,0 +1,131 @@
+"""Configuration: arguments win over QOOP_* environment variables, which win over defaults.
+
+==================  =======================  =========================================================
+argument            environment              default
+==================  =======================  =========================================================
+slots               ``QOOP_SLOTS``           the CPUs this process may run on
+memory              ``QOOP_MEMORY``          80 % of the smaller of physical memory and the cgroup's limit
+checkpoints         ``QOOP_CHECKPOINTS``     no durable checkpoints
+spill               ``QOOP_SPILL``           a temporary folder, removed when the session closes
+replan              ``QOOP_REPLAN``          true
+==================  =======================  =========================================================
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from qoop.catalog.errors import ConfigError
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
+_TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_LEAST_MEMORY = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a session was asked to be. memory is in bytes; checkpoints and spill are folders or None."""
+
+    slots: int
+    memory: int
+    checkpoints: Path | None = None
+    spill: Path | None = None
+    replan: bool = True
+
+
+def configure(
+    slots: int | None = None,
+    memory: int | str | None = None,
+    checkpoints: str | os.PathLike[str] | None = None,
+    spill: str | os.PathLike[str] | None = None,
+    replan: bool | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Config:
+    """Settle every option: argument, else environment variable, else default.
+
+    >>> configure(slots=2, memory="2GB", environment={"QOOP_SLOTS": "9", "QOOP_REPLAN": "off"})
+    Config(slots=2, memory=2000000000, checkpoints=None, spill=None, replan=False)
+
+    Raises ConfigError for a value that is not valid, naming the option.
+    """
+    return Config(
+        slots=_slots(slots if slots is not None else environment.get("QOOP_SLOTS")),
+        memory=_memory(memory if memory is not None else environment.get("QOOP_MEMORY")),
+        checkpoints=_folder(checkpoints or environment.get("QOOP_CHECKPOINTS")),
+        spill=_folder(spill or environment.get("QOOP_SPILL")),
+        replan=_truth("replan", replan if replan is not None else environment.get("QOOP_REPLAN", "true")),
+    )
+
+
+def parse_bytes(value: int | str) -> int:
+    """Bytes of a size such as 500_000_000, "500MB" (10**6) or "2GiB" (2**30).
+
+    >>> parse_bytes("2GB"), parse_bytes("1.5 MiB"), parse_bytes(7)
+    (2000000000, 1572864, 7)
+
+    Raises ConfigError for anything else.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ConfigError(f'{value!r} is not a size: write bytes, or a number with a unit, such as "500MB" or "2GiB"')
+    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+
+
+def available_memory() -> int:
+    """Bytes this process may use: physical memory, or less where a cgroup says so."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([physical, *(limit for path in _CGROUP_LIMITS if (limit := _cgroup_limit(path)) is not None)])
+
+
+def available_slots() -> int:
+    """CPUs this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cgroup_limit(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:  # no such controller here: no limit
+        return None
+    return int(text) if text.isdigit() else None  # "max"
+
+
+def _slots(value: int | str | None) -> int:
+    if value is None:
+        return available_slots()
+    try:
+        slots = int(value)
+    except (TypeError, ValueError):
+        slots = 0
+    if isinstance(value, bool | float) or slots < 1:
+        raise ConfigError(f"slots must be a whole number of at least 1, not {value!r}")
+    return slots
+
+
+def _memory(value: int | str | None) -> int:
+    memory = int(available_memory() * 0.8) if value is None else parse_bytes(value)
+    if memory < _LEAST_MEMORY:
+        raise ConfigError(f"memory must be at least 16MiB, not {value!r}")
+    return memory
+
+
+def _folder(value: str | os.PathLike[str] | None) -> Path | None:
+    return Path(value).expanduser().absolute() if value else None
+
+
+def _truth(name: str, value: bool | str) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() not in _TRUTH:
+        raise ConfigError(f"{name} must be one of {', '.join(_TRUTH)}, not {value!r}")
+    return _TRUTH[str(value).lower()]

@@ -1,0 +1,148 @@
+"""The answer of a query: an Arrow table in memory, with exactly DuckDB's column names and types.
+
+Between stages every value travels in Arrow's lossless form (a HUGEINT as 16 bytes, not as a decimal).  What a
+user sees is what ``duckdb.sql(text)`` would have given, so this is the one place that turns one form into the
+other: columns whose Arrow type is already right are handed out as they are, the others are cast by DuckDB.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from qoop.catalog.errors import PlanError
+from qoop.settings import Settings, set_statements
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+_SHOWN_AT_MOST = 10_000  # rows DuckDB looks at to fit a table to the terminal
+
+
+class Result:
+    """A table that owns its memory; it stays valid after the session is closed.
+
+    table: the rows, columns in order, in Arrow's lossless or plain form; its column names do not matter.
+    columns: (name, DuckDB type) of each column; a name may occur twice.
+    settings: the SET options the query ran under (TimeZone decides how instants are shown).
+
+    >>> result = Result(pa.table({"x": [3, 4]}), (("n", "BIGINT"),))
+    >>> result.columns, result.types, len(result), result.fetchall()
+    (['n'], ['BIGINT'], 2, [(3,), (4,)])
+    """
+
+    def __init__(self, table: pa.Table, columns: tuple[tuple[str, str], ...], settings: Settings = ()) -> None:
+        if table.num_columns != len(columns):
+            raise PlanError(f"the root stage has {table.num_columns} columns, the query has {len(columns)}")
+        self._raw = table.rename_columns([f"c{index}" for index in range(len(columns))])
+        self._columns = columns
+        self._settings = settings
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return [name for name, _ in self._columns]
+
+    @property
+    def types(self) -> list[str]:
+        """The DuckDB types of the columns."""
+        return [type_ for _, type_ in self._columns]
+
+    def __len__(self) -> int:
+        return int(self._raw.num_rows)
+
+    def arrow(self) -> pa.Table:
+        """The rows as a pyarrow.Table, as DuckDB exports them; made once, without a copy where possible."""
+        return self._arrow
+
+    def df(self) -> pandas.DataFrame:
+        """The rows as a pandas data frame (names that occur twice are numbered, as DuckDB does)."""
+        return self._relation().df()
+
+    def pl(self) -> polars.DataFrame:
+        """The rows as a Polars data frame (names that occur twice are numbered, as DuckDB does)."""
+        return self._relation().pl()
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples of Python values."""
+        return self._relation().fetchall()
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, beginning with the first; None after the last."""
+        return self._one_by_one.fetchone()
+
+    def show(self, max_rows: int | None = None, max_width: int | None = None) -> None:
+        """Print the rows as a table fitted to the terminal, or to `max_rows` and `max_width` characters."""
+        limits = {"max_rows": max_rows, "max_width": max_width}
+        self._relation(_SHOWN_AT_MOST).show(**{name: value for name, value in limits.items() if value is not None})
+        if len(self) > _SHOWN_AT_MOST:
+            print(self._total())
+
+    def __repr__(self) -> str:
+        text = str(self._relation(_SHOWN_AT_MOST)).rstrip("\n")
+        return f"{text}\n{self._total()}" if len(self) > _SHOWN_AT_MOST else text
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The Arrow PyCapsule interface: any Arrow library can read a Result."""
+        return self.arrow().__arrow_c_stream__(requested_schema)
+
+    @cached_property
+    def _arrow(self) -> pa.Table:
+        wanted = _exported_schema(self._columns, self._settings)
+        wrong = [index for index, field in enumerate(self._raw.schema) if not field.type.equals(wanted[index].type)]
+        arrays = list(self._raw.columns)
+        if wrong:
+            casts = ", ".join(self._cast(index) for index in wrong)
+            for index, array in zip(
+                wrong, _reader(self._settings, self._raw).project(casts).to_arrow_table(), strict=True
+            ):
+                arrays[index] = array
+        return pa.Table.from_arrays(arrays, schema=wanted)
+
+    @cached_property
+    def _one_by_one(self) -> duckdb.DuckDBPyRelation:
+        return self._relation()
+
+    def _relation(self, limit: int | None = None) -> duckdb.DuckDBPyRelation:
+        """The rows as DuckDB's own relation, for the conversions it does best."""
+        rows = self._raw if limit is None else self._raw.slice(0, limit)
+        casts = (f"{self._cast(index)} AS {_quoted(name)}" for index, (name, _) in enumerate(self._columns))
+        return _reader(self._settings, rows).project(", ".join(casts))
+
+    def _cast(self, index: int) -> str:
+        return f"CAST(c{index} AS {_type_sql(self._columns[index][1])})"
+
+    def _total(self) -> str:
+        return f"({len(self):,} rows in all)"
+
+
+def _reader(settings: Settings, table: pa.Table) -> duckdb.DuckDBPyRelation:
+    return _database(settings).cursor().from_arrow(table)
+
+
+@lru_cache(maxsize=16)
+def _database(settings: Settings) -> duckdb.DuckDBPyConnection:
+    """An empty DuckDB under these settings; a single thread, so that no worker outlives a session."""
+    connection = duckdb.connect(config={"threads": 1})
+    for statement in set_statements(settings):
+        connection.execute(statement)
+    return connection
+
+
+@lru_cache(maxsize=1024)
+def _exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) -> pa.Schema:
+    """The Arrow schema DuckDB exports for such columns."""
+    nulls = ", ".join(f"CAST(NULL AS {_type_sql(type_)}) AS {_quoted(name)}" for name, type_ in columns)
+    return _database(settings).cursor().execute(f"SELECT {nulls} LIMIT 0").to_arrow_table().schema
+
+
+def _type_sql(type_: str) -> str:
+    return '"NULL"' if type_ in ("NULL", '"NULL"') else type_  # a keyword; the type exists from DuckDB 2.0 on
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,111 @@
+"""A Result must be what DuckDB itself would have given, whatever form the root stage left the rows in."""
+
+from __future__ import annotations
+
+import duckdb
+import polars
+import pyarrow as pa
+import pytest
+
+from qoop.catalog.errors import PlanError
+from qoop.result import Result
+
+UUID = "('00000000-0000-0000-0000-00000000000' || i)::UUID"
+EVERY_TYPE = '''
+SELECT i::HUGEINT * 10000000000000000000000 AS huge, i::UHUGEINT AS uhuge, uuid_of(i) AS id, '101'::BIT AS bits,
+       '12:00:00+01'::TIMETZ AS timetz, (CASE i WHEN 1 THEN 'b' END)::ENUM('a', 'b') AS enum, i = 1 AS truth,
+       '{"k": 1}'::JSON AS json, [i::HUGEINT] AS huges, {'x y': i::HUGEINT, 'z': [uuid_of(i)]} AS nested,
+       TIMESTAMPTZ '2020-06-01 10:00:00+00' AS instant, 'é' || i AS text, 'x'::BLOB AS blob,
+       INTERVAL 1 DAY AS span, MAP {i: 2} AS map, 1.25::DECIMAL(7,2) AS decimal, NULL AS nothing,
+       TIME '10:00:00' AS clock, TIMESTAMP_NS '2020-01-01' AS nanos, 1.5::FLOAT AS float,
+       [1, 2]::INTEGER[2] AS array, DATE '2020-01-01' AS day, i AS "twice ""quoted""", i AS "twice ""quoted"""
+FROM range(3) t(i) ORDER BY i
+'''.replace("uuid_of(i)", UUID)
+
+
+def as_the_root_leaves_it(text: str, settings: tuple[tuple[str, str], ...] = ()) -> Result:
+    with duckdb.connect() as connection:
+        connection.execute("SET arrow_lossless_conversion = true")
+        for name, value in settings:
+            connection.execute(f"SET {name} = '{value}'")
+        types = [str(type_) for type_ in connection.sql(text).types]
+        table = connection.execute(text).to_arrow_table()
+    return Result(table, tuple(zip(table.schema.names, types, strict=True)), settings)
+
+
+def test_arrow_equals_duckdbs_for_every_type() -> None:
+    with duckdb.connect() as connection:
+        expected = connection.execute(EVERY_TYPE).to_arrow_table()
+    got = as_the_root_leaves_it(EVERY_TYPE).arrow()
+    assert got.schema.equals(expected.schema, check_metadata=True)
+    assert got.equals(expected)
+
+
+def test_python_values_equal_duckdbs_for_every_type() -> None:
+    with duckdb.connect() as connection:
+        assert as_the_root_leaves_it(EVERY_TYPE).fetchall() == connection.execute(EVERY_TYPE).fetchall()
+
+
+def test_pandas_and_polars_equal_duckdbs() -> None:
+    text = "SELECT sum(i) AS s, avg(i) AS a, 'x' AS t, 'x' AS t, i = 1 AS b FROM range(5) t(i) GROUP BY i ORDER BY i"
+    result = as_the_root_leaves_it(text)
+    with duckdb.connect() as connection:
+        assert result.df().equals(connection.execute(text).df())
+        assert result.pl().equals(connection.sql(text).pl())
+
+
+def test_nothing_is_copied_when_nothing_must_be_converted() -> None:
+    column = pa.chunked_array([pa.array(["a", "b"]), pa.array(["c"])])
+    got = Result(pa.table({"x": column}), (("renamed", "VARCHAR"),)).arrow()
+    assert got.schema.names == ["renamed"]
+    for mine, given in zip(got.column(0).chunks, column.chunks, strict=True):
+        assert mine.buffers()[2].address == given.buffers()[2].address
+
+
+def test_columns_beside_a_converted_one_keep_their_rows() -> None:
+    got = as_the_root_leaves_it("SELECT i AS plain, i::HUGEINT AS huge FROM range(300000) t(i)").arrow()
+    assert got.column("plain").cast(pa.int64()).equals(got.column("huge").cast(pa.int64()))
+
+
+def test_instants_are_shown_in_the_time_zone_of_the_query() -> None:
+    text = "SELECT TIMESTAMPTZ '2020-06-01 10:00:00+00' AS instant"
+    result = as_the_root_leaves_it(text, (("TimeZone", "Asia/Tokyo"),))
+    assert str(result.arrow().schema.field(0).type) == "timestamp[us, tz=Asia/Tokyo]"
+    row = result.fetchone()
+    assert row is not None and row[0].isoformat() == "2020-06-01T19:00:00+09:00"
+
+
+def test_fetchone_goes_through_the_rows() -> None:
+    result = as_the_root_leaves_it("SELECT i FROM range(2) t(i)")
+    assert [result.fetchone(), result.fetchone(), result.fetchone()] == [(0,), (1,), None]
+    assert result.fetchall() == [(0,), (1,)]
+
+
+def test_other_arrow_libraries_can_read_it() -> None:
+    assert polars.DataFrame(as_the_root_leaves_it("SELECT 7 AS seven")).to_dicts() == [{"seven": 7}]
+
+
+def test_it_prints_as_a_table_that_names_columns_and_types() -> None:
+    text = repr(as_the_root_leaves_it("SELECT 7 AS seven"))
+    assert "seven" in text and "int32" in text and "│" in text
+
+
+def test_a_large_one_prints_its_head_and_its_length() -> None:
+    text = repr(as_the_root_leaves_it("SELECT i FROM range(25000) t(i)"))
+    assert "25,000 rows in all" in text and len(text.splitlines()) < 60
+
+
+def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    as_the_root_leaves_it("SELECT i FROM range(100) t(i)").show(max_rows=4)
+    assert "100 rows" in capsys.readouterr().out
+
+
+def test_an_empty_result_keeps_names_and_types() -> None:
+    result = as_the_root_leaves_it("SELECT 1::HUGEINT AS h WHERE false")
+    assert (len(result), result.columns, result.types, result.fetchall()) == (0, ["h"], ["HUGEINT"], [])
+    assert result.arrow().schema.field("h").type == pa.decimal128(38, 0)
+
+
+def test_a_root_of_another_width_is_refused() -> None:
+    with pytest.raises(PlanError, match="2 columns"):
+        Result(pa.table({"a": [1], "b": [2]}), (("a", "BIGINT"),))
