@@ -1,0 +1,84 @@
+"""qoop: a SQL engine that keeps many plans for a query and changes plan while it runs.
+
+>>> import qoop
+>>> with qoop.connect(slots=2) as session:
+...     session.sql("SELECT 6 * 7 AS answer").fetchall()
+[(42,)]
+
+The errors are here at once; all else is loaded when it is first used, so that ``import qoop.planner`` does not
+pull in the rest.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from qoop.catalog.errors import (
+    BindError,
+    Cancelled,
+    CatalogError,
+    CheckpointError,
+    ConfigError,
+    DiskFull,
+    ExecutionError,
+    OutOfMemory,
+    ParseError,
+    PlanError,
+    QoopError,
+    QueryError,
+    SessionClosed,
+    SourceError,
+    TableChanged,
+    Timeout,
+    UnknownTable,
+)
+
+if TYPE_CHECKING:
+    from qoop.job import Job
+    from qoop.result import Result
+    from qoop.session import Session, connect
+
+    __version__: str
+
+__all__ = [
+    "BindError",
+    "Cancelled",
+    "CatalogError",
+    "CheckpointError",
+    "ConfigError",
+    "DiskFull",
+    "ExecutionError",
+    "Job",
+    "OutOfMemory",
+    "ParseError",
+    "PlanError",
+    "QoopError",
+    "QueryError",
+    "Result",
+    "Session",
+    "SessionClosed",
+    "SourceError",
+    "TableChanged",
+    "Timeout",
+    "UnknownTable",
+    "__version__",
+    "connect",
+]
+
+_HOME = {"Job": "qoop.job", "Result": "qoop.result", "Session": "qoop.session", "connect": "qoop.session"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("qoop")
+    if name not in _HOME:
+        raise AttributeError(f"module 'qoop' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

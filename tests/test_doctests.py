@@ -1,0 +1,51 @@
+"""Examples in docstrings and in the documentation run and hold."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import qoop
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(
+    module.name for module in pkgutil.walk_packages(qoop.__path__, "qoop.") if not module.name.endswith("__main__")
+)
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+_PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def test_all_packages_are_walked() -> None:
+    assert {"qoop.catalog.stats", "qoop.planner.plan", "qoop.engine.task", "qoop.result"} <= set(MODULES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring(name: str) -> None:
+    """The installed module is tested, as pytest would import planner/x.py a second time as planner.x."""
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] == "qoop":
+            raise
+        pytest.skip(f"{name} needs {error.name}")
+    assert doctest.testmod(module, optionflags=OPTIONS).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The python blocks of a page run in order, in one namespace; those written as a dialogue are compared."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for number, block in enumerate(_PYTHON.findall(page.read_text())):
+        if block.startswith(">>>"):
+            test = doctest.DocTestParser().get_doctest(block, names, f"{page.name}[{number}]", str(page), None)
+            assert doctest.DocTestRunner(optionflags=OPTIONS).run(test, clear_globs=False).failed == 0
+            names.update(test.globs)
+        else:
+            exec(compile(block, f"{page.name}[{number}]", "exec"), names)
