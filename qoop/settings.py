@@ -30,50 +30,25 @@ _ALIASES = {"null_order": "default_null_order"}
 _NAMES = {name.lower(): name for name in CHANGES_RESULTS} | _ALIASES
 
 
-def option_name(name: str) -> str:
-    """The option's own spelling.
-
-    >>> option_name("timezone"), option_name("NULL_ORDER")
-    ('TimeZone', 'default_null_order')
-
-    Raises ConfigError, listing what exists, if there is no such option.
-    """
-    found = _NAMES.get(name.lower())
-    if found is None:
-        near = get_close_matches(name.lower(), _NAMES, n=1)
-        hint = f"; did you mean {_NAMES[near[0]]}?" if near else ""
-        raise ConfigError(f"no option {name!r}{hint} Options: {', '.join(CHANGES_RESULTS)}")
-    return found
-
-
-def with_option(settings: Settings, name: str, value: object) -> Settings:
-    """`settings` with the option set; None takes it back to its default.
-
-    >>> with_option((), "timezone", "UTC")
-    (('TimeZone', 'UTC'),)
-    >>> with_option((("TimeZone", "UTC"),), "TimeZone", None)
-    ()
-
-    Raises ConfigError for an unknown option and for a value that DuckDB refuses.
-    """
-    option = option_name(name)
-    others = tuple(pair for pair in settings if pair[0] != option)
-    if value is None:
-        return others
-    return tuple(sorted((*others, (option, _checked(option, str(value))))))
-
-
 @lru_cache(maxsize=256)
-def _checked(option: str, value: str) -> str:
-    """The value as DuckDB spells it."""
+def option(name: str, value: str | None) -> tuple[str, str]:
+    """The option's own spelling, and the value in DuckDB's; None stands for the default.
+
+    >>> option("timezone", "UTC"), option("null_order", "nulls first"), option("default_order", None)
+    (('TimeZone', 'UTC'), ('default_null_order', 'NULLS_FIRST'), ('default_order', 'ASC'))
+
+    Raises ConfigError for an unknown option, listing what exists, and for a value that DuckDB refuses.
+    """
+    known = _name(name)
     with duckdb.connect(config={"threads": 1}) as connection:
         try:
-            connection.execute(f"SET {option} = '{_quoted(value)}'")
-            row = connection.execute(f"SELECT current_setting('{option}')").fetchone()
+            if value is not None:
+                connection.execute(f"SET {known} = '{_quoted(value)}'")
+            row = connection.execute(f"SELECT current_setting('{known}')").fetchone()
         except duckdb.Error as error:
-            raise ConfigError(f"{option} cannot be {value!r}: {error}") from error
+            raise ConfigError(f"{known} cannot be {value!r}: {error}") from error
     assert row is not None
-    return str(row[0])
+    return known, {"ASCENDING": "ASC", "DESCENDING": "DESC"}.get(str(row[0]), str(row[0]))
 
 
 def set_statements(settings: Settings) -> list[str]:
@@ -83,6 +58,15 @@ def set_statements(settings: Settings) -> list[str]:
     ["SET GLOBAL TimeZone = 'UTC'"]
     """
     return [f"SET GLOBAL {name} = '{_quoted(value)}'" for name, value in settings]
+
+
+def _name(name: str) -> str:
+    found = _NAMES.get(name.lower())
+    if found is None:
+        near = get_close_matches(name.lower(), _NAMES, n=1)
+        hint = f"; did you mean {_NAMES[near[0]]}?" if near else "."
+        raise ConfigError(f"a session has no option {name!r}{hint} Its options: {', '.join(CHANGES_RESULTS)}")
+    return found
 
 
 def _quoted(value: str) -> str:

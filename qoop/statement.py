@@ -1,0 +1,116 @@
+"""What a text asks of a session: a query, a SET, an EXPLAIN or SHOW TABLES. Anything else is refused.
+
+DuckDB's own parser splits the text and says of what kind each statement is, so its idea of SQL is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import duckdb
+
+from qoop.catalog.errors import ParseError, QueryError
+
+_SET = re.compile(
+    r"\s*SET\s+(?:GLOBAL\s+|SESSION\s+|LOCAL\s+)?([\w.]+|\"[^\"]+\")\s*(?:=|\bTO\b)\s*(.+?)\s*;?\s*", re.I | re.S
+)
+_RESET = re.compile(r"\s*RESET\s+(?:GLOBAL\s+|SESSION\s+|LOCAL\s+)?([\w.]+|\"[^\"]+\")\s*;?\s*", re.I)
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(.+)", re.I | re.S)
+_SHOW_TABLES = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.I)
+_COMMENTS = re.compile(r"\s*(?:--[^\n]*(?:\n|$)\s*|/\*.*?\*/\s*)*", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT, VALUES, FROM or WITH."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """SET or, with None as the value, RESET."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """EXPLAIN of a query; analyze: run it too."""
+
+    text: str
+    analyze: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    """SHOW TABLES."""
+
+
+Statement = Query | SetOption | Explain | ShowTables
+
+
+def statements(text: str) -> tuple[Statement, ...]:
+    """The statements of a text, in order.
+
+    >>> statements("SET TimeZone = 'UTC'; FROM t")
+    (SetOption(name='TimeZone', value='UTC'), Query(text='FROM t'))
+
+    Raises ParseError where DuckDB cannot parse it, QueryError for what a session does not do.
+    """
+    try:
+        parsed = _parser().extract_statements(text)
+    except duckdb.Error as error:
+        raise ParseError(str(error)) from error
+    if any(not item.query for item in parsed):  # PIVOT is parsed into several statements without a text of their own
+        return (Query(text),)
+    if not parsed:
+        raise QueryError("there is no statement in the text")
+    return tuple(_statement(item) for item in parsed)
+
+
+def query_text(text: str) -> str:
+    """The text of the one query that `text` must be. Raises QueryError if it is something else."""
+    found = statements(text)
+    if len(found) != 1 or not isinstance(found[0], Query):
+        raise QueryError("a single query is needed here: SELECT, VALUES, FROM or WITH")
+    return found[0].text
+
+
+def _statement(item: duckdb.Statement) -> Statement:
+    text = item.query[_COMMENTS.match(item.query).end() :]  # type: ignore[union-attr]  # it matches the empty string
+    if item.named_parameters:
+        raise QueryError("the text has parameters ($1 or ?), which cannot be given yet; write the values")
+    if item.type == duckdb.StatementType.SELECT:
+        return ShowTables() if _SHOW_TABLES.fullmatch(text) else Query(text)
+    if item.type == duckdb.StatementType.EXPLAIN and (match := _EXPLAIN.fullmatch(text)):
+        return Explain(query_text(match[2]), match[1] is not None)
+    if item.type == duckdb.StatementType.SET:
+        return _option(text)
+    raise QueryError(f"{item.type.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, SET, "
+                     "RESET, EXPLAIN and SHOW TABLES; tables come in through register()")  # fmt: skip
+
+
+def _option(text: str) -> SetOption:
+    if match := _RESET.fullmatch(text):
+        return SetOption(match[1].strip('"'), None)
+    if (match := _SET.fullmatch(text)) is None:
+        raise QueryError(f"cannot read {text.strip()!r}: write SET option = value")
+    value = match[2]
+    if value.upper() == "DEFAULT":
+        return SetOption(match[1].strip('"'), None)
+    return SetOption(match[1].strip('"'), _literal(value))
+
+
+def _literal(value: str) -> str:
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1].replace(value[0] * 2, value[0])
+    return value
+
+
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1})
