@@ -1,0 +1,127 @@
+"""The catalog: the tables a session knows, by name, and their statistics."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import threading
+from collections.abc import Collection, Mapping
+from types import MappingProxyType, TracebackType
+
+from qoop.catalog.collect import collect
+from qoop.catalog.errors import CatalogError, UnknownTable
+from qoop.catalog.probe import Probe
+from qoop.catalog.register import open_database, open_folder, open_source
+from qoop.catalog.stats import TableStats
+from qoop.catalog.stats_cache import StatsCache
+from qoop.catalog.table import Table
+
+
+class Catalog:
+    """Tables by name (upper and lower case are the same), safe to use from several threads.
+
+    cache_dir: where statistics are kept between processes; by default ``QOOP_CACHE_DIR``, else the
+        user's cache directory.
+    """
+
+    def __init__(self, cache_dir: str | os.PathLike[str] | None = None) -> None:
+        self._tables: dict[str, Table] = {}
+        self._lock = threading.Lock()
+        self._probe = Probe()
+        self._cache = StatsCache(cache_dir)
+
+    @classmethod
+    def from_folder(cls, directory: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | None = None) -> Catalog:
+        """A catalog of the tables in a folder; see :meth:`register_folder`."""
+        catalog = cls(cache_dir)
+        try:
+            catalog.register_folder(directory)
+        except BaseException:
+            catalog.close()
+            raise
+        return catalog
+
+    def register(self, name: str, source: object) -> Table:
+        """Register data under a name, in place of whatever had it.
+
+        source: an Arrow table, record batches or dataset; anything with ``__arrow_c_stream__`` (pandas, Polars,
+            DuckDB relations); or the path of a Parquet, CSV or JSON file, a glob of such files, or a folder of
+            them (``key=value`` folders become columns).
+
+        Raises SourceError if it cannot be read.
+        """
+        if not name:
+            raise CatalogError("a table needs a name")
+        table = open_source(self._probe, name, source)
+        self._add(table)
+        return table
+
+    def register_folder(self, directory: str | os.PathLike[str]) -> tuple[Table, ...]:
+        """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet`` (at any depth), by name of file or folder."""
+        tables = open_folder(self._probe, directory)
+        self._add(*tables)
+        return tables
+
+    def register_database(self, path: str | os.PathLike[str]) -> tuple[Table, ...]:
+        """Register every table of a DuckDB file; one outside the schema ``main`` as ``schema.table``."""
+        tables = open_database(self._probe, path)
+        self._add(*tables)
+        return tables
+
+    def drop(self, name: str) -> None:
+        """Forget a table. Raises UnknownTable."""
+        with self._lock:
+            del self._tables[self._find(name).name.lower()]
+
+    def table(self, name: str) -> Table:
+        """The table of that name. Raises UnknownTable, which names the nearest matches."""
+        with self._lock:
+            return self._find(name)
+
+    def tables(self) -> Mapping[str, Table]:
+        """All tables by name, as they are now, in order of name."""
+        with self._lock:
+            return MappingProxyType({table.name: table for _, table in sorted(self._tables.items())})
+
+    def stats(self, name: str, columns: Collection[str] | None = None) -> TableStats:
+        """Statistics of a table with at least these columns (None: all), collected on first use.
+
+        Raises UnknownTable, CatalogError for an unknown column, SourceError or TableChanged.
+        """
+        table = self.table(name)
+        known = [column for column, _ in table.columns]
+        wanted = known if columns is None else [column for column in known if column in set(columns)]
+        if columns is not None and len(wanted) < len(set(columns)):
+            raise CatalogError(f"table {table.name} has no column {sorted(set(columns) - set(known))}")
+        return self._cache.get(table, wanted, lambda missing: collect(self._probe, table, missing))
+
+    def close(self) -> None:
+        """Forget all tables and close DuckDB. Further calls raise CatalogError."""
+        with self._lock:
+            self._tables.clear()
+        self._probe.close()
+
+    def __enter__(self) -> Catalog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _add(self, *tables: Table) -> None:
+        with self._lock:
+            self._tables.update((table.name.lower(), table) for table in tables)
+
+    def _find(self, name: str) -> Table:
+        found = self._tables.get(name.lower())
+        if found is None:
+            raise UnknownTable(_unknown(name, [table.name for table in self._tables.values()]))
+        return found
+
+
+def _unknown(name: str, names: Collection[str]) -> str:
+    if not names:
+        return f"there is no table {name}: no table is registered"
+    by_lower = {known.lower(): known for known in names}
+    near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(names)[:20])}"
+    return f"there is no table {name}: {hint}"

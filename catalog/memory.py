@@ -1,0 +1,81 @@
+"""Arrow tables in memory as a source."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import NoReturn
+
+import pyarrow as pa
+
+from qoop.catalog.errors import SourceError
+from qoop.catalog.table import Columns, Range, Split
+
+# Rows worth a task of their own: some milliseconds of work, DuckDB's row group size.
+_ROWS_PER_PIECE = 122_880
+
+
+@dataclass(frozen=True)
+class ArrowSource:
+    """A table in the memory of this process, known by an id that was never given before.
+
+    Arrow data cannot change, so there is nothing to check. What is pickled is the id without the data: it
+    means nothing in another process, and reading it there fails.
+    """
+
+    id: str
+    data: pa.Table | None = field(compare=False, repr=False)
+
+    shared = False
+    exact = True
+
+    @classmethod
+    def of(cls, data: pa.Table) -> ArrowSource:
+        """Wrap a table under a fresh id."""
+        return cls(uuid.uuid4().hex, data)
+
+    def __reduce__(self) -> tuple[type[ArrowSource], tuple[str, None]]:
+        return type(self), (self.id, None)
+
+    @property
+    def rows(self) -> int:
+        return self._here().num_rows
+
+    def digest(self) -> str:
+        """The id of the registration."""
+        return self.id
+
+    @cached_property
+    def _pieces(self) -> tuple[Range, ...]:
+        rows = self._here().num_rows
+        count = -(-rows // _ROWS_PER_PIECE)
+        borders = [index * rows // count for index in range(count + 1)] if count else []
+        return tuple(Range("", a, b - a) for a, b in pairwise(borders))
+
+    def pieces(self) -> tuple[Range, ...]:
+        """Equal runs of rows."""
+        return self._pieces
+
+    def check(self, split: Split | None) -> None:
+        """Raise SourceError in a process that does not have the data."""
+        self._here()
+
+    def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
+        """A slice that shares the memory of the table."""
+        data = self._here()
+        if split is not None:
+            data = data.slice(split.ranges[0].first, split.rows) if split.ranges else data.slice(0, 0)
+        return data.select([name for name, _ in columns])
+
+    def attach(self) -> None:
+        """Nothing to attach."""
+        return
+
+    def _here(self) -> pa.Table:
+        return self.data if self.data is not None else _elsewhere(self.id)
+
+
+def _elsewhere(id_: str) -> NoReturn:
+    raise SourceError(f"table {id_} lives in the memory of another process; write it to a file to share it")

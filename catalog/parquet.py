@@ -1,0 +1,168 @@
+"""Parquet files as a source: footers give schema, row groups and identity; DuckDB reads the rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import groupby
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from qoop.catalog.errors import SourceError
+from qoop.catalog.files import File, check_file, fingerprint, hive_keys, reading, sql_name, sql_path, sql_string
+from qoop.catalog.table import Columns, Range, Split
+
+_ROW_NUMBER = "file_row_number"
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """One file: rows of its row groups in order, and the Arrow-free text of its schema."""
+
+    file: File
+    row_groups: tuple[int, ...]
+    schema: str
+
+    @property
+    def rows(self) -> int:
+        return sum(self.row_groups)
+
+
+@dataclass(frozen=True)
+class ParquetSource:
+    """Parquet files that together are one table.
+
+    partitions: hive columns with their types, fixed at registration, since DuckDB would guess them anew from
+        the files of a split.
+    casts: the files differ in types, so that a split must cast to the types of the table.
+    """
+
+    files: tuple[ParquetFile, ...]
+    partitions: Columns = ()
+    casts: bool = False
+    cuttable: bool = True
+
+    shared = True
+    exact = True
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def digest(self) -> str:
+        """Digest of footers, sizes and hive values, in the order of the files; places and times do not count."""
+        keys = {name for name, _ in self.partitions}
+        return repr(
+            [(file.file.digest, [pair for pair in hive_keys(file.file.path) if pair[0] in keys]) for file in self.files]
+        )
+
+    @cached_property
+    def _pieces(self) -> tuple[Range, ...]:
+        return tuple(piece for file in self.files for piece in self._pieces_of(file))
+
+    def pieces(self) -> tuple[Range, ...]:
+        """One range per row group that has rows."""
+        return self._pieces
+
+    def _pieces_of(self, file: ParquetFile) -> list[Range]:
+        groups = [rows for rows in file.row_groups if rows]
+        if len(groups) <= 1 or not self.cuttable:
+            return [Range(file.file.path, 0, file.rows, whole=True)] if file.rows else []
+        starts = [sum(groups[:index]) for index in range(len(groups))]
+        return [Range(file.file.path, start, rows) for start, rows in zip(starts, groups, strict=True)]
+
+    def check(self, split: Split | None) -> None:
+        """Compare the footers of the files (of the split) with those registered."""
+        wanted = None if split is None else {item.file for item in split.ranges}
+        for file in self.files:
+            if wanted is None or file.file.path in wanted:
+                check_file(file.file, "parquet", footer_digest)
+
+    def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
+        """SELECT over read_parquet; row ranges become predicates on the row number, which prune row groups."""
+        if split is None:
+            return self._select(columns, [file.file.path for file in self.files])
+        ranges = self._merged(split.ranges)
+        whole = [item.file for item in ranges if item.whole]
+        parts = [self._select(columns, whole)] if whole else []
+        parts += [self._select(columns, [item.file], item) for item in ranges if not item.whole]
+        return "\nUNION ALL ".join(parts) if parts else no_rows(columns)
+
+    def _merged(self, ranges: Sequence[Range]) -> list[Range]:
+        rows = {file.file.path: file.rows for file in self.files}
+        merged = []
+        for path, group in groupby(ranges, key=lambda item: item.file):
+            items = list(group)
+            count = sum(item.rows for item in items)
+            merged.append(Range(path, items[0].first, count, count == rows[path]))
+        return merged
+
+    def _select(self, columns: Columns, paths: Sequence[str], part: Range | None = None) -> str:
+        names = ", ".join(self._column(name, type_) for name, type_ in columns)
+        options = [f"hive_partitioning = {'true' if self.partitions else 'false'}"]
+        if self.partitions:
+            pinned = ", ".join(f"{sql_string(name)}: {type_}" for name, type_ in self.partitions)
+            options.append("hive_types = {" + pinned + "}")
+        if part is not None:
+            options.append(f"{_ROW_NUMBER} = true")
+        files = ", ".join(map(sql_path, paths))
+        sql = f"SELECT {names} FROM read_parquet([{files}], {', '.join(options)})"
+        if part is None:
+            return sql
+        return f"{sql} WHERE {_ROW_NUMBER} >= {part.first} AND {_ROW_NUMBER} < {part.first + part.rows}"
+
+    def _column(self, name: str, type_: str) -> str:
+        if not self.casts or any(name == key for key, _ in self.partitions):
+            return sql_name(name)
+        return f"CAST({sql_name(name)} AS {type_}) AS {sql_name(name)}"
+
+    def attach(self) -> None:
+        """Nothing to attach."""
+        return
+
+
+def no_rows(columns: Columns) -> str:
+    """SQL for an empty relation of these columns that touches no file."""
+    nulls = ", ".join(f"CAST(NULL AS {type_}) AS {sql_name(name)}" for name, type_ in columns)
+    return f"SELECT {nulls} WHERE false"
+
+
+def footer_digest(path: str) -> str:
+    """Digest of a Parquet file's size and footer."""
+    size, tail = _read_tail(path)
+    return blake2b(f"{size}:".encode() + tail, digest_size=16).hexdigest()
+
+
+def open_parquet(paths: Sequence[str]) -> list[ParquetFile]:
+    """Read the footers. Raises SourceError for a file that is missing, truncated or not Parquet."""
+    return [_open(path) for path in paths]
+
+
+def _open(path: str) -> ParquetFile:
+    digest = fingerprint(path, "parquet", footer_digest)
+    _, tail = _read_tail(path)
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{path} is not a readable Parquet file: {error}") from error
+    groups = tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
+    return ParquetFile(File(path, digest), groups, str(metadata.schema).partition("\n")[2])
+
+
+def _read_tail(path: str) -> tuple[int, bytes]:
+    """Size of the file, and its footer with the eight bytes that end it."""
+    with reading(path), open(path, "rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - 8))
+        end = stream.read(8)
+        if end[4:] == b"PARE":
+            raise SourceError(f"{path} is an encrypted Parquet file, which is not supported")
+        length = int.from_bytes(end[:4], "little") + 8
+        if size < 12 or end[4:] != b"PAR1" or length > size - 4:
+            raise SourceError(f"{path} is not a Parquet file, or was cut short: its last bytes are not a footer")
+        stream.seek(size - length)
+        return size, stream.read(length)

@@ -1,0 +1,217 @@
+"""Tables: a name, a schema and a version over a source that can be read in splits.
+
+A :class:`Table` is immutable and pinned: it stands for the rows its source held when it was registered.
+`check` fails when the source no longer holds them, so a plan can never mix two states of one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import accumulate
+from typing import TYPE_CHECKING, Protocol
+
+from qoop.catalog.errors import CatalogError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Columns = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Rows `first` … `first + rows - 1` of one file; `file` is empty where a table is not made of files.
+
+    whole: the range is all of the file, whatever `rows` says (which is an estimate for text files).
+    """
+
+    file: str
+    first: int
+    rows: int
+    whole: bool = False
+
+    def __str__(self) -> str:
+        name = self.file.rsplit("/", 1)[-1]
+        return name if self.whole and name else f"{name}[{self.first}:{self.first + self.rows}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The rows that one task reads: ranges in the order of the table, none if there are not enough for all."""
+
+    ranges: tuple[Range, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Number of rows (estimated for text files)."""
+        return sum(item.rows for item in self.ranges)
+
+    def __str__(self) -> str:
+        return " + ".join(map(str, self.ranges)) or "no rows"
+
+
+class Source(Protocol):
+    """Where the rows of a table lie. Immutable; holds the digest of what it saw when it was registered."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows; exact if `exact`."""
+        ...
+
+    @property
+    def exact(self) -> bool: ...
+
+    @property
+    def shared(self) -> bool:
+        """True if another process that opens the same source sees the same version."""
+        ...
+
+    def digest(self) -> str:
+        """What the rows were at registration, as a digest of their content."""
+        ...
+
+    def pieces(self) -> tuple[Range, ...]:
+        """The smallest ranges worth reading apart, in the order of the table, none of them empty."""
+        ...
+
+    def check(self, split: Split | None) -> None:
+        """Raise TableChanged or SourceError unless the rows are what they were at registration."""
+        ...
+
+    def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
+        """DuckDB SQL, or an Arrow table, that yields these columns of these rows."""
+        ...
+
+    def attach(self) -> tuple[str, str] | None:
+        """(alias, path) of the DuckDB file that the SQL of `scan` expects to be attached, if any."""
+        ...
+
+
+@dataclass(frozen=True)
+class Table:
+    """A registered table, pinned to the rows it had then.
+
+    columns: (name, DuckDB type text) in order.
+    version: digest of the content and the schema; equal versions mean equal rows.
+    rows: number of rows; exact for Parquet, Arrow and DuckDB tables, an estimate for large CSV and JSON.
+    """
+
+    name: str
+    columns: Columns
+    version: str
+    source: Source
+    rows: int
+    _splits: dict[int, tuple[Split, ...]] = field(default_factory=dict, compare=False, repr=False)
+
+    def max_parts(self) -> int:
+        """Number of non-empty splits that can be made; at least 1."""
+        return max(1, len(self.source.pieces()))
+
+    def split(self, parts: int) -> tuple[Split, ...]:
+        """Cut into exactly `parts` runs of whole pieces whose largest is as small as it can be.
+
+        The same for every process that holds this version. Splits beyond `max_parts` are empty.
+        """
+        if parts < 1:
+            raise CatalogError(f"table {self.name} cannot be read in {parts} parts")
+        if parts not in self._splits:
+            self._splits[parts] = tuple(Split(run) for run in balanced_runs(self.source.pieces(), parts))
+        return self._splits[parts]
+
+    def check(self, split: Split | None = None) -> None:
+        """Make sure the source (or just the files of one split) still holds this version.
+
+        Costs a stat per file while nothing was touched. Raises TableChanged or SourceError.
+        """
+        self.source.check(split)
+
+    def scan(self, columns: Sequence[str], split: Split | None = None) -> str | pa.Table:
+        """How to read these columns: DuckDB SQL text, or an Arrow table (slices, no copy).
+
+        Without columns (COUNT(*)) one cheap column is read, so that the number of rows is kept.
+        """
+        types = dict(self.columns)
+        missing = [name for name in columns if name not in types]
+        if missing:
+            raise CatalogError(f"table {self.name} has no column {', '.join(missing)}; it has {', '.join(types)}")
+        names = tuple(columns) or (self._cheapest_column(),)
+        return self.source.scan(tuple((name, types[name]) for name in names), split)
+
+    def attach(self) -> tuple[str, str] | None:
+        """(alias, path) for tables of a DuckDB file that must be attached READ_ONLY first; else None."""
+        return self.source.attach()
+
+    def _cheapest_column(self) -> str:
+        return min(self.columns, key=lambda column: width_of(column[1]))[0]
+
+
+_WIDTHS = {
+    "BOOLEAN": 1, "TINYINT": 1, "UTINYINT": 1, "SMALLINT": 2, "USMALLINT": 2, "INTEGER": 4, "UINTEGER": 4,
+    "DATE": 4, "FLOAT": 4, "HUGEINT": 16, "UHUGEINT": 16, "UUID": 16, "INTERVAL": 16,
+    "VARCHAR": 20, "BLOB": 32, "BIT": 16, "JSON": 64,
+}  # fmt: skip
+
+
+def width_of(type_: str) -> float:
+    """Bytes that a value of a DuckDB type is assumed to take while nothing was measured."""
+    if type_.startswith("DECIMAL("):
+        precision = int(type_[8:].split(",")[0])
+        return 2.0 if precision <= 4 else 4.0 if precision <= 9 else 8.0 if precision <= 18 else 16.0
+    if type_.endswith("]") or type_.startswith(("STRUCT", "MAP", "UNION", "VARIANT")):
+        return 64.0
+    return float(_WIDTHS.get(type_, 8))
+
+
+def table_version(source: Source, columns: Columns) -> str:
+    """The version of a table: a digest of its content and its schema."""
+    return blake2b(repr((source.digest(), columns)).encode(), digest_size=16).hexdigest()
+
+
+def balanced_runs(pieces: Sequence[Range], parts: int) -> list[tuple[Range, ...]]:
+    """Cut a sequence into `parts` runs, minimising the rows of the largest, empty ones only for want of pieces.
+
+    The linear partition problem, by binary search on the largest run.
+    """
+    sizes = [max(1, piece.rows) for piece in pieces]
+    low, high = max(sizes, default=0), sum(sizes)
+    while low < high:
+        middle = (low + high) // 2
+        if _runs_needed(sizes, middle) <= parts:
+            high = middle
+        else:
+            low = middle + 1
+    ends = _fill(sizes, parts, low)
+    return [tuple(pieces[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _runs_needed(sizes: Sequence[int], room: int) -> int:
+    runs, used = 1, 0
+    for size in sizes:
+        if used + size > room:
+            runs, used = runs + 1, 0
+        used += size
+    return runs
+
+
+def _fill(sizes: Sequence[int], parts: int, room: int) -> list[int]:
+    """Ends of the runs: each takes what fits in `room`, but leaves a piece for every run after it."""
+    total = [0, *accumulate(sizes)]
+    ends: list[int] = []
+    start = 0
+    for left in range(parts, 0, -1):
+        end = _next_end(total, start, left, room)
+        ends.append(end)
+        start = end
+    return ends
+
+
+def _next_end(total: Sequence[int], start: int, left: int, room: int) -> int:
+    last = len(total) - 1
+    if left == 1 or start == last:
+        return last
+    end = start + 1
+    while end < last - (left - 1) and total[end + 1] - total[start] <= room:
+        end += 1
+    return end
