@@ -8,13 +8,14 @@ found by name alone, no operator needs table aliases, and moving an operator nev
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Literal as OneOf
 from typing import Union
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.expr import Call, Column, Expr, columns_of_all
+from qoop.planner.plan import Estimate
 
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti", "mark"]
 SetKind = OneOf["union", "intersect", "except"]
@@ -27,11 +28,15 @@ Relation = Union[
 
 @dataclass(frozen=True)
 class Scan:
-    """Rows of a base table. `fields` pairs the table's own column name with our column."""
+    """Rows of a base table. `fields` pairs the table's own column name with our column.
+
+    parts: how many tasks share the rows of a split scan; 1: every task reads all of them (see exchange.py).
+    """
 
     table: str
     version: str
     fields: tuple[tuple[str, Column], ...]
+    parts: int = 1
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -301,6 +306,22 @@ class Opaque:
 
 
 @dataclass(frozen=True)
+class Fragment:
+    """What the planner decided and believes about the operators under an Exchange.
+
+    meaning: the relation whose rows they compute, as it was before it was cut.
+    partial: the rows are unfinished (partial groups, each task's own top N); the reader finishes them.
+    width: tasks. slots: threads of each.
+    """
+
+    meaning: Relation
+    partial: bool
+    width: int
+    slots: int
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
 class Exchange:
     """A cut between stages: rows of `input`, laid out anew (see exchange.py).
 
@@ -308,12 +329,14 @@ class Exchange:
     hash: task i of `parts` gets the rows whose ``hash(keys) % parts`` is i; keys are already cast to the
         type that both sides of a join agree on.
     forward: task i reads what task i of the producer put out; only cuts the stage.
+    The root of a placed relation is a gather: its fragment's tasks put out the result.
     """
 
     input: Relation
     kind: OneOf["gather", "hash", "forward"]
     keys: tuple[Expr, ...] = ()
     parts: int = 1
+    fragment: Fragment | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _need("Exchange", self.keys, self.input.columns)
@@ -335,7 +358,7 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
         return replace(relation, left=inputs[0], right=inputs[1])
     if isinstance(relation, SetOp):
         return replace(relation, branches=inputs)
-    names = {field.name for field in fields(relation)}
+    names = {item.name for item in fields(relation)}
     if "input" not in names:
         raise PlanError(f"{type(relation).__name__} has no inputs")
     return replace(relation, input=inputs[0])  # type: ignore[call-arg]
