@@ -7,7 +7,9 @@ other: columns whose Arrow type is already right are handed out as they are, the
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import polars
 
 _SHOWN_AT_MOST = 10_000  # rows DuckDB looks at to fit a table to the terminal
+_BATCH = 10_000
 
 
 class Result:
@@ -75,6 +78,16 @@ class Result:
         """The next row, beginning with the first; None after the last."""
         return self._one_by_one.fetchone()
 
+    def text_rows(self) -> Iterator[tuple[str | None, ...]]:
+        """The rows with every value as the text DuckDB casts it to; NULL is None."""
+        return self._fetch(f"CAST({self._cast(index)} AS VARCHAR) AS c{index}" for index in range(len(self._columns)))
+
+    def json_rows(self) -> Iterator[str]:
+        """The rows as JSON objects (names that occur twice are numbered)."""
+        names = _numbered(self.columns)
+        items = ", ".join(f"{_quoted(name)} := {self._cast(index)}" for index, name in enumerate(names))
+        return (str(row[0]) for row in self._fetch([f"to_json(struct_pack({items}))"]))
+
     def show(self, max_rows: int | None = None, max_width: int | None = None) -> None:
         """Print the rows as a table fitted to the terminal, or to `max_rows` and `max_width` characters."""
         limits = {"max_rows": max_rows, "max_width": max_width}
@@ -113,6 +126,11 @@ class Result:
         casts = (f"{self._cast(index)} AS {_quoted(name)}" for index, (name, _) in enumerate(self._columns))
         return _reader(self._settings, rows).project(", ".join(casts))
 
+    def _fetch(self, exprs: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+        rows = _reader(self._settings, self._raw).project(", ".join(exprs))
+        while batch := rows.fetchmany(_BATCH):
+            yield from batch
+
     def _cast(self, index: int) -> str:
         return f"CAST(c{index} AS {_type_sql(self._columns[index][1])})"
 
@@ -142,6 +160,26 @@ def _exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) -
 
 def _type_sql(type_: str) -> str:
     return '"NULL"' if type_ in ("NULL", '"NULL"') else type_  # a keyword; the type exists from DuckDB 2.0 on
+
+
+def _numbered(names: Iterable[str]) -> list[str]:
+    """The names, each different from those before it whatever its case.
+
+    >>> _numbered(["a", "A", "a_1", "b"])
+    ['a', 'A_1', 'a_1_1', 'b']
+    """
+    taken: set[str] = set()
+    numbered = []
+    for name in names:
+        free = next(name_ for name_ in _candidates(name) if name_.lower() not in taken)
+        taken.add(free.lower())
+        numbered.append(free)
+    return numbered
+
+
+def _candidates(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in count(1))
 
 
 def _quoted(name: str) -> str:

@@ -1,0 +1,167 @@
+"""The command line: ``qoop -c "select …" --data DIR``, ``qoop explain``, ``qoop tpcds …``.
+
+Exit codes: 0 done; 1 an error of ours, told in one message on stderr; 2 wrong usage; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import QoopError
+
+if TYPE_CHECKING:
+    from qoop.job import Job
+    from qoop.result import Result
+    from qoop.session import Session
+
+_USAGE, _INTERRUPTED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        parser = _parser(words)
+        options = parser.parse_args(words)
+        code: int = options.run(options) or 0
+        sys.stdout.flush()
+        return code
+    except QoopError as error:
+        print(f"qoop: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("qoop: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:  # the reader had enough, as in `qoop … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="qoop", description="SQL on Parquet, CSV and JSON files by an engine that changes its plan while it runs."
+    )
+    parser.add_argument("--version", action=_Version)
+    _add_query_options(parser)
+    parser.add_argument("--format", choices=sorted(_WRITERS), help="how to print the answer (table)")
+    parser.set_defaults(run=lambda options: _query(parser, options))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_explain(commands)
+    _add_tpcds(commands, words)
+    return parser
+
+
+def _add_query_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-c", dest="text", metavar="SQL", help="the text to run")
+    data = "a folder of <table>.parquet and <table>/*.parquet, or a DuckDB file; may be repeated"
+    parser.add_argument("--data", metavar="DIR", action="append", default=[], help=data)
+    parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
+    parser.add_argument(
+        "--memory", metavar="SIZE", help='for all tasks together, such as "2GB" (80 %% of what there is)'
+    )
+    parser.add_argument("--checkpoints", metavar="DIR", help="keep the outputs of all stages there")
+
+
+def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("explain", help="print the plan of a query")
+    _add_query_options(parser)
+    parser.set_defaults(run=lambda options: _explain(parser, options))
+
+
+def _add_tpcds(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
+    parser = commands.add_parser("tpcds", help="make TPC-DS data, run its 99 queries, compare with DuckDB")
+    parser.set_defaults(run=lambda options: parser.error("a command is needed: see qoop tpcds --help"))
+    if words[:1] == ["tpcds"]:  # only then is all that belongs to the benchmark loaded
+        from qoop.tpcds.cli import add_commands
+
+        add_commands(parser.add_subparsers(title="commands", metavar="COMMAND"))
+
+
+def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if options.text is None and sys.stdin.isatty():
+        parser.print_help(sys.stderr)
+        return _USAGE
+    text = options.text if options.text is not None else sys.stdin.read()
+    with _session(options) as session:
+        result = session.sql(text, _show_bar if sys.stderr.isatty() else None)
+        _WRITERS[options.format or "table"](result)
+    return 0
+
+
+def _explain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if options.text is None:
+        parser.error("-c SQL is needed")
+    with _session(options) as session:
+        print(session.explain(options.text))
+    return 0
+
+
+def _session(options: argparse.Namespace) -> Session:
+    from qoop.session import connect
+
+    session = connect(options.slots, options.memory, options.checkpoints)
+    try:
+        for path in options.data:
+            session.register_folder(path) if os.path.isdir(path) else session.register_database(path)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _show_bar(job: Job) -> None:
+    """Show on stderr how far a job is, if it takes its time."""
+    if job.wait(0.5):
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(job.id, total=1.0)
+        while not job.wait(0.1):
+            progress = job.progress()
+            done, total = (sum(stage.done for stage in progress.stages), sum(stage.total for stage in progress.stages))
+            bar.update(task, completed=progress.fraction, description=f"{done} of {total} tasks")
+
+
+def _write_table(result: Result) -> None:
+    print(result)
+
+
+def _write_csv(result: Result) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(result.columns)
+    writer.writerows(result.text_rows())
+
+
+def _write_json(result: Result) -> None:
+    separator = "["
+    for row in result.json_rows():
+        print(separator, row, sep="", end="")
+        separator = ",\n"
+    print("]" if separator != "[" else "[]")
+
+
+_WRITERS: dict[str, Callable[[Result], None]] = {"csv": _write_csv, "json": _write_json, "table": _write_table}
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: object) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="print the version")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import duckdb
+
+        import qoop
+
+        print(f"qoop {qoop.__version__} on DuckDB {duckdb.__version__}")
+        parser.exit()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

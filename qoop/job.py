@@ -1,0 +1,155 @@
+"""A job: one run of a query, from the moment it was submitted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import Timeout
+from qoop.engine.history import Record, Succeeded
+from qoop.result import Result
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from qoop.catalog.table import Table
+    from qoop.cluster import JobHandle
+    from qoop.engine.run import Progress
+    from qoop.planner.bind import Bound
+    from qoop.planner.plan import Plan, Stage
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What planning made of a text.
+
+    planning_seconds: binding and planning. statistics_seconds: collecting statistics that nobody had asked
+        for before (afterwards they are kept, by the version of the table).
+    """
+
+    bound: Bound
+    plan: Plan
+    tables: Mapping[str, Table]
+    planning_seconds: float
+    statistics_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """What a stage turned out to be.
+
+    tasks: attempts that succeeded. rows, bytes: of its whole output. seconds: wall time of its tasks, added
+    up. longest_seconds: of the longest one.
+    """
+
+    stage: Stage
+    tasks: int
+    rows: int
+    bytes: int
+    seconds: float
+    longest_seconds: float
+
+    def __str__(self) -> str:
+        note = " (opaque)" if self.stage.opaque else ""
+        return (
+            f"{self.stage.id}{note}: {self.rows:,} rows by {self.tasks} of {self.stage.width} tasks in "
+            f"{self.seconds:.3f} s, the longest {self.longest_seconds:.3f} s"
+        )
+
+
+class Job:
+    """A query that runs, or has run. Made by :meth:`qoop.session.Session.submit`."""
+
+    def __init__(self, handle: JobHandle, planned: Planned, take: Callable[[], pa.Table]) -> None:
+        self._handle = handle
+        self._planned = planned
+        self._take = take
+        self._lock = threading.Lock()
+        self._result: Result | None = None
+
+    @property
+    def id(self) -> str:
+        """Its name within the session."""
+        return self._handle.id
+
+    @property
+    def text(self) -> str:
+        """The text of the query."""
+        return self._planned.bound.text
+
+    @property
+    def plan(self) -> Plan:
+        """The plan it was started with."""
+        return self._planned.plan
+
+    @property
+    def planning_seconds(self) -> float:
+        """Seconds from text to plan, without those for statistics collected on the way."""
+        return self._planned.planning_seconds
+
+    @property
+    def state(self) -> str:
+        """What it is doing, or how it ended: RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED."""
+        return str(self._handle.state)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end, at most `timeout` seconds; True if it has ended."""
+        return self._handle.wait(timeout)
+
+    def result(self, timeout: float | None = None) -> Result:
+        """The answer, once there is one.
+
+        Raises Timeout if there is none after `timeout` seconds (the job goes on), or the error that ended it:
+        ExecutionError, Cancelled, …
+        """
+        if not self.wait(timeout):
+            raise Timeout(f"job {self.id} has not ended after {timeout:g} s; it goes on")
+        if self._handle.error is not None:
+            raise self._handle.error
+        with self._lock:
+            if self._result is None:
+                self._result = Result(self._take(), self.plan.columns, self._planned.bound.settings)
+            return self._result
+
+    def cancel(self) -> None:
+        """Stop it; running kernels end within 0.2 s. A job that has ended stays as it is."""
+        self._handle.cancel()
+
+    def progress(self) -> Progress:
+        """How far it is: stages and tasks done, running and waiting."""
+        return self._handle.progress()
+
+    def history(self) -> Sequence[Record]:
+        """What happened and why, in order; each record prints as a sentence."""
+        return self._handle.history()
+
+    def stage_reports(self) -> list[StageReport]:
+        """What each stage of the plan turned out to be, in the plan's order."""
+        return stage_reports(self.plan, self.history())
+
+    def __repr__(self) -> str:
+        text = " ".join(self.text.split())
+        return f"<Job {self.id} {self.state}: {text if len(text) <= 60 else text[:57] + '...'}>"
+
+
+def stage_reports(plan: Plan, history: Sequence[Record]) -> list[StageReport]:
+    """Add up the records of each stage's tasks that succeeded."""
+    done: dict[str, list[Succeeded]] = {stage.id: [] for stage in plan.stages}
+    for record in history:
+        if isinstance(record, Succeeded) and record.used and record.attempt.task.stage in done:
+            done[record.attempt.task.stage].append(record)
+    return [_report(stage, done[stage.id]) for stage in plan.stages]
+
+
+def _report(stage: Stage, outputs: Sequence[Succeeded]) -> StageReport:
+    seconds = [output.committed.seconds for output in outputs]
+    return StageReport(
+        stage,
+        len(outputs),
+        sum(sum(output.committed.rows) for output in outputs),
+        sum(sum(output.committed.bytes) for output in outputs),
+        sum(seconds),
+        max(seconds, default=0.0),
+    )

@@ -1,0 +1,223 @@
+"""A session: tables, a binder, machines and the jobs that run on them. The face of qoop.
+
+The way of a query through it: `sql` → `submit` → `_plan` (bind, statistics, plan) → the cluster runs the plan
+→ `Job.result` takes the root's output.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import SessionClosed
+from qoop.cluster import Cluster
+from qoop.config import Config, configure
+from qoop.engine.backends.local import LocalBackend
+from qoop.job import Job, Planned
+from qoop.planner.bind import Binder, Bound
+from qoop.planner.explain import explain
+from qoop.planner.plan import Resources
+from qoop.planner.planner import make_plan
+from qoop.result import Result
+from qoop.schedulers.max_min import MaxMin
+from qoop.settings import option
+from qoop.statement import Explain, Query, SetOption, Statement, query_text, statements
+
+if TYPE_CHECKING:
+    from qoop.catalog.table import Table
+
+
+def connect(
+    slots: int | None = None,
+    memory: int | str | None = None,
+    checkpoints: str | os.PathLike[str] | None = None,
+    replan: bool | None = None,
+) -> Session:
+    """Open a session on this machine.
+
+    slots: tasks at a time, each a thread; by default the CPUs this process may use.
+    memory: bytes, or a text such as "2GB", that all tasks together may use; by default 80 % of what there is.
+    checkpoints: a folder for outputs that survive the process; by default they live in memory.
+    replan: whether jobs may change plan while they run.
+
+    Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
+    """
+    return Session(configure(slots, memory, checkpoints, None, replan))
+
+
+class Session:
+    """Tables and jobs. Usable from several threads; close it, or use it as a context manager."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._numbers = itertools.count(1)
+        self._names = threading.RLock()  # what the binder knows and what the catalog holds change together
+        self._closed = False
+        self._catalog = Catalog()
+        self._binder = Binder()
+        self._backend = LocalBackend(config.slots, config.memory, config.checkpoints, config.spill)
+        self._cluster = Cluster(self._backend, MaxMin())
+
+    # Tables
+
+    def register(self, name: str, source: object) -> None:
+        """Make data known as table `name`, in place of whatever had the name.
+
+        source: an Arrow table, record batches or dataset; anything with ``__arrow_c_stream__`` (pandas, Polars,
+            DuckDB relations, a Result); or the path of a Parquet, CSV or JSON file, a glob, or a folder of them.
+
+        Raises SourceError if it cannot be read.
+        """
+        with self._names:
+            self._open()
+            self._announce(self._catalog.register(name, source))
+
+    def register_folder(self, directory: str | os.PathLike[str]) -> None:
+        """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet``. Raises SourceError."""
+        with self._names:
+            self._open()
+            self._announce(*self._catalog.register_folder(directory))
+
+    def register_database(self, path: str | os.PathLike[str]) -> None:
+        """Register every table of a DuckDB file. Raises SourceError."""
+        with self._names:
+            self._open()
+            self._announce(*self._catalog.register_database(path))
+
+    def tables(self) -> Mapping[str, Table]:
+        """The tables by name, as they are now."""
+        return self._catalog.tables()
+
+    # Queries
+
+    def sql(self, text: str, watch: Callable[[Job], object] | None = None) -> Result:
+        """Run a text and wait for the answer; of several statements, that of the last.
+
+        SET, RESET and SHOW TABLES work too, and EXPLAIN [ANALYZE] answers as DuckDB's does: a column
+        explain_key and a column explain_value. Ctrl-C cancels the running query.
+
+        watch: is called with every job that is started, before its end is waited for: to show its progress.
+
+        Raises QueryError if the text is at fault, ExecutionError if a task failed, SessionClosed.
+        """
+        result = None
+        for statement in statements(text):
+            result = self._run(statement, watch)
+        assert result is not None  # a text without statements was refused
+        return result
+
+    def submit(self, text: str, weight: float = 1.0, timeout: float | None = None) -> Job:
+        """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
+
+        weight: its part of the slots relative to other jobs. timeout: seconds after which it is cancelled and
+        `result` raises Timeout.
+
+        Raises QueryError, CatalogError or SessionClosed; errors of the run come from `Job.result`.
+        """
+        return self._submit(self._plan(query_text(text)), weight, timeout)
+
+    def explain(self, text: str) -> str:
+        """The plan of a query: its stages, what they read, how they are cut and what they should cost."""
+        return explain(self._plan(query_text(text)).plan)
+
+    def set(self, name: str, value: object) -> None:
+        """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
+
+        Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
+        """
+        self._open()
+        self._binder.set(*option(name, None if value is None else str(value)))
+
+    def close(self) -> None:
+        """Cancel what runs, join all threads and remove temporary files. Results stay valid."""
+        with self._names:
+            if self._closed:
+                return
+            self._closed = True
+        self._cluster.close()
+        self._backend.close()
+        self._binder.close()
+        self._catalog.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._catalog.tables())} tables"
+        return f"<Session with {self.config.slots} slots, {self.config.memory / 1e9:.1f} GB, {state}>"
+
+    # Inside
+
+    def _run(self, statement: Statement, watch: Callable[[Job], object] | None) -> Result:
+        if isinstance(statement, Query):
+            return _answer(self._submit(self._plan(statement.text)), watch)
+        if isinstance(statement, Explain):
+            return self._explained(statement, watch)
+        if isinstance(statement, SetOption):
+            self.set(statement.name, statement.value)
+            return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
+        self._open()
+        names = pa.array(list(self._catalog.tables()), pa.string())
+        return Result(pa.table({"c0": names}), (("name", "VARCHAR"),))
+
+    def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
+        planned = self._plan(statement.text)
+        kind, text = "physical_plan", explain(planned.plan)
+        if statement.analyze:
+            job = self._submit(planned)
+            _answer(job, watch)
+            kind, text = "analyzed_plan", "\n".join([text, "", "Observed:", *map(str, job.stage_reports())])
+        columns = (("explain_key", "VARCHAR"), ("explain_value", "VARCHAR"))
+        return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
+
+    def _plan(self, text: str) -> Planned:
+        """Bind and plan a query in the caller's thread."""
+        begun = time.perf_counter()
+        bound, tables = self._bind(text)
+        bound_at = time.perf_counter()
+        stats = {name: self._catalog.stats(name) for name in tables}
+        known_at = time.perf_counter()
+        plan = make_plan(bound, stats, Resources(self.config.slots, self.config.memory), tables)
+        return Planned(bound, plan, tables, time.perf_counter() - known_at + bound_at - begun, known_at - bound_at)
+
+    def _bind(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
+        """The bound query and the tables it reads, pinned."""
+        with self._names:
+            self._open()
+            bound = self._binder.bind(text)
+            return bound, {name: self._catalog.table(name) for name in bound.tables}
+
+    def _submit(self, planned: Planned, weight: float = 1.0, timeout: float | None = None) -> Job:
+        self._open()
+        handle = self._cluster.submit()
+        return Job(handle, planned, lambda: self._take(handle))
+
+    def _announce(self, *tables: Table) -> None:
+        for table in tables:
+            self._binder.add_table(table.name, table.version, table.columns)
+
+    def _open(self) -> None:
+        if self._closed:
+            raise SessionClosed("the session is closed")
+
+
+def _answer(job: Job, watch: Callable[[Job], object] | None) -> Result:
+    try:
+        if watch is not None:
+            watch(job)
+        return job.result()
+    except KeyboardInterrupt:
+        job.cancel()
+        job.wait(5.0)  # kernels end within 0.2 s; what is left over dies with the session
+        raise
