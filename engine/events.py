@@ -1,4 +1,5 @@
-"""What happened (events, past tense) and what is to be done (commands, imperative).
+"""What happened (events, past tense), what is to be done (commands, imperative), and what passes between a
+run and the scheduler (demands and grants).
 
 Backends report events; :class:`qoop.engine.run.Run` turns them into commands; backends obey. Reports that
 come late or twice are legal.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qoop.catalog.errors import QoopError
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskId, TaskSpec
 from qoop.planner.plan import Resources
 
 
@@ -91,7 +92,14 @@ class ShareChanged:
 
 
 Event = (
-    TaskSucceeded | TaskFailed | TaskStopped | MachineJoined | MachineLost | SlotsChanged | CheckpointLost | ShareChanged
+    TaskSucceeded
+    | TaskFailed
+    | TaskStopped
+    | MachineJoined
+    | MachineLost
+    | SlotsChanged
+    | CheckpointLost
+    | ShareChanged
 )
 
 
@@ -119,3 +127,22 @@ class Release:
 
 
 Command = Start | Stop | Release
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A ready task and the least room it needs. All that a scheduler may see of a job's work (no plan)."""
+
+    job: JobId
+    task: TaskId
+    resources: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A scheduler's decision: this task may run on this machine with this room."""
+
+    job: JobId
+    task: TaskId
+    machine: MachineId
+    resources: Resources

@@ -1,0 +1,39 @@
+"""Two clocks under one core (law 3): the wall's, and one that a simulation moves."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time in seconds since some fixed moment."""
+
+    def now(self) -> float: ...
+
+
+class WallClock:
+    """Real time, never going back."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+
+class VirtualClock:
+    """Time that stands still until it is moved on.
+
+    >>> clock = VirtualClock()
+    >>> clock.advance_to(2.5)
+    >>> clock.now()
+    2.5
+    """
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        return self._now
+
+    def advance_to(self, moment: float) -> None:
+        """Move on to `moment`; never back."""
+        self._now = max(self._now, moment)

@@ -1,0 +1,175 @@
+"""Carries events from a backend to the runs, their commands back, and keeps account of the machines' room.
+
+Not thread-safe and without a policy: whoever owns the driver calls it from one thread and decides the grants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from qoop.engine.backends.base import Backend
+from qoop.engine.events import (
+    Command,
+    Event,
+    Grant,
+    MachineJoined,
+    MachineLost,
+    Release,
+    ShareChanged,
+    SlotsChanged,
+    Start,
+    Stop,
+    TaskFailed,
+    TaskStopped,
+    TaskSucceeded,
+)
+from qoop.engine.run import Run
+from qoop.engine.task import AttemptId, JobId, MachineId
+from qoop.planner.packing import Room
+from qoop.planner.plan import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class _Charge:
+    """Room taken by an attempt until it reports."""
+
+    job: JobId
+    machine: MachineId
+    resources: Resources
+
+
+class Driver:
+    """The runs of one backend and the room of its machines."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._capacity: dict[MachineId, Resources] = dict(backend.machines())
+        self._used: dict[MachineId, Resources] = {}
+        self._used_by: dict[JobId, Resources] = {}
+        self._charges: dict[AttemptId, _Charge] = {}
+        self.runs: dict[JobId, Run] = {}
+
+    @property
+    def capacity(self) -> Resources:
+        """Sum over all machines."""
+        return sum(self._capacity.values(), Resources())
+
+    def rooms(self) -> dict[MachineId, Room]:
+        """Capacity and free room of every machine."""
+        nothing = Resources()
+        return {
+            name: Room(capacity, capacity - self._used.get(name, nothing)) for name, capacity in self._capacity.items()
+        }
+
+    def room(self, machine: MachineId) -> Room:
+        """Capacity and free room of one machine."""
+        capacity = self._capacity[machine]
+        return Room(capacity, capacity - self._used.get(machine, Resources()))
+
+    def used_by(self, job: JobId) -> Resources:
+        """Room taken by the attempts of a job, the ones being stopped with them."""
+        return self._used_by.get(job, Resources())
+
+    def add(self, run: Run, now: float) -> None:
+        """Let the run take part: it is told the machines, and its events reach it from now on."""
+        self.runs[run.job] = run
+        joined = [MachineJoined(name, capacity) for name, capacity in self._capacity.items()]
+        self.obey(run.handle(*joined, now=now))
+
+    def remove(self, job: JobId) -> None:
+        """Forget a run; reports about its attempts are ignored from now on."""
+        self.runs.pop(job, None)
+
+    def take(self, events: Sequence[Event], now: float) -> bool:
+        """Account for the events and give each to the runs it is for. True if capacity changed."""
+        changed = False
+        for event in events:
+            if isinstance(event, TaskSucceeded | TaskFailed | TaskStopped):
+                self._discharge(event.attempt)
+                self._tell([event.attempt.task.job], event, now)
+            elif isinstance(event, ShareChanged):
+                self._tell([event.job], event, now)
+            else:
+                changed |= self._account(event)
+                self._tell(list(self.runs), event, now)
+        return changed
+
+    def apply(self, grant: Grant, now: float) -> Start:
+        """Start the granted task. Raises PlanError if it is not ready."""
+        start = self.runs[grant.job].grant(grant.task, grant.machine, grant.resources, now=now)
+        self._charge(start.spec.attempt, _Charge(grant.job, grant.machine, grant.resources))
+        self._backend.start(start.machine, start.spec)
+        return start
+
+    def obey(self, commands: Iterable[Command]) -> None:
+        """Pass commands of a run to the backend."""
+        for command in commands:
+            match command:
+                case Stop(attempt):
+                    self._backend.stop(attempt)
+                case Release(job, keys):
+                    self._backend.release(job, keys)
+                case Start(machine, spec):
+                    self._backend.start(machine, spec)
+
+    def stop_all(self) -> None:
+        """Stop every attempt that has not reported, whether its run is still known or not."""
+        for attempt in self._charges:
+            self._backend.stop(attempt)
+
+    def check(self) -> None:
+        """Raise AssertionError unless the accounts add up and no machine is overcommitted."""
+        for name, room in self.rooms().items():
+            charges = [charge.resources for charge in self._charges.values() if charge.machine == name]
+            used = sum(charges, Resources())
+            assert _close(used, room.capacity - room.free), f"{name}: {used} charged, but {room} accounted"
+        for run in self.runs.values():
+            run.check()
+        charged: Mapping[JobId, set[AttemptId]] = {job: set() for job in self.runs}
+        for attempt, charge in self._charges.items():
+            charged.get(charge.job, set()).add(attempt)
+        for job, run in self.runs.items():
+            assert charged[job] == set(run.alive), f"{job}: charged for {charged[job]}, alive are {run.alive}"
+
+    def _tell(self, jobs: Iterable[JobId], event: Event, now: float) -> None:
+        for job in jobs:
+            run = self.runs.get(job)
+            if run is not None:
+                self.obey(run.handle(event, now=now))
+
+    def _account(self, event: Event) -> bool:
+        match event:
+            case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
+                self._capacity[machine] = capacity
+                return True
+            case MachineLost(machine):
+                self._capacity.pop(machine, None)
+                for attempt in [name for name, charge in self._charges.items() if charge.machine == machine]:
+                    self._discharge(attempt)
+                return True
+        return False
+
+    def _charge(self, attempt: AttemptId, charge: _Charge) -> None:
+        self._charges[attempt] = charge
+        self._used[charge.machine] = self._used.get(charge.machine, Resources()) + charge.resources
+        self._used_by[charge.job] = self.used_by(charge.job) + charge.resources
+
+    def _discharge(self, attempt: AttemptId) -> None:
+        charge = self._charges.pop(attempt, None)
+        if charge is None:
+            return
+        _subtract(self._used, charge.machine, charge.resources)
+        _subtract(self._used_by, charge.job, charge.resources)
+
+
+def _subtract(account: dict[str, Resources], name: str, resources: Resources) -> None:
+    left = account[name] - resources
+    if left.cpu > 0:
+        account[name] = left
+    else:
+        del account[name]  # an empty account is exactly zero: no rounding is left behind
+
+
+def _close(one: Resources, other: Resources) -> bool:
+    return abs(one.cpu - other.cpu) < 1e-6 and abs(one.memory - other.memory) < 1.0

@@ -1,0 +1,186 @@
+"""What a run did and why, as records that print as sentences. `at` is seconds since the job began."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from qoop.catalog.errors import QoopError
+from qoop.engine.events import Committed
+from qoop.engine.task import AttemptId, CheckpointKey, MachineId
+from qoop.planner.plan import Resources, StageId
+
+Record = Union[
+    "Switched", "Started", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone", "MemoryRaised",
+    "Released", "ShareTold", "Ended",
+]  # fmt: skip
+
+
+def size(number: float) -> str:
+    """Bytes for people: ``1536`` is ``1.5 KB``.
+
+    >>> size(1536), size(3 * 2**30)
+    ('1.5 KB', '3 GB')
+    """
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:.3g} TB"
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """The job began (number 1) or changed plan: a start is a switch (law 4)."""
+
+    at: float
+    number: int
+    tasks: int
+    kept: int
+    carried: tuple[AttemptId, ...]
+    stopped: tuple[AttemptId, ...]
+
+    def __str__(self) -> str:
+        what = "started" if self.number == 1 else f"switched to plan {self.number}"
+        return (
+            f"at {self.at:.3f} s {what}: {self.tasks} tasks to run, {self.kept} checkpoints kept, "
+            f"{len(self.carried)} attempts carried on, {len(self.stopped)} stopped"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    at: float
+    attempt: AttemptId
+    key: CheckpointKey
+    machine: MachineId
+    resources: Resources
+
+    def __str__(self) -> str:
+        room = f"{self.resources.cpu:g} slots and {size(self.resources.memory)}"
+        return f"at {self.at:.3f} s {self.attempt} started on {self.machine} with {room}"
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """used: False: nothing of the plan needed the output (any more)."""
+
+    at: float
+    attempt: AttemptId
+    committed: Committed
+    used: bool
+
+    @property
+    def key(self) -> CheckpointKey:
+        return self.committed.key
+
+    def __str__(self) -> str:
+        rows = sum(self.committed.rows)
+        note = "" if self.used else "; nothing needed it any more"
+        return f"at {self.at:.3f} s {self.attempt} put out {rows} rows in {self.committed.seconds:.3f} s{note}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    at: float
+    attempt: AttemptId
+    key: CheckpointKey
+    error: QoopError
+    retryable: bool
+
+    def __str__(self) -> str:
+        return (
+            f"at {self.at:.3f} s {self.attempt} failed{' and may be retried' if self.retryable else ''}: {self.error}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    at: float
+    attempt: AttemptId
+    key: CheckpointKey
+    reason: str
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {self.attempt} was told to stop: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    at: float
+    attempt: AttemptId
+    key: CheckpointKey
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {self.attempt} stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    at: float
+    key: CheckpointKey
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s checkpoint {self.key} was lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Redone:
+    """An output that cannot be made twice the same is made again, so all that was derived from it goes."""
+
+    at: float
+    stages: tuple[StageId, ...]
+    keys: tuple[CheckpointKey, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"at {self.at:.3f} s {', '.join(self.stages)} began anew: what they rest on cannot be made twice the same"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRaised:
+    at: float
+    stage: StageId
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        return (
+            f"at {self.at:.3f} s stage {self.stage} ran out of {size(self.before)}; it now asks for {size(self.after)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    at: float
+    keys: tuple[CheckpointKey, ...]
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {len(self.keys)} checkpoints were released"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTold:
+    at: float
+    share: Resources
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s the share became {self.share.cpu:g} slots and {size(self.share.memory)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    at: float
+    state: str
+    error: QoopError | None
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s the job {self.state}" + (f": {self.error}" if self.error else "")
+
+
+def mentions(record: Record, key: CheckpointKey) -> bool:
+    """True if the record is about this checkpoint."""
+    if isinstance(record, Released | Redone):
+        return key in record.keys
+    return getattr(record, "key", None) == key

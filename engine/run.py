@@ -1,0 +1,654 @@
+"""The state machine of one job: reports in, commands out; no IO, no clock, no thread (law 2).
+
+::
+
+    state       may become                          when
+    SWITCHING   RUNNING                             `switch` has compared the plan with the checkpoints
+                SUCCEEDED, FAILED, CANCELLED
+    RUNNING     SWITCHING                           `begin_switch`: nothing new starts, attempts go on
+                SUCCEEDED                           all parts of the root are held and no attempt is alive
+                FAILED                              a task failed for good, or `fail` was called
+                CANCELLED                           `cancel` was called
+    SUCCEEDED, FAILED, CANCELLED: final             nothing of the job is left on any machine
+
+A job begins SWITCHING: a start is the first switch (law 4). An outcome is reached when it is decided *and* the
+last attempt has reported; in between the state stays and `ending` is true. Late and duplicate reports are
+legal at any time.
+
+Who calls what: a driver gives events to `handle`, obeys the commands that come back, shows `ready` to a
+scheduler, applies its grants with `grant`, and passes the time (seconds of any clock) to each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, PlanError, QoopError
+from qoop.catalog.table import Table
+from qoop.engine.events import (
+    CheckpointLost,
+    Command,
+    Committed,
+    Demand,
+    Event,
+    MachineJoined,
+    MachineLost,
+    Release,
+    ShareChanged,
+    SlotsChanged,
+    Start,
+    Stop,
+    TaskFailed,
+    TaskStopped,
+    TaskSucceeded,
+)
+from qoop.engine.frontier import Frontier, StageNode, TaskNode
+from qoop.engine.history import (
+    Ended,
+    Failed,
+    Lost,
+    MemoryRaised,
+    Record,
+    Redone,
+    Released,
+    ShareTold,
+    Started,
+    Stopped,
+    Stopping,
+    Succeeded,
+    Switched,
+    mentions,
+    size,
+)
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, ResolvedInput, TaskId, TaskSpec
+from qoop.planner.packing import cap
+from qoop.planner.plan import Plan, Resources, Signature, Stage, StageId
+
+
+class State(StrEnum):
+    """State of a job; see the module's table."""
+
+    SWITCHING = "switching"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+
+
+_FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.SWITCHING: _FINAL | {State.RUNNING},
+    State.RUNNING: _FINAL | {State.SWITCHING},
+    State.SUCCEEDED: frozenset(),
+    State.FAILED: frozenset(),
+    State.CANCELLED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run allows itself.
+
+    max_attempts: failures of one task that may be retried, after which the job fails, are one fewer than this.
+        Running out of memory is not counted: it ends by itself, since each time asks for more.
+    min_memory: least bytes that a task asks for, whatever its estimate.
+    keep_checkpoints: False: an output is released as soon as no unfinished task of the plan needs it, which
+        saves memory. True: at the end of the job, so that it may serve another plan.
+    """
+
+    max_attempts: int = 4
+    min_memory: float = 32 * 2**20
+    keep_checkpoints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgress:
+    """How far one stage is. done + running + waiting + not needed = total parts; rows and bytes put out and
+    seconds spent (sum over attempts that succeeded) are of the parts made or found so far."""
+
+    stage: StageId
+    label: str
+    total: int
+    done: int
+    running: int
+    rows: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is. fraction: finished share of the estimated work of the plan, 0 to 1.
+
+    held: the checkpoints there are. running: key and start time of attempts that are not being stopped.
+    """
+
+    state: State
+    fraction: float
+    stages: tuple[StageProgress, ...]
+    held: tuple[Committed, ...]
+    running: tuple[tuple[CheckpointKey, float], ...]
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A living attempt. void: its output rests on data that is being made anew and must not be used."""
+
+    id: AttemptId
+    key: CheckpointKey
+    stage: StageNode
+    machine: MachineId
+    resources: Resources
+    started: float
+    stopping: bool = False
+    void: bool = False
+
+
+class Run:
+    """One run of a query. Public attributes are for reading only.
+
+    tables: the pinned tables by name. settings: SET options besides those of the plan.
+    durable: outputs must survive the process.
+    """
+
+    def __init__(
+        self,
+        job: JobId,
+        tables: Mapping[str, Table],
+        settings: tuple[tuple[str, str], ...] = (),
+        durable: bool = False,
+        limits: Limits = Limits(),
+    ) -> None:
+        self.job = job
+        self.state = State.SWITCHING
+        self.error: QoopError | None = None
+        self.share: Resources | None = None
+        self.history: list[Record] = []
+        self._tables = tables
+        self._settings = settings
+        self._durable = durable
+        self._limits = limits
+        self._machines: dict[MachineId, Resources] = {}
+        self._frontier: Frontier | None = None
+        self._held: dict[CheckpointKey, Committed] = {}
+        self._facts: dict[CheckpointKey, Committed] = {}
+        self._attempts: dict[int, _Attempt] = {}
+        self._failures: dict[CheckpointKey, int] = {}
+        self._raised: dict[tuple[Signature, str], float] = {}
+        self._outcome: State | None = None
+        self._began: float | None = None
+        self._next_attempt = 1
+        self._switches = 0
+        self._now = 0.0
+        self._commands: list[Command] = []
+
+    # --- what the driver calls -------------------------------------------------------------------------
+
+    def begin_switch(self) -> None:
+        """Start nothing new until `switch`: for a caller that must first ask which checkpoints there are."""
+        if self.state is State.RUNNING:
+            self._move(State.SWITCHING)
+
+    def switch(self, plan: Plan, held: Iterable[Committed] = (), *, now: float) -> list[Command]:
+        """Start the plan, or change to it: run what its root needs beyond the checkpoints there are.
+
+        held: checkpoints found outside; those this run holds already need not be named. Attempts that
+        the plan does not need are stopped, those that it shares go on. What rests on an island (law 12) is
+        taken over only where the plan stays the same.
+        Raises PlanError if a stage reads a table that the job does not have.
+        """
+        self._tick(now)
+        if self._outcome is not None or self.state.final:
+            return self._flush()
+        self.begin_switch()
+        self._need_tables(plan)
+        same = self._frontier is not None and self._frontier.plan == plan
+        self._take_held(held)
+        if not same:
+            self._drop_tainted()
+        busy = {attempt.key for attempt in self._attempts.values()}
+        self._frontier = Frontier(plan, self._held, busy, reuse_tainted=same)
+        self._release([key for key in self._held if self._useless(key)])
+        self._move(State.RUNNING)
+        stopped = self._settle()
+        self._record_switch(stopped)
+        return self._flush()
+
+    def handle(self, *events: Event, now: float) -> list[Command]:
+        """Take note of what happened and return what is to be done about it."""
+        self._tick(now)
+        for event in events:
+            self._take(event)
+            self._settle()
+        return self._flush()
+
+    def ready(self) -> tuple[Demand, ...]:
+        """The next ready task of every stage that has one, with the least room it needs.
+
+        Longest estimated path to the end of the job first, then plan order. A demand never exceeds every
+        empty machine: what fits none asks for all that the one with the most memory has.
+        """
+        if self._frontier is None or self._outcome is not None or self.state is not State.RUNNING:
+            return ()
+        return tuple(
+            Demand(self.job, TaskId(self.job, node.stage.id, node.next_ready().part), self._demand(node))
+            for node in self._frontier.ready_stages()
+        )
+
+    def grant(self, task: TaskId, machine: MachineId, resources: Resources, *, now: float) -> Start:
+        """Begin an attempt at a ready task with this room. Raises PlanError if the task is not ready."""
+        self._tick(now)
+        node = self._ready_node(task)
+        attempt = _Attempt(
+            AttemptId(task, self._next_attempt), node.key, node.stage, machine, resources, started=now
+        )  # fmt: skip
+        self._next_attempt += 1
+        self._attempts[attempt.id.number] = attempt
+        assert self._frontier is not None
+        self._frontier.begin(node)
+        self.history.append(Started(self._at, attempt.id, node.key, machine, resources))
+        return Start(machine, self._spec(attempt, node))
+
+    def cancel(self, *, now: float, why: str = "the job was cancelled") -> list[Command]:
+        """Stop everything; the job is CANCELLED when all attempts have reported."""
+        self._tick(now)
+        self._decide(State.CANCELLED, Cancelled(why))
+        return self._flush()
+
+    def fail(self, error: QoopError, *, now: float) -> list[Command]:
+        """Stop everything; the job is FAILED with this error when all attempts have reported."""
+        self._tick(now)
+        self._decide(State.FAILED, error)
+        return self._flush()
+
+    # --- what others may ask -----------------------------------------------------------------------------
+
+    @property
+    def ending(self) -> bool:
+        """The outcome is decided; it is final once `state.final`."""
+        return self._outcome is not None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that runs. Raises PlanError before the first switch."""
+        return self._plan_frontier.plan
+
+    @property
+    def outputs(self) -> tuple[Committed, ...]:
+        """The root's outputs in order of parts, as far as they are held."""
+        tasks = self._plan_frontier.root.tasks
+        return tuple(self._held[task.key] for task in tasks if task.held)
+
+    @property
+    def alive(self) -> tuple[AttemptId, ...]:
+        """Attempts that have not reported their end."""
+        return tuple(attempt.id for attempt in self._attempts.values())
+
+    def progress(self) -> Progress:
+        """How far the job is."""
+        if self._frontier is None:
+            return Progress(self.state, 0.0, (), (), ())
+        running = [attempt for attempt in self._attempts.values() if not attempt.stopping]
+        keys = {attempt.key for attempt in running}
+        return Progress(
+            self.state,
+            1.0 if self.state is State.SUCCEEDED else self._fraction(self._frontier),
+            tuple(self._stage_progress(node, keys) for node in self._frontier.stages),
+            tuple(self._held.values()),
+            tuple((attempt.key, attempt.started) for attempt in running),
+        )
+
+    def story(self, key: CheckpointKey) -> str:
+        """All that happened to one checkpoint, a sentence a line."""
+        return "\n".join(str(record) for record in self.history if mentions(record, key))
+
+    def check(self) -> None:
+        """Raise AssertionError, with the story of a key where there is one, unless all invariants hold."""
+        keys = [attempt.key for attempt in self._attempts.values()]
+        for key in keys:
+            assert keys.count(key) == 1, f"two attempts at {key}\n{self.story(key)}"
+        if self.state.final:
+            assert not self._attempts, f"{self.job} has ended, but {self.alive} are alive"
+            assert self.state is self._outcome
+        if self.ending:
+            assert not self.ready()
+            assert all(attempt.stopping for attempt in self._attempts.values())
+        if self._frontier is not None and not self.ending:
+            self._check_frontier(self._frontier)
+
+    # --- events --------------------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case TaskSucceeded(id, committed):
+                self._succeeded(id, committed)
+            case TaskFailed(id, error, retryable):
+                self._failed(id, error, retryable)
+            case TaskStopped(id):
+                self._stopped(id)
+            case CheckpointLost(key):
+                self._lost(key)
+            case MachineLost(machine):
+                self._machine_lost(machine)
+            case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
+                self._machines[machine] = capacity
+                self._forget_demands()
+            case ShareChanged(job, share) if job == self.job:
+                self.share = share
+                self.history.append(ShareTold(self._at, share))
+
+    def _succeeded(self, id: AttemptId, committed: Committed) -> None:
+        """Take the output if it is new and may be used; give it back to the store if nobody will ever read it.
+
+        A report of an attempt that is not alive (a duplicate, or of a machine thought lost) proves nothing:
+        its output may have been released since.
+        """
+        attempt, key = self._end_attempt(id), committed.key
+        task = self._node(key)
+        taken = attempt is not None and not attempt.void and not self.ending and key not in self._held
+        used = taken and task is not None and task.active
+        self.history.append(Succeeded(self._at, id, committed, used))
+        if taken:
+            self._held[key] = self._facts[key] = committed
+            if task is not None:
+                self._plan_frontier.commit(task)
+            elif not self._limits.keep_checkpoints:
+                self._release([key])
+        elif key not in self._held and all(other.key != key for other in self._attempts.values()):
+            self._release([key])
+
+    def _failed(self, id: AttemptId, error: QoopError, retryable: bool) -> None:
+        attempt = self._end_attempt(id)
+        if attempt is None:
+            return
+        self.history.append(Failed(self._at, id, attempt.key, error, retryable))
+        if attempt.stopping or self.ending:
+            return
+        if isinstance(error, OutOfMemory):
+            self._raise_memory(attempt, error)
+        elif retryable:
+            self._count_failure(attempt, error)
+        else:
+            self._decide(State.FAILED, error)
+
+    def _stopped(self, id: AttemptId) -> None:
+        attempt = self._end_attempt(id)
+        if attempt is not None:
+            self.history.append(Stopped(self._at, id, attempt.key))
+
+    def _lost(self, key: CheckpointKey) -> None:
+        if self._held.pop(key, None) is None:
+            return
+        self.history.append(Lost(self._at, key))
+        task = self._node(key)
+        if task is not None:
+            self._plan_frontier.lose(task)
+            if self._outcome is State.SUCCEEDED and not self.state.final:
+                self._outcome = None  # it was part of the answer
+
+    def _machine_lost(self, machine: MachineId) -> None:
+        self._machines.pop(machine, None)
+        self._forget_demands()
+        error = ExecutionError(f"machine {machine} was lost")
+        for attempt in [attempt for attempt in self._attempts.values() if attempt.machine == machine]:
+            self._failed(attempt.id, error, retryable=True)
+
+    def _count_failure(self, attempt: _Attempt, error: QoopError) -> None:
+        failures = self._failures[attempt.key] = self._failures.get(attempt.key, 0) + 1
+        if failures >= self._limits.max_attempts:
+            what = f"{_name(attempt.stage.stage)} failed {failures} times in task {attempt.id.task.part}; last: {error}"
+            final = ExecutionError(what)
+            final.__cause__ = error
+            self._decide(State.FAILED, final)
+
+    def _raise_memory(self, attempt: _Attempt, error: QoopError) -> None:
+        """Ask for twice the room next time, at most for a whole machine; give up when that was not enough."""
+        stage, had = attempt.stage.stage, attempt.resources.memory
+        whole = max((capacity.memory for capacity in self._machines.values() if capacity.cpu >= 1), default=had)
+        if had >= whole:
+            final = OutOfMemory(
+                f"{_name(stage)} needs more than {size(had)} of memory for one task, which is all the largest "
+                f"machine has: {error}"
+            )
+            final.__cause__ = error
+            self._decide(State.FAILED, final)
+            return
+        wanted = min(2 * had, whole)
+        key = (stage.signature, attempt.key.layout)
+        if wanted > self._raised.get(key, 0.0):
+            self._raised[key] = wanted
+            self.history.append(MemoryRaised(self._at, stage.id, had, wanted))
+        self._forget_demands()
+
+    # --- consequences -------------------------------------------------------------------------------------------
+
+    def _settle(self) -> list[AttemptId]:
+        """Stop and release what the last event left without use; end if all is done. Returns those stopped."""
+        if self._frontier is None:
+            return []
+        stopped: list[AttemptId] = []
+        surplus, spare, spoiled = self._frontier.drain()
+        if spoiled:
+            self._spoil(spoiled)
+        if surplus:
+            stopped = self._stop_surplus(surplus)
+        if spare and not self._limits.keep_checkpoints:
+            self._release(dict.fromkeys(task.key for task in spare if task.held and not task.wanted))
+        if self._frontier.root.complete:
+            self._decide(State.SUCCEEDED, None)
+        elif self.ending:
+            self._conclude()
+        return stopped
+
+    def _stop_surplus(self, surplus: list[TaskNode]) -> list[AttemptId]:
+        keys = {task.key for task in surplus if task.busy and not task.active}
+        doomed = [attempt for attempt in self._attempts.values() if attempt.key in keys]
+        return [attempt.id for attempt in doomed if self._stop(attempt, "the plan does not need it")]
+
+    def _spoil(self, spoiled: list[TaskNode]) -> None:
+        keys = {task.key for task in spoiled}
+        for attempt in self._attempts.values():
+            if attempt.key in keys:
+                attempt.void = True
+                self._stop(attempt, "what it reads is being made anew")
+        self._release([key for key in keys if key in self._held])
+        stages = dict.fromkeys(task.stage.stage.id for task in spoiled)
+        self.history.append(Redone(self._at, tuple(stages), tuple(keys)))
+
+    def _stop(self, attempt: _Attempt, reason: str) -> bool:
+        if attempt.stopping:
+            return False
+        attempt.stopping = True
+        self._commands.append(Stop(attempt.id))
+        self.history.append(Stopping(self._at, attempt.id, attempt.key, reason))
+        return True
+
+    def _release(self, keys: Iterable[CheckpointKey]) -> None:
+        """Let go of these outputs, whether they are held or were just reported."""
+        gone = tuple(keys)
+        for key in gone:
+            self._held.pop(key, None)
+            task = self._node(key)
+            if task is not None and task.held:
+                self._plan_frontier.release(task)
+        if gone:
+            self._commands.append(Release(self.job, gone))
+            self.history.append(Released(self._at, gone))
+
+    def _decide(self, outcome: State, error: QoopError | None) -> None:
+        if self._outcome is None:
+            self._outcome = outcome
+            self.error = error
+            for attempt in self._attempts.values():
+                self._stop(attempt, f"the job {'is ' if outcome is State.CANCELLED else ''}{outcome.value}")
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """Enter the decided state once nothing is alive."""
+        if self._outcome is None or self._attempts or self.state.final:
+            return
+        answer = {fact.key for fact in self.outputs} if self._outcome is State.SUCCEEDED else set()
+        self._release([key for key in self._held if key not in answer])
+        self._move(self._outcome)
+        self.history.append(Ended(self._at, self._outcome.value, self.error))
+
+    # --- helpers -------------------------------------------------------------------------------------------------
+
+    @property
+    def _plan_frontier(self) -> Frontier:
+        if self._frontier is None:
+            raise PlanError(f"job {self.job} has not been given a plan yet")
+        return self._frontier
+
+    @property
+    def _at(self) -> float:
+        return self._now - (self._began if self._began is not None else self._now)
+
+    def _tick(self, now: float) -> None:
+        self._now = now
+        if self._began is None:
+            self._began = now
+
+    def _flush(self) -> list[Command]:
+        commands, self._commands = self._commands, []
+        return commands
+
+    def _move(self, state: State) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise PlanError(f"job {self.job} is {self.state.value} and cannot become {state.value}")
+        self.state = state
+
+    def _node(self, key: CheckpointKey) -> TaskNode | None:
+        return self._frontier.by_key.get(key) if self._frontier is not None else None
+
+    def _end_attempt(self, id: AttemptId) -> _Attempt | None:
+        attempt = self._attempts.pop(id.number, None)
+        if attempt is not None:
+            task = self._node(attempt.key)
+            if task is not None:
+                self._plan_frontier.end(task)
+        return attempt
+
+    def _useless(self, key: CheckpointKey) -> bool:
+        """True if a checkpoint need not be kept for the plan (or, if all are kept, cannot serve it)."""
+        task = self._node(key)
+        if task is not None and not task.held and task.stage.tainted:
+            return True
+        return not self._limits.keep_checkpoints and (task is None or not task.wanted)
+
+    def _take_held(self, held: Iterable[Committed]) -> None:
+        for committed in held:
+            self._held.setdefault(committed.key, committed)
+            self._facts.setdefault(committed.key, committed)
+
+    def _drop_tainted(self) -> None:
+        """Islands and what rests on them must not meet another plan."""
+        if self._frontier is None:
+            return
+        tainted = {task.key for task in self._frontier.tasks() if task.stage.tainted}
+        for attempt in self._attempts.values():
+            if attempt.key in tainted:
+                attempt.void = True
+                self._stop(attempt, "it rests on data that only its own plan may use")
+        self._release([key for key in self._held if key in tainted])
+
+    def _need_tables(self, plan: Plan) -> None:
+        for stage in plan.stages:
+            for item in stage.table_inputs:
+                if item.table not in self._tables:
+                    known = ", ".join(sorted(self._tables)) or "none"
+                    raise PlanError(f"{_name(stage)} reads table {item.table}; the job has {known}")
+
+    def _record_switch(self, stopped: list[AttemptId]) -> None:
+        self._switches += 1
+        tasks = list(self._plan_frontier.tasks())
+        carried = tuple(attempt.id for attempt in self._attempts.values() if not attempt.stopping)
+        active, kept = sum(task.active for task in tasks), sum(task.held for task in tasks)
+        self.history.append(Switched(self._at, self._switches, active, kept, carried, tuple(stopped)))
+
+    def _ready_node(self, task: TaskId) -> TaskNode:
+        node = self._plan_frontier.nodes.get(task.stage)
+        if node is None or not 0 <= task.part < len(node.tasks) or not node.tasks[task.part].ready:
+            raise PlanError(f"task {task} was granted room but is not ready")
+        return node.tasks[task.part]
+
+    def _demand(self, node: StageNode) -> Resources:
+        if node.demand is None:
+            stage = node.stage
+            raised = self._raised.get((stage.signature, node.tasks[0].key.layout), 0.0)
+            memory = max(self._limits.min_memory, stage.estimate.task_memory, raised)
+            node.demand = cap(Resources(float(stage.slots), memory), self._machines.values())
+        return node.demand
+
+    def _forget_demands(self) -> None:
+        for node in self._frontier.stages if self._frontier is not None else ():
+            node.demand = None
+
+    def _spec(self, attempt: _Attempt, task: TaskNode) -> TaskSpec:
+        frontier = self._plan_frontier
+        stage = task.stage.stage
+        return TaskSpec(
+            attempt=attempt.id,
+            stage=stage,
+            key=task.key,
+            inputs=tuple(
+                ResolvedInput(item.name, _reads(frontier.nodes[item.stage], item.mode, task.part))
+                for item in stage.stage_inputs
+            ),
+            tables={item.table: self._tables[item.table] for item in stage.table_inputs},
+            resources=attempt.resources,
+            settings=frontier.plan.settings + self._settings,
+            durable=self._durable,
+        )
+
+    def _fraction(self, frontier: Frontier) -> float:
+        total = sum(len(node.tasks) * node.stage.estimate.task_seconds for node in frontier.stages)
+        left = sum(task.stage.stage.estimate.task_seconds for task in frontier.tasks() if task.active)
+        return 1.0 - left / total if total > 0 else 0.0
+
+    def _stage_progress(self, node: StageNode, running: set[CheckpointKey]) -> StageProgress:
+        facts = [self._facts[task.key] for task in node.tasks if task.made and task.key in self._facts]
+        return StageProgress(
+            stage=node.stage.id,
+            label=node.stage.label,
+            total=len(node.tasks),
+            done=sum(task.made and not task.active for task in node.tasks),
+            running=sum(task.key in running for task in node.tasks),
+            rows=sum(sum(fact.rows) for fact in facts),
+            bytes=sum(sum(fact.bytes) for fact in facts),
+            seconds=sum(fact.seconds for fact in facts),
+        )
+
+    def _check_frontier(self, frontier: Frontier) -> None:
+        frontier.check()
+        alive = {attempt.key: attempt for attempt in self._attempts.values()}
+        for task in frontier.tasks():
+            story = self.story(task.key)
+            assert task.busy == (task.key in alive), f"{task.key}: busy is {task.busy}\n{story}"
+            assert not task.held or task.key in self._held, f"{task.key}: held by the frontier only\n{story}"
+            assert task.held or not task.wanted or task.active, f"{task.key}: wanted, not held, not active\n{story}"
+            if not self._limits.keep_checkpoints:
+                assert not task.held or task.wanted, f"{task.key}: kept without need\n{story}"
+            if task.busy and not task.active:
+                assert alive[task.key].stopping, f"{task.key}: running without need\n{story}"
+        for key, attempt in alive.items():
+            assert key in frontier.by_key or attempt.stopping, f"{key}: not of the plan\n{self.story(key)}"
+        waiting = any(task.active for task in frontier.tasks())
+        assert not waiting or self.ready() or alive, f"{self.job}: work is left, but nothing is ready or running"
+
+
+def _reads(source: StageNode, mode: str, part: int) -> tuple[tuple[CheckpointKey, int | None], ...]:
+    if mode == "forward":
+        return ((source.tasks[part].key, None),)
+    partition = part if mode == "partition" else None
+    return tuple((task.key, partition) for task in source.tasks)
+
+
+def _name(stage: Stage) -> str:
+    return f"stage {stage.id} ({stage.label})" if stage.label else f"stage {stage.id}"

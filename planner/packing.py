@@ -1,0 +1,79 @@
+"""Which task goes where: multi-resource packing by alignment, as in Tetris.
+
+Source: Grandl et al., "Multi-Resource Packing for Cluster Schedulers", SIGCOMM 2014, section 3.2: among the
+tasks that fit a machine take the one whose demand has the largest dot product with the machine's free
+resources, both divided by the machine's capacity. The scheduler and the completion estimate share this
+module, so that an estimate packs tasks as the engine will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from qoop.planner.plan import Resources
+
+_SAME = 1e-9
+"""Alignments closer than this are ties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a machine has in all, and what of it is free now."""
+
+    capacity: Resources
+    free: Resources
+
+
+def alignment(demand: Resources, room: Room) -> float:
+    """Dot product of demand and free room, each as a fraction of the capacity.
+
+    >>> alignment(Resources(1, 50), Room(Resources(2, 100), Resources(1, 100)))
+    0.75
+    """
+    free, capacity = room.free, room.capacity
+    score = 0.0
+    if capacity.cpu > 0:
+        score += (demand.cpu / capacity.cpu) * (free.cpu / capacity.cpu)
+    if capacity.memory > 0:
+        score += (demand.memory / capacity.memory) * (free.memory / capacity.memory)
+    if capacity.disk > 0:
+        score += (demand.disk / capacity.disk) * (free.disk / capacity.disk)
+    if capacity.network > 0:
+        score += (demand.network / capacity.network) * (free.network / capacity.network)
+    return score
+
+
+def best_fit(demands: Sequence[Resources], rooms: Sequence[Room]) -> tuple[int, int] | None:
+    """Return (index of the demand, index of the room) of the best aligned pair that fits, None if none does.
+
+    Ties go to the earlier demand, then to the earlier room: whoever orders them decides.
+    """
+    best: tuple[int, int] | None = None
+    best_score = -1.0
+    for i, demand in enumerate(demands):
+        for j, room in enumerate(rooms):
+            if demand.fits(room.free):
+                score = alignment(demand, room)
+                if score > best_score + _SAME:
+                    best, best_score = (i, j), score
+    return best
+
+
+def cap(demand: Resources, machines: Iterable[Resources]) -> Resources:
+    """The demand, or as much of it as an empty machine has if it fits none of them.
+
+    The machine with the most memory then decides (slots only make a task slower, memory makes it fail).
+    Machines without a whole slot do not count; without any machine the demand stays as it is.
+
+    >>> cap(Resources(4, 10), [Resources(2, 8), Resources(1, 20)])
+    Resources(cpu=1, memory=10, disk=0.0, network=0.0)
+    """
+    usable = [machine for machine in machines if machine.cpu >= 1]
+    if not usable or any(demand.fits(machine) for machine in usable):
+        return demand
+    largest = max(usable, key=lambda machine: (machine.memory, machine.cpu))
+    return Resources(
+        min(demand.cpu, largest.cpu), min(demand.memory, largest.memory),
+        min(demand.disk, largest.disk), min(demand.network, largest.network),
+    )  # fmt: skip
