@@ -1,0 +1,37 @@
+"""Rewrite rules: Relation -> Relation of the same rows, cheaper to run.
+
+:func:`apply_rules` runs :data:`RULES` in order. A rule is a plain function in the file of its name, can be run
+twice without change, and returns the object it was given where it has nothing to do. What rules may assume of
+expressions and relations is proven in :mod:`~qoop.planner.rules.properties`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from qoop.catalog.errors import PlanError
+from qoop.planner.relation import Relation
+from qoop.planner.rules.fold_constants import fold_constants
+from qoop.planner.rules.prune_columns import prune_columns
+from qoop.planner.rules.push_filters import push_filters
+
+Rule = Callable[[Relation], Relation]
+
+RULES: tuple[Rule, ...] = (
+    fold_constants,
+    push_filters,
+    prune_columns,
+)
+
+
+def apply_rules(relation: Relation) -> Relation:
+    """Return an equivalent relation after all rules, with the same columns in the same order.
+
+    Raises PlanError if a rule changed the columns of the root, which would be a defect of that rule.
+    """
+    result = relation
+    for rule in RULES:
+        result = rule(result)
+        if result.columns != relation.columns:
+            raise PlanError(f"{rule.__name__} changed the columns {relation.columns} to {result.columns}")
+    return result
