@@ -1,8 +1,6 @@
 """Simplify expressions: logic over constants, repeated terms, what all branches of an OR have in common.
 
-All identities hold in SQL's three-valued logic, where AND and OR form a distributive lattice: a term common to
-all branches of an OR can be taken out, which is what finds the join keys of
-``(a.k = b.k and …) or (a.k = b.k and …)``.
+All identities hold in SQL's three-valued logic; where a Filter takes NULL for false, `simplify_all` does too.
 """
 
 from __future__ import annotations
@@ -21,12 +19,12 @@ from qoop.planner.expr import (
     Expr,
     Literal,
     conjunction,
-    conjuncts,
     disjunction,
     disjuncts,
     equals,
 )
 from qoop.planner.relation import Aggregate, Filter, Join, Project, Relation
+from qoop.planner.rules.factor import split_common, without_absorbed
 from qoop.planner.rules.properties import is_constant, is_total
 from qoop.planner.rules.traversal import bottom_up, unique
 
@@ -129,40 +127,19 @@ def _and(expr: Call) -> Expr:
 
 
 def _or(expr: Call) -> Expr:
-    branches = tuple(dict.fromkeys(disjuncts(expr)))
+    branches = disjuncts(expr)
     if any(is_constant(branch, True) for branch in branches):
         return TRUE
-    branches = _absorbed(tuple(branch for branch in branches if not is_constant(branch, False)))
-    common, rest = _factored(branches)
+    common, rest = split_common(without_absorbed(tuple(b for b in branches if not is_constant(b, False))))
     if not common:
         return _rebuilt(expr, _gather_in(rest), disjunction)
-    return conjunction((*common, *([] if rest is None else [simplify(disjunction(rest))])))
+    return conjunction((*common, simplify(disjunction(rest))) if rest else common)
 
 
 def _rebuilt(expr: Call, parts: tuple[Expr, ...], build: Callable[[Iterable[Expr]], Expr]) -> Expr:
     if parts == expr.args:
         return expr
     return build(parts)
-
-
-def _absorbed(branches: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Drop ``a and b`` beside ``a``: it adds nothing."""
-    sets = [frozenset(conjuncts(branch)) for branch in branches]
-    return tuple(
-        branch for branch, mine in zip(branches, sets, strict=True) if not any(other < mine for other in sets)
-    )
-
-
-def _factored(branches: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...] | None]:
-    """Split an OR into the conjuncts that all branches share and an OR of the rest (None if it is true)."""
-    if len(branches) < 2:
-        return (), branches
-    parts = [unique((branch,)) for branch in branches]
-    common = tuple(part for part in parts[0] if all(part in other for other in parts[1:]))
-    if not common:
-        return (), branches
-    rest = [tuple(part for part in other if part not in common) for other in parts]
-    return common, tuple(map(conjunction, rest)) if all(rest) else None
 
 
 def _gather_in(branches: tuple[Expr, ...]) -> tuple[Expr, ...]:

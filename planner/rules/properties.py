@@ -191,5 +191,3 @@ def is_constant(expr: Expr, value: object) -> bool:
     if value is None:
         return expr.value is None and (expr.sql.upper() == "NULL" or expr.sql.startswith("CAST(NULL AS "))
     return expr.value is value
-
-

@@ -36,7 +36,7 @@ from qoop.planner.relation import (
     with_inputs,
 )
 from qoop.planner.rules.fold_constants import simplify, simplify_all
-from qoop.planner.rules.properties import is_constant, is_total
+from qoop.planner.rules.properties import is_total
 from qoop.planner.rules.traversal import filtered, replace_shared, shared_subplans, unique
 
 Predicates = tuple[Expr, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from qoop.planner.expr import Column, Expr, conjuncts
-from qoop.planner.relation import Filter, Project, Relation, Scan, Shared, with_inputs
+from qoop.planner.relation import Filter, Project, Relation, Shared, with_inputs
 
 Visit = Callable[[Relation], Relation]
 
