@@ -90,8 +90,7 @@ class Result:
 
     def show(self, max_rows: int | None = None, max_width: int | None = None) -> None:
         """Print the rows as a table fitted to the terminal, or to `max_rows` and `max_width` characters."""
-        limits = {"max_rows": max_rows, "max_width": max_width}
-        self._relation(_SHOWN_AT_MOST).show(**{name: value for name, value in limits.items() if value is not None})
+        self._relation(_SHOWN_AT_MOST).show(max_rows=max_rows, max_width=max_width)
         if len(self) > _SHOWN_AT_MOST:
             print(self._total())
 
