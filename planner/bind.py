@@ -87,6 +87,11 @@ class Binder:
         tables = {name: known[name] for name in known if name in names}
         return Bound(text, ast, tables, columns, settings)
 
+    def describe(self, text: str) -> tuple[TypedName, ...]:
+        """Names and types of the result of a text. Raises ParseError or BindError."""
+        with self._lock:
+            return self._describe(text)
+
     def close(self) -> None:
         """Free the DuckDB instance."""
         with self._lock:

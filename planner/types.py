@@ -14,14 +14,18 @@ from functools import lru_cache
 import duckdb
 
 from qoop.catalog.errors import BindError
-from qoop.planner.expr import Call, Expr, Literal
+from qoop.planner.expr import Call, Expr, Literal, is_volatile
 
 _lock = threading.Lock()
 _connection: duckdb.DuckDBPyConnection | None = None
 
 # Types whose values the optimiser can compare with statistics; others are not worth folding.
-_FOLDED = ("INTEGER", "BIGINT", "SMALLINT", "TINYINT", "HUGEINT", "DECIMAL", "DOUBLE", "FLOAT", "DATE", "TIMESTAMP",
-           "VARCHAR", "BOOLEAN", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")  # fmt: skip
+_FOLDED = frozenset(
+    (
+        *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
+        *("DECIMAL", "DOUBLE", "FLOAT", "DATE", "TIMESTAMP", "VARCHAR", "BOOLEAN"),
+    )
+)
 
 
 def _ask(sql: str) -> list[tuple[object, ...]]:
@@ -58,7 +62,7 @@ def fold(expr: Expr) -> Expr:
 
     What cannot be evaluated (or raises) is left to the query's own evaluation.
     """
-    if not isinstance(expr, Call) or not expr.type.startswith(_FOLDED) or expr.type.endswith("]"):
+    if not isinstance(expr, Call) or expr.type.partition("(")[0] not in _FOLDED or is_volatile(expr):
         return expr
     known, value = _value_of(str(expr))
     return Literal(str(expr), expr.type, value) if known else expr
@@ -102,3 +106,10 @@ def _value_of(text: str) -> tuple[bool, object]:
     except duckdb.Error:
         return False, None
     return True, value
+
+
+@lru_cache(maxsize=1)
+def aggregate_names() -> frozenset[str]:
+    """Names of DuckDB's aggregate functions, lower-case."""
+    rows = _ask("SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
+    return frozenset(str(name).lower() for (name,) in rows)
