@@ -14,7 +14,6 @@ from qoop.planner.expr import Column, Expr, quote
 from qoop.planner.relation import (
     Aggregate,
     Aggregation,
-    Exchange,
     Filter,
     Join,
     Limit,
@@ -141,7 +140,7 @@ class _Printer:
         items = [*map(str, relation.keys), *(_aggregation(agg, cast) for agg in relation.aggregations)]
         group = ""
         if relation.grouping_sets is not None:
-            sets = ", ".join(f"({_names(keys)})" for keys in relation.grouping_sets)
+            sets = ", ".join(f"({', '.join(map(str, keys))})" for keys in relation.grouping_sets)
             group = f" GROUP BY GROUPING SETS ({sets})"
         elif relation.keys:
             group = f" GROUP BY {_names(relation.keys)}"
