@@ -5,7 +5,7 @@ Not thread-safe and without a policy: whoever owns the driver calls it from one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qoop.engine.backends.base import Backend
@@ -40,10 +40,14 @@ class _Charge:
 
 
 class Driver:
-    """The runs of one backend and the room of its machines."""
+    """The runs of one backend and the room of its machines.
 
-    def __init__(self, backend: Backend) -> None:
+    observe: is shown every event that comes in and every command that goes out.
+    """
+
+    def __init__(self, backend: Backend, observe: Callable[[Event | Command], None] = lambda _: None) -> None:
         self._backend = backend
+        self._observe = observe
         self._capacity: dict[MachineId, Resources] = dict(backend.machines())
         self._used: dict[MachineId, Resources] = {}
         self._used_by: dict[JobId, Resources] = {}
@@ -85,6 +89,7 @@ class Driver:
         """Account for the events and give each to the runs it is for. True if capacity changed."""
         changed = False
         for event in events:
+            self._observe(event)
             if isinstance(event, TaskSucceeded | TaskFailed | TaskStopped):
                 self._discharge(event.attempt)
                 self._tell([event.attempt.task.job], event, now)
@@ -99,12 +104,13 @@ class Driver:
         """Start the granted task. Raises PlanError if it is not ready."""
         start = self.runs[grant.job].grant(grant.task, grant.machine, grant.resources, now=now)
         self._charge(start.spec.attempt, _Charge(grant.job, grant.machine, grant.resources))
-        self._backend.start(start.machine, start.spec)
+        self.obey([start])
         return start
 
     def obey(self, commands: Iterable[Command]) -> None:
         """Pass commands of a run to the backend."""
         for command in commands:
+            self._observe(command)
             match command:
                 case Stop(attempt):
                     self._backend.stop(attempt)

@@ -582,9 +582,14 @@ class Run:
         if node.demand is None:
             stage = node.stage
             raised = self._raised.get((stage.signature, node.tasks[0].key.layout), 0.0)
-            memory = max(self._limits.min_memory, stage.estimate.task_memory, raised)
+            memory = max(self._least_memory(), stage.estimate.task_memory, raised)
             node.demand = cap(Resources(float(stage.slots), memory), self._machines.values())
         return node.demand
+
+    def _least_memory(self) -> float:
+        """The floor of demands, lowered where a machine's slots could not all have it."""
+        by_slot = [capacity.memory / capacity.cpu for capacity in self._machines.values() if capacity.cpu >= 1]
+        return min(self._limits.min_memory, *by_slot) if by_slot else self._limits.min_memory
 
     def _forget_demands(self) -> None:
         for node in self._frontier.stages if self._frontier is not None else ():

@@ -1,0 +1,360 @@
+"""The cluster: jobs, machines and the scheduler that shares the machines between the jobs.
+
+One thread owns the backend and all runs. Callers talk to it through a mailbox: `submit` and the methods of a
+:class:`JobHandle` may be called from any thread. The way of one turn of the loop (`step`)::
+
+    backend.wait() -> events -> runs -> commands -> backend      engine/driver.py
+    mail, deadlines, jobs that have ended
+    if jobs or capacity changed: fair shares -> ShareChanged -> runs
+    until nothing fits: scheduler.next_grant(claims, rooms) -> Grant -> run -> Start -> backend
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from qoop.catalog.errors import ConfigError, ExecutionError, QoopError, SessionClosed, Timeout
+from qoop.catalog.table import Table
+from qoop.engine.backends.base import Backend
+from qoop.engine.clock import Clock, WallClock
+from qoop.engine.driver import Driver
+from qoop.engine.events import Committed, Grant, Release, ShareChanged
+from qoop.engine.history import Record
+from qoop.engine.run import Limits, Progress, Run, State
+from qoop.engine.task import CheckpointKey, JobId, checkpoint_key
+from qoop.planner.packing import Room
+from qoop.planner.plan import Plan
+from qoop.schedulers.base import Claim, Scheduler
+from qoop.schedulers.max_min import MaxMin
+from qoop.schedulers.patient import Patient
+from qoop.trace import Trace
+
+_GRACE = 10.0
+"""Seconds that `close` gives the backend to report the attempts it was told to stop."""
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """What to run and how.
+
+    tables: the pinned tables by name. settings: SET options besides those of the plan.
+    weight: of the fair share, above 0. timeout: seconds after which the job fails with Timeout.
+    durable: outputs must survive the process. reuse: look for checkpoints that the backend has already.
+    """
+
+    plan: Plan
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    settings: tuple[tuple[str, str], ...] = ()
+    weight: float = 1.0
+    timeout: float | None = None
+    durable: bool = False
+    reuse: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if not self.weight > 0:
+            raise ConfigError(f"the weight of a job must be above 0, not {self.weight}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ConfigError(f"the timeout of a job must be above 0 seconds, not {self.timeout}")
+
+
+class JobHandle:
+    """A submitted job as its owner sees it. All methods may be called from any thread."""
+
+    def __init__(self, cluster: Cluster, job: JobId, run: Run) -> None:
+        self.job = job
+        self.done: Future[tuple[Committed, ...]] = Future()
+        self._cluster = cluster
+        self._run = run
+
+    @property
+    def state(self) -> State:
+        """RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED; final only once nothing of the job is left running."""
+        return self._run.state
+
+    @property
+    def error(self) -> QoopError | None:
+        """Why the job failed or was cancelled; None if it succeeded or has not ended."""
+        if not self.done.done():
+            return None
+        error = self.done.exception()
+        assert error is None or isinstance(error, QoopError)
+        return error
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the job has ended, at most `timeout` seconds. True if it has ended, however it did."""
+        try:
+            self.done.exception(timeout)
+        except TimeoutError:
+            return self.done.done()
+        return True
+
+    def outputs(self) -> tuple[Committed, ...]:
+        """Wait for the end and return the root's outputs, in order of parts. Raises the job's error."""
+        return self.done.result()
+
+    def cancel(self) -> None:
+        """Stop the job; returns at once. Does nothing if it has ended."""
+        self._cluster.post(lambda now: self._cluster.stop_job(self.job, now))
+
+    def release(self) -> None:
+        """The owner needs the outputs no more; the store may drop them."""
+        if self.done.done() and self.done.exception() is None:
+            keys = tuple(fact.key for fact in self.done.result())
+            self._cluster.post(lambda _: self._cluster.release(self.job, keys))
+
+    def progress(self) -> Progress:
+        """How far the job is."""
+        with self._cluster.lock:
+            return self._run.progress()
+
+    def history(self) -> list[Record]:
+        """What happened so far, as records that print as sentences."""
+        with self._cluster.lock:
+            return list(self._run.history)
+
+    def story(self, key: CheckpointKey) -> str:
+        """All that happened to one checkpoint, a sentence a line."""
+        with self._cluster.lock:
+            return self._run.story(key)
+
+
+@dataclass(slots=True)
+class _Job:
+    handle: JobHandle
+    run: Run
+    request: JobRequest
+    arrival: int
+    deadline: float | None
+
+
+class Cluster:
+    """Runs jobs on the machines of one backend, which it owns and closes.
+
+    thread: True: a thread of its own turns the loop. False: the caller does, by `step` (simulations).
+    trace: where to record every event and command.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        scheduler: Scheduler | None = None,
+        clock: Clock | None = None,
+        trace: Trace | None = None,
+        thread: bool = True,
+    ) -> None:
+        self.lock = threading.RLock()
+        self._backend = backend
+        self._scheduler = scheduler or Patient(MaxMin())
+        self._clock = clock or WallClock()
+        self._trace = trace
+        self._driver = Driver(backend, self._observe)
+        self._jobs: dict[JobId, _Job] = {}
+        self._mail: deque[Callable[[float], None]] = deque()
+        self._numbers = count(1)
+        self._shares_stale = False
+        self._closing = False
+        self._give_up_at: float | None = None
+        self._broken: ExecutionError | None = None
+        self._thread: threading.Thread | None = None
+        if thread:
+            self._thread = threading.Thread(target=self._loop, name="qoop-cluster", daemon=True)
+            self._thread.start()
+
+    def submit(self, request: JobRequest) -> JobHandle:
+        """Start a job. Raises SessionClosed after `close`, ExecutionError if the cluster's loop has failed."""
+        number = next(self._numbers)
+        name = f"job{number}"
+        run = Run(name, request.tables, request.settings, request.durable, request.limits)
+        handle = JobHandle(self, name, run)
+        submitted = self._clock.now()
+        deadline = submitted + request.timeout if request.timeout is not None else None
+        job = _Job(handle, run, request, number, deadline)
+        with self.lock:
+            if self._broken is not None:
+                raise ExecutionError(str(self._broken)) from self._broken
+            if self._closing:
+                raise SessionClosed("the session was closed")
+            self._jobs[name] = job
+        self.post(lambda now: self._admit(job, now))
+        return handle
+
+    @property
+    def busy(self) -> bool:
+        """True while a job has not ended or mail waits."""
+        return bool(self._jobs or self._mail)
+
+    def close(self) -> None:
+        """Cancel all jobs, wait until their attempts have reported, end the loop and close the backend."""
+        with self.lock:
+            first, self._closing = not self._closing, True
+        if first:
+            self.post(self._stop_all)
+            if self._thread is None:
+                self._loop()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # --- for the loop's thread -----------------------------------------------------------------------------
+
+    def post(self, letter: Callable[[float], None]) -> None:
+        """Have the loop's thread do something in its next turn. May be called from any thread."""
+        self._mail.append(letter)
+        self._backend.wake()
+
+    def step(self, timeout: float | None = None) -> None:
+        """One turn: wait for events at most `timeout` seconds, take them, and start what can be started."""
+        events = self._backend.wait(self._patience(timeout) if not self._mail else 0.0)
+        with self.lock:
+            now = self._clock.now()
+            self._shares_stale |= self._driver.take(events, now)
+            while self._mail:
+                self._mail.popleft()(now)
+            self._end_late_jobs(now)
+            self._finish_ended_jobs()
+            if self._shares_stale:
+                self._tell_shares(now)
+            self._grant_all(now)
+
+    def stop_job(self, job: JobId, now: float) -> None:
+        """Cancel a job, if it is still there."""
+        if job in self._jobs:
+            self._driver.obey(self._jobs[job].run.cancel(now=now))
+
+    def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
+        """Give up outputs on behalf of a job."""
+        self._driver.obey([Release(job, tuple(keys))])
+
+    def _loop(self) -> None:
+        try:
+            while not self._over():
+                self.step()
+        except BaseException as error:
+            self._fail_all(error)
+        finally:
+            with self.lock:
+                self._backend.close()
+                self._abandon(SessionClosed("the session was closed"))
+
+    def _over(self) -> bool:
+        if not self._closing or self._mail:
+            return False
+        late = self._give_up_at is not None and self._clock.now() >= self._give_up_at
+        return late or not self._jobs
+
+    def _admit(self, job: _Job, now: float) -> None:
+        run, plan = job.run, job.request.plan
+        self._driver.add(run, now)
+        self._shares_stale = True
+        try:
+            held = self._backend.held(_keys(plan)) if job.request.reuse else ()
+            self._driver.obey(run.switch(plan, held, now=now))
+        except QoopError as error:
+            self._driver.obey(run.fail(error, now=now))
+
+    def _stop_all(self, now: float) -> None:
+        self._give_up_at = now + _GRACE
+        for name in list(self._jobs):
+            self.stop_job(name, now)
+
+    def _end_late_jobs(self, now: float) -> None:
+        for job in self._jobs.values():
+            if job.deadline is not None and now >= job.deadline and not job.run.ending:
+                error = Timeout(f"the job did not end within {job.request.timeout:g} seconds")
+                self._driver.obey(job.run.fail(error, now=now))
+
+    def _finish_ended_jobs(self) -> None:
+        for name, job in list(self._jobs.items()):
+            if job.run.state.final:
+                del self._jobs[name]
+                self._driver.remove(name)
+                self._shares_stale = True
+                _resolve(job)
+
+    def _tell_shares(self, now: float) -> None:
+        self._shares_stale = False
+        claims = [self._claim(job) for job in self._jobs.values()]
+        if claims:
+            shares = self._scheduler.fair_shares(claims, self._driver.capacity)
+            self._driver.take([ShareChanged(name, share) for name, share in shares.items()], now)
+
+    def _grant_all(self, now: float) -> None:
+        """Start tasks until the scheduler finds none that fits."""
+        claims = {name: claim for name, job in self._jobs.items() if (claim := self._claim(job)).demands}
+        rooms = self._driver.rooms()
+        while claims:
+            grant = self._scheduler.next_grant(tuple(claims.values()), rooms)
+            if grant is None:
+                return
+            self._driver.apply(with_spare_memory(grant, rooms[grant.machine], claims.values()), now)
+            rooms[grant.machine] = self._driver.room(grant.machine)
+            claim = self._claim(self._jobs[grant.job])
+            if claim.demands:
+                claims[grant.job] = claim
+            else:
+                del claims[grant.job]
+
+    def _claim(self, job: _Job) -> Claim:
+        run = job.run
+        return Claim(run.job, job.arrival, job.request.weight, self._driver.used_by(run.job), run.ready())
+
+    def _patience(self, timeout: float | None) -> float | None:
+        """How long the loop may wait for events: until the next deadline, at most `timeout`."""
+        moments = [job.deadline for job in self._jobs.values() if job.deadline is not None and not job.run.ending]
+        if self._give_up_at is not None:
+            moments.append(self._give_up_at)
+        if not moments:
+            return timeout
+        left = max(0.0, min(moments) - self._clock.now())
+        return left if timeout is None else min(left, timeout)
+
+    def _observe(self, what: object) -> None:
+        if self._trace is not None:
+            self._trace.record(self._clock.now(), what)
+
+    def _fail_all(self, cause: BaseException) -> None:
+        """The loop cannot go on: no job may wait for ever."""
+        with self.lock:
+            self._broken = ExecutionError(f"the engine's loop failed: {type(cause).__name__}: {cause}")
+            self._broken.__cause__ = cause
+            self._driver.stop_all()
+            self._abandon(self._broken)
+
+    def _abandon(self, error: QoopError) -> None:
+        for job in self._jobs.values():
+            if not job.handle.done.done():
+                job.handle.done.set_exception(error)
+        self._jobs.clear()
+
+
+def with_spare_memory(grant: Grant, room: Room, claims: Sequence[Claim]) -> Grant:
+    """The grant with the memory of the slots it takes, if the machine has it free and no ready task needs it.
+
+    A demand is the least a task needs; a kernel with more memory spills less. It gets at most the same
+    fraction of the memory as of the slots, so that tasks that ask for no more than that never wait for it.
+    """
+    demand = grant.resources
+    by_slots = room.capacity.memory * demand.cpu / room.capacity.cpu
+    others = (other for claim in claims for other in claim.demands if other.task != grant.task)
+    rest = room.free - demand
+    needed = max((other.resources.memory for other in others if other.resources.fits(rest)), default=0.0)
+    memory = max(demand.memory, min(by_slots, room.free.memory - needed))
+    return replace(grant, resources=replace(demand, memory=memory))
+
+
+def _keys(plan: Plan) -> list[CheckpointKey]:
+    return [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
+
+
+def _resolve(job: _Job) -> None:
+    """Tell the owner how the job ended."""
+    if job.run.state is State.SUCCEEDED:
+        job.handle.done.set_result(job.run.outputs)
+    else:
+        assert job.run.error is not None
+        job.handle.done.set_exception(job.run.error)

@@ -1,0 +1,46 @@
+"""Instantaneous, work-conserving max-min fairness over resource vectors (spec section 2, Pseudocode 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from qoop.engine.events import Grant
+from qoop.engine.task import JobId, MachineId
+from qoop.planner.packing import Room, best_fit
+from qoop.planner.plan import Resources
+from qoop.schedulers.base import Claim
+
+
+class MaxMin:
+    """The job with the lowest current share goes first; within it the best aligned task and machine.
+
+    The current share is the dominant share of what the job's attempts hold (as in DRF: Ghodsi et al., NSDI
+    2011), divided by its weight. If nothing of that job fits, the next one is tried, so no room that some
+    ready task could use is left free.
+    """
+
+    def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
+        total = sum((room.capacity for room in rooms.values()), Resources())
+        machines = list(rooms)
+        places = list(rooms.values())
+        for claim in sorted(claims, key=lambda claim: (current_share(claim, total), claim.arrival)):
+            found = best_fit([demand.resources for demand in claim.demands], places)
+            if found is not None:
+                demand = claim.demands[found[0]]
+                return Grant(claim.job, demand.task, machines[found[1]], demand.resources)
+        return None
+
+    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
+        weights = sum(claim.weight for claim in claims)
+        return {claim.job: _times(capacity, claim.weight / weights) for claim in claims}
+
+
+def current_share(claim: Claim, total: Resources) -> float:
+    """Dominant share of what the job holds, divided by its weight."""
+    return claim.used.dominant_share(total) / claim.weight
+
+
+def _times(resources: Resources, factor: float) -> Resources:
+    return Resources(
+        resources.cpu * factor, resources.memory * factor, resources.disk * factor, resources.network * factor
+    )
