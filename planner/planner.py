@@ -1,0 +1,52 @@
+"""The way from a bound query to a plan, a step a line.
+
+    text ──bind──> Bound ──build──> Relation ──rules──> ──join order──> ──exchanges──> ──cut──> Plan
+
+`logical` stops where statistics are first needed and `stats_needed` says which; `physical` goes on from there.
+Both are pure: the session collects the statistics in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qoop.catalog.stats import TableStats
+from qoop.planner.bind import Bound
+from qoop.planner.build import Describe, build
+from qoop.planner.cardinality import Cardinality
+from qoop.planner.cost import CostModel
+from qoop.planner.cut import cut
+from qoop.planner.exchange import place_exchanges
+from qoop.planner.join_order import reorder
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.relation import Relation, Scan, walk
+from qoop.planner.rules import apply_rules
+from qoop.planner.rules.prune_columns import prune_columns
+
+
+def logical(bound: Bound, describe: Describe) -> Relation:
+    """Return the query's relation, rewritten by all rules that need no statistics."""
+    return apply_rules(build(bound, describe))
+
+
+def stats_needed(relation: Relation) -> Mapping[str, frozenset[str]]:
+    """The columns of each table whose statistics `physical` may ask for."""
+    needed: dict[str, frozenset[str]] = {}
+    for node in walk(relation):
+        if isinstance(node, Scan):
+            needed[node.table] = needed.get(node.table, frozenset()) | {own for own, _ in node.fields}
+    return needed
+
+
+def physical(
+    bound: Bound, relation: Relation, stats: Mapping[str, TableStats], room: Resources, splits: Mapping[str, int]
+) -> Plan:
+    """Order joins, place exchanges and cut the relation into the stages of a plan.
+
+    stats: by lower-case table name. room: slots and memory (bytes) of the machine.
+    splits: into how many useful parts each table can be cut.
+    """
+    cardinality, cost = Cardinality(stats), CostModel()
+    ordered = prune_columns(reorder(relation, cardinality))
+    placed = place_exchanges(ordered, cardinality, room, cost, splits)
+    return cut(placed, bound.columns, cardinality, cost, room, bound.settings)
