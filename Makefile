@@ -6,7 +6,7 @@ CACHE  ?= $(HOME)/.cache/qoop
 SCALE  ?= 1
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
-CODE   := catalog planner engine qoop tpcds tests
+CODE   := catalog planner engine qoop tpcds tests docs
 
 .PHONY: help demo test test-all test-duckdb2 check golden bench format clean
 

@@ -1,0 +1,135 @@
+"""The command line: what it prints where, and its exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import qoop
+from qoop.__main__ import main
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("data")
+    pq.write_table(pa.table({"a": [1, 2, None], "b": ['say "x"', "y,z", None]}), folder / "t.parquet")
+    return str(folder)
+
+
+def call(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "qoop", *words], capture_output=True, text=True, timeout=60, input="")
+
+
+def test_a_query_prints_a_table(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-c", "SELECT sum(a) AS total FROM t", "--data", data, "--slots", "1", "--memory", "500MB"]) == 0
+    out, err = capsys.readouterr()
+    assert "total" in out and "3" in out and err == ""
+
+
+def test_csv_can_be_read_back(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "SELECT b, b, a::HUGEINT AS a, [a] AS l, DATE '2020-01-02' AS d FROM t ORDER BY a"
+    assert main(["-c", text, "--data", data, "--format", "csv"]) == 0
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert rows == [
+        ["b", "b", "a", "l", "d"],
+        ['say "x"', 'say "x"', "1", "[1]", "2020-01-02"],
+        ["y,z", "y,z", "2", "[2]", "2020-01-02"],
+        ["", "", "", "[NULL]", "2020-01-02"],
+    ]
+
+
+def test_json_can_be_read_back(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-c", "SELECT a, a, b, [a] AS l FROM t ORDER BY a LIMIT 2", "--data", data, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"a": 1, "a_1": 1, "b": 'say "x"', "l": [1]},
+        {"a": 2, "a_1": 2, "b": "y,z", "l": [2]},
+    ]
+    assert main(["-c", "SELECT 1 AS x WHERE false", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_the_text_can_come_from_standard_input(monkeypatch: pytest.MonkeyPatch, data: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "qoop", "--data", data, "--format", "csv"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        input="SELECT count(*) AS n FROM t",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "n\n3\n", "")
+
+
+def test_explain_prints_the_plan(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "-c", "SELECT count(*) FROM t", "--data", data]) == 0
+    assert "t" in capsys.readouterr().out
+
+
+def test_tables_of_a_database_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "x.duckdb")
+    with duckdb.connect(path) as connection:
+        connection.execute("CREATE TABLE inside AS SELECT 5 AS five")
+    assert main(["-c", "FROM inside", "--data", path, "--format", "csv"]) == 0
+    assert capsys.readouterr().out == "five\n5\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-c", "SELEC 1"], "syntax error"),
+        (["-c", "SELECT * FROM nothing"], "nothing"),
+        (["-c", "SELECT 'x'::INTEGER"], "x"),
+        (["-c", "SELECT 1", "--data", "/no/such/folder"], "/no/such/folder"),
+        (["-c", "SELECT 1", "--memory", "lots"], "lots"),
+        (["-c", "SELECT 1", "--slots", "0"], "slots"),
+        (["-c", ""], "no statement"),
+    ],
+)
+def test_our_errors_are_one_message_and_exit_code_1(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("qoop: ") and message in err and "Traceback" not in err
+
+
+def test_a_corrupt_file_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 not really PAR1")
+    assert main(["-c", "FROM t", "--data", str(tmp_path)]) == 1
+    assert "t.parquet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["--nonsense"], ["-c", "SELECT 1", "--slots", "many"], ["explain"], ["frobnicate"], ["tpcds"]]
+)
+def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(words)
+    assert raised.value.code == 2
+    assert "usage: qoop" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["--version"])
+    assert raised.value.code == 0
+    assert capsys.readouterr().out == f"qoop {qoop.__version__} on DuckDB {duckdb.__version__}\n"
+
+
+def test_the_module_runs_as_a_program_without_colours_or_bars(data: str) -> None:
+    done = call("-c", "SELECT count(*) AS n FROM t a, t b, range(3000000)", "--data", data, "--format", "csv")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "n\n27000000\n", "")
+
+
+def test_a_reader_that_has_enough_is_no_error(data: str) -> None:
+    command = f"{sys.executable} -m qoop -c 'FROM range(300000)' --format csv | head -2"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "range\n0\n", "")

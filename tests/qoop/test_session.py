@@ -1,0 +1,294 @@
+"""The session from outside: what a user registers, asks and gets, with DuckDB as the oracle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import qoop
+
+FOREVER = "SELECT sum(a.i * b.i % 7) AS s FROM big a, big b WHERE a.i + b.i > 5"
+
+
+def orders() -> pa.Table:
+    return pa.table(
+        {
+            "item": ["tea", "tea", "rice", None],
+            "price": pa.array([3, 4, None, 2], pa.int32()),
+            "at": pa.array([0, 10**15, 1, 2], pa.timestamp("us", tz="UTC")),
+        }
+    )
+
+
+def big() -> pa.Table:
+    return pa.table({"i": pa.array(range(1_000_000), pa.int64())})
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[qoop.Session]:
+    with qoop.connect(slots=2, memory="1GB") as session:
+        session.register("orders", orders())
+        session.register("big", big())
+        yield session
+
+
+def duckdb_says(text: str, *settings: str) -> duckdb.DuckDBPyRelation:
+    connection = duckdb.connect()
+    connection.register("orders", orders())
+    connection.register("big", big())
+    for setting in settings:
+        connection.execute(setting)
+    return connection.sql(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1",
+        "SELECT NULL, 1 AS x, 2 AS x, count(*) FROM orders",
+        "SELECT sum(price), sum(price) // 2, avg(price), item FROM orders GROUP BY item ORDER BY item NULLS FIRST",
+        "FROM orders ORDER BY at",
+        "VALUES (1, 'a'), (2, 'b')",
+        "WITH t AS (SELECT item FROM orders) SELECT count(DISTINCT item) FROM t",
+        "SELECT * FROM orders WHERE false",
+        "SELECT 'b'::ENUM('a', 'b') AS e, uuid() IS NULL AS u, [1::HUGEINT] AS l, {'k': 1} AS s",
+        "PIVOT orders ON item USING sum(price)",
+        "SELECT i % 10 AS d, count(*) AS n, sum(i) AS s FROM big GROUP BY ALL ORDER BY d DESC",
+        "SELECT max(at) AS at FROM orders",
+    ],
+)
+def test_answers_names_and_types_are_duckdbs(session: qoop.Session, text: str) -> None:
+    result, expected = session.sql(text), duckdb_says(text)
+    assert result.columns == expected.columns
+    assert result.types == [str(type_) for type_ in expected.types]
+    assert result.fetchall() == expected.fetchall()
+    assert result.arrow().schema.types == expected.to_arrow_table().schema.types
+
+
+def test_tables_come_from_arrow_pandas_polars_files_folders_and_databases(tmp_path: Path) -> None:
+    table = pa.table({"a": [1, 2]})
+    pq.write_table(table, tmp_path / "one.parquet")
+    (tmp_path / "two").mkdir()
+    pq.write_table(table, tmp_path / "two" / "x.parquet")
+    (tmp_path / "text.csv").write_text("a\n1\n2\n")
+    with duckdb.connect(str(tmp_path / "file.duckdb")) as connection:
+        connection.execute("CREATE TABLE inside AS SELECT unnest([1, 2]) AS a")
+    with qoop.connect(slots=1) as session:
+        session.register("arrow", table)
+        session.register("pandas", pd.DataFrame({"a": [1, 2]}))
+        session.register("polars", pl.DataFrame({"a": [1, 2]}))
+        session.register("result", session.sql("FROM arrow"))
+        session.register("csv", tmp_path / "text.csv")
+        session.register_folder(tmp_path)
+        session.register_database(tmp_path / "file.duckdb")
+        names = [name for (name,) in session.sql("SHOW TABLES").fetchall()]
+        assert names == ["arrow", "csv", "inside", "one", "pandas", "polars", "result", "two"] == list(session.tables())
+        for name in names:
+            assert session.sql(f"SELECT sum(a) FROM {name}").fetchall() == [(3,)], name
+
+
+def test_registering_again_replaces(session: qoop.Session) -> None:
+    session.register("again", pa.table({"a": [1]}))
+    session.register("again", pa.table({"b": ["x", "y"]}))
+    assert session.sql("SELECT * FROM again ORDER BY b").fetchall() == [("x",), ("y",)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("SET TimeZone = 'Asia/Tokyo'", "SELECT at, at::DATE AS day FROM orders ORDER BY at"),
+        ("SET default_null_order = 'nulls_first'", "SELECT price FROM orders ORDER BY price"),
+        ("SET default_order = 'desc'", "SELECT price FROM orders ORDER BY price NULLS LAST"),
+        ("SET integer_division = true", "SELECT price / 2 AS half FROM orders ORDER BY 1 NULLS LAST"),
+        ("SET ieee_floating_point_ops = false", "SELECT 1 / (price - price) AS x FROM orders ORDER BY at"),
+        ("SET default_collation = 'nocase'", "SELECT count(*) AS n FROM orders WHERE item = 'TEA'"),
+    ],
+)
+def test_options_that_change_results_reach_every_task(setting: str, text: str) -> None:
+    with qoop.connect(slots=2) as session:
+        session.register("orders", orders())
+        before = session.sql(text).fetchall()
+        session.sql(setting)
+        after = session.sql(text)
+        assert after.fetchall() == duckdb_says(text, setting).fetchall() != before
+        assert after.arrow().schema.types == duckdb_says(text, setting).to_arrow_table().schema.types
+        session.sql("RESET " + setting.split()[1])
+        assert session.sql(text).fetchall() == before
+
+
+def test_an_unknown_option_is_refused(session: qoop.Session) -> None:
+    with pytest.raises(qoop.ConfigError, match="TimeZone"):
+        session.sql("SET threads = 4")
+    with pytest.raises(qoop.ConfigError, match="cannot be"):
+        session.set("TimeZone", "Atlantis")
+
+
+def test_errors_in_the_text_are_explained(session: qoop.Session) -> None:
+    with pytest.raises(qoop.ParseError):
+        session.sql("SELEC 1")
+    with pytest.raises(qoop.BindError, match=r"(?s)orders.*\^"):
+        session.sql("SELECT * FROM ordes")
+    with pytest.raises(qoop.BindError, match=r"(?s)price.*\^"):
+        session.sql("SELECT prise FROM orders")
+    with pytest.raises(qoop.QueryError, match="register"):
+        session.sql("CREATE TABLE x (a INT)")
+
+
+def test_a_failing_kernel_tells_duckdbs_message(session: qoop.Session) -> None:
+    with pytest.raises(qoop.ExecutionError, match="tea"):
+        session.sql("SELECT item::INTEGER FROM orders")
+    assert session.sql("SELECT count(*) FROM orders").fetchall() == [(4,)]
+
+
+def test_a_result_outlives_its_session() -> None:
+    with qoop.connect(slots=1) as session:
+        session.register("orders", orders())
+        result = session.sql("SELECT item FROM orders ORDER BY at")
+    assert result.fetchone() == ("tea",)
+    assert result.arrow().num_rows == len(result) == 4
+
+
+def test_a_closed_session_refuses(tmp_path: Path) -> None:
+    session = qoop.connect(slots=1)
+    session.close()
+    session.close()
+    for call in (
+        lambda: session.sql("SELECT 1"),
+        lambda: session.sql("SHOW TABLES"),
+        lambda: session.register("t", pa.table({"a": [1]})),
+        lambda: session.explain("SELECT 1"),
+        lambda: session.set("TimeZone", "UTC"),
+    ):
+        with pytest.raises(qoop.SessionClosed):
+            call()
+    assert "closed" in repr(session)
+
+
+def test_a_job_tells_how_it_went(session: qoop.Session) -> None:
+    job = session.submit("SELECT i % 3 AS r, count(*) AS n FROM big GROUP BY r")
+    result = job.result(timeout=60)
+    assert sorted(result.fetchall()) == [(0, 333334), (1, 333333), (2, 333333)]
+    assert job.result() is result
+    assert (job.state, job.wait(0)) == ("succeeded", True)
+    assert job.progress().fraction == 1.0
+    assert "succeeded" in str(job.history()[-1])
+    reports = job.stage_reports()
+    assert [report.stage for report in reports] == list(job.plan.stages)
+    assert reports[-1].rows == 3 and all(report.tasks == report.stage.width for report in reports)
+    assert 0 < reports[-1].longest_seconds < 60 and 0 < job.planning_seconds < 10
+
+
+def test_several_jobs_run_at_once(session: qoop.Session) -> None:
+    jobs = [session.submit(f"SELECT sum(i) + {n} AS s FROM big") for n in range(8)]
+    assert [job.result().fetchall()[0][0] for job in jobs] == [499999500000 + n for n in range(8)]
+    assert len({job.id for job in jobs}) == 8
+
+
+def test_queries_from_several_threads(session: qoop.Session) -> None:
+    found: list[int] = []
+
+    def ask(n: int) -> None:
+        session.register(f"mine{n}", pa.table({"a": [n]}))
+        found.extend(row[0] for row in session.sql(f"SELECT a FROM mine{n}").fetchall())
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(6))
+
+
+def test_cancel_stops_a_running_kernel_at_once(session: qoop.Session) -> None:
+    job = session.submit(FOREVER)
+    time.sleep(0.3)
+    begun = time.perf_counter()
+    job.cancel()
+    assert job.wait(5)
+    assert time.perf_counter() - begun < 1.0  # 0.2 s on a machine of its own
+    assert job.state == "cancelled"
+    with pytest.raises(qoop.Cancelled):
+        job.result()
+
+
+def test_waiting_can_be_limited_without_ending_the_job(session: qoop.Session) -> None:
+    job = session.submit(FOREVER)
+    with pytest.raises(qoop.Timeout, match="goes on"):
+        job.result(timeout=0.1)
+    assert job.state == "running"
+    job.cancel()
+
+
+def test_a_job_can_be_given_a_time_limit(session: qoop.Session) -> None:
+    job = session.submit(FOREVER, timeout=0.3)
+    begun = time.perf_counter()
+    with pytest.raises(qoop.Timeout):
+        job.result()
+    assert time.perf_counter() - begun < 5
+
+
+def test_explain_shows_the_plan_without_running_it(session: qoop.Session) -> None:
+    text = session.explain(FOREVER)
+    assert "big" in text
+    assert session.sql("EXPLAIN " + FOREVER).fetchall() == [("physical_plan", text)]
+
+
+def test_explain_analyze_says_what_was_seen(session: qoop.Session) -> None:
+    [(key, text)] = session.sql("EXPLAIN ANALYZE SELECT count(*) FROM orders").fetchall()
+    assert key == "analyzed_plan" and "1 rows by 1 of 1 tasks" in text
+
+
+def test_a_statement_after_another(session: qoop.Session) -> None:
+    assert session.sql("SELECT 1; SELECT price FROM orders ORDER BY at LIMIT 1;").fetchall() == [(3,)]
+
+
+def test_closing_leaves_no_thread_and_no_file(tmp_path: Path) -> None:
+    code = f"""
+import os, tempfile, threading
+tempfile.tempdir = {str(tmp_path)!r}
+import qoop, pyarrow as pa
+before = threading.active_count()
+with qoop.connect(slots=2, memory="200MB") as session:
+    session.register("big", pa.table({{"i": range(100000)}}))
+    session.sql("SELECT count(*) FROM big").fetchall()
+    session.submit({FOREVER!r})
+print(threading.active_count() - before, os.listdir({str(tmp_path)!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "0 []"
+
+
+def test_ctrl_c_cancels_and_the_session_goes_on(tmp_path: Path) -> None:
+    code = f"""
+import sys, time, threading, pyarrow as pa, qoop
+with qoop.connect(slots=2) as session:
+    session.register("big", pa.table({{"i": range(1000000)}}))
+    session.sql("SELECT count(*) FROM big")
+    print("ready", flush=True)
+    try:
+        session.sql({FOREVER!r})
+    except KeyboardInterrupt:
+        print(time.time(), session.sql("SELECT 7 AS x").fetchall(), flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    begun = time.time()
+    os.kill(process.pid, signal.SIGINT)
+    ended, answer = process.communicate(timeout=30)[0].split(maxsplit=1)
+    assert answer.strip() == "[(7,)]"
+    assert float(ended) - begun < 1.0  # 0.2 s on a machine of its own
+    assert process.returncode == 0
