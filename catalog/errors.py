@@ -25,7 +25,14 @@ from __future__ import annotations
 
 
 class QoopError(Exception):
-    """Root of all errors raised by qoop."""
+    """Root of all errors raised by qoop.
+
+    stage, part, sql: the stage, the part of it and the fragment that failed, where it was a task that did.
+    """
+
+    stage: str | None = None
+    part: int | None = None
+    sql: str | None = None
 
 
 class CatalogError(QoopError):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from qoop.engine.events import Committed, Event
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Backend(Protocol):
@@ -40,6 +43,10 @@ class Backend(Protocol):
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs."""
+        ...
+
+    def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
+        """The rows of one partition of a committed output, or of all. Raises CheckpointError."""
         ...
 
     def close(self) -> None:

@@ -1,0 +1,290 @@
+"""The machine "local": slots in this process.
+
+One worker thread a slot, each with a kernel of its own that is opened when the backend starts, in the
+background, and kept. An attempt that is granted several slots runs in one worker, whose kernel gets that many
+threads; the driver keeps the sum of grants within the capacity, so the other workers are idle then.
+
+Memory, of which anonymous memory of the process is meant: half goes to the kernels (DuckDB's `memory_limit`,
+divided among attempts by the driver), 30 % to outputs held in memory, beyond which they are spilled. The rest
+is for what neither counts: an output while it is made and cut, Python and its libraries (about 0.15 GB).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import queue
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError
+from qoop.engine.checkpoint import Store
+from qoop.engine.events import CheckpointLost, Committed, Event, TaskFailed, TaskStopped, TaskSucceeded
+from qoop.engine.failures import Stopped, is_fatal, to_failure
+from qoop.engine.kernel import Kernel
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.planner.plan import Resources
+
+MACHINE: MachineId = "local"
+KERNEL_SHARE = 0.5
+STORE_SHARE = 0.3
+
+_INSIST = 0.005  # seconds between interrupts, since one that comes before the query starts is lost
+_RETURN_BYTES = 64 << 20  # outputs of that size make it worth giving free memory back to the system
+
+
+@dataclass(eq=False)
+class _Attempt:
+    """An attempt between start and report. `kernel` is set while it runs; `lock` guards that."""
+
+    spec: TaskSpec
+    stop: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    kernel: Kernel | None = None
+
+    def check(self) -> None:
+        if self.stop.is_set():
+            raise Stopped
+
+
+class LocalBackend:
+    """Runs attempts in threads of this process (see :class:`~qoop.engine.backends.base.Backend`).
+
+    slots: how many threads may work. memory: bytes for everything.
+    checkpoint_dir: where durable outputs go; None: nowhere. spill_dir: where a temporary directory is made.
+    Raises DiskFull if one of the directories cannot be written.
+    """
+
+    def __init__(
+        self, slots: int, memory: int, checkpoint_dir: Path | None = None, spill_dir: Path | None = None
+    ) -> None:
+        if slots < 1 or memory < 1:
+            raise ConfigError(f"a machine needs slots and memory, not {slots} slots and {memory} bytes")
+        self._capacity = Resources(cpu=slots, memory=int(memory * KERNEL_SHARE))
+        self._temporary = _make_temporary(spill_dir)
+        try:
+            self.store = Store(int(memory * STORE_SHARE), self._temporary, checkpoint_dir)
+        except DiskFull:
+            shutil.rmtree(self._temporary)
+            raise
+        self._work: queue.SimpleQueue[_Attempt | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._attempts: dict[AttemptId, _Attempt] = {}
+        self._insisting: list[threading.Thread] = []
+        self._closed = False
+        self._workers = [
+            threading.Thread(target=self._worker, args=(number,), name=f"qoop-slot-{number}", daemon=True)
+            for number in range(slots)
+        ]
+        for worker in self._workers:
+            worker.start()
+
+    def machines(self) -> Mapping[MachineId, Resources]:
+        """The one machine; its memory is what kernels may use."""
+        return {MACHINE: self._capacity}
+
+    def start(self, machine: MachineId, spec: TaskSpec) -> None:
+        """Begin an attempt; what it reads is kept for the job until it is released."""
+        if machine != MACHINE:
+            raise ConfigError(f"there is no machine {machine}, only {MACHINE}")
+        self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key, _ in item.reads])
+        attempt = self._attempts[spec.attempt] = _Attempt(spec)
+        self._work.put(attempt)
+
+    def stop(self, attempt: AttemptId) -> None:
+        """Interrupt an attempt, until it ends."""
+        found = self._attempts.get(attempt)
+        if found is None or found.stop.is_set():
+            return
+        found.stop.set()
+        thread = threading.Thread(target=_insist, args=(found,), name="qoop-stop", daemon=True)
+        self._insisting = [other for other in self._insisting if other.is_alive()]
+        self._insisting.append(thread)
+        thread.start()
+
+    def wait(self, timeout: float | None) -> Sequence[Event]:
+        """Block until something happened; return all that happened so far."""
+        events: list[Event] = []
+        with contextlib.suppress(queue.Empty):
+            first = self._events.get(timeout=timeout) if timeout != 0 else self._events.get_nowait()
+            while True:
+                if first is not None:
+                    events.append(first)
+                first = self._events.get_nowait()
+        return events
+
+    def wake(self) -> None:
+        """Make a blocked `wait` return."""
+        self._events.put(None)
+
+    def held(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+        """Those of the keys that are in memory or in files."""
+        return self.store.held(keys)
+
+    def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
+        """The job no longer needs these outputs."""
+        before = self.store.used
+        self.store.release(job, keys)
+        if before - self.store.used >= _RETURN_BYTES:
+            _return_memory()
+
+    def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
+        """The rows of an output (the root's are the result). Raises CheckpointError."""
+        return self.store.read(key, partition)
+
+    def close(self) -> None:
+        """Stop all attempts, join all threads, write what is durable, remove temporary files.
+
+        Raises DiskFull, after all that, if a durable output could not be written and nobody was told yet.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for attempt in list(self._attempts):
+            self.stop(attempt)
+        for _ in self._workers:
+            self._work.put(None)
+        for thread in (*self._workers, *self._insisting):
+            thread.join()
+        try:
+            self.store.close()
+        finally:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    # In the workers
+
+    def _worker(self, number: int) -> None:
+        spill = self._temporary / f"kernel-{number}"
+        kernel: Kernel | None = None
+        with contextlib.suppress(Exception):  # the first attempt tries again, and reports what it meets
+            kernel = Kernel(spill)
+        while (attempt := self._work.get()) is not None:
+            try:
+                kernel = kernel or Kernel(spill)
+                events = self._attempt(kernel, attempt)
+            except BaseException as error:
+                events = _failed(attempt.spec, error)
+            self._attempts.pop(attempt.spec.attempt, None)
+            attempt.ended.set()
+            for event in events:
+                self._events.put(event)
+            del attempt, events
+        if kernel is not None:
+            kernel.close()
+
+    def _attempt(self, kernel: Kernel, attempt: _Attempt) -> list[Event]:
+        spec = attempt.spec
+        try:
+            attempt.check()
+            with attempt.lock:
+                attempt.kernel = kernel
+            try:
+                return [TaskSucceeded(spec.attempt, self._run(kernel, attempt))]
+            finally:
+                with attempt.lock:
+                    attempt.kernel = None
+        except Stopped:
+            return [TaskStopped(spec.attempt)]
+        except Exception as error:
+            if is_fatal(error):
+                kernel.restart()
+            return _failed(spec, _changed(spec) or error)
+
+    def _run(self, kernel: Kernel, attempt: _Attempt) -> Committed:
+        spec = attempt.spec
+        began, cpu_began = time.perf_counter(), time.thread_time()
+        partitions = kernel.run(spec, _reader(self.store, spec), attempt.stop)
+        committed = Committed(
+            spec.key,
+            tuple(table.num_rows for table in partitions),
+            tuple(table.nbytes for table in partitions),
+            time.perf_counter() - began,
+            # DuckDB works in this thread as long as it has one; what others did is not known.
+            time.thread_time() - cpu_began if spec.resources.cpu <= 1 else 0.0,
+        )
+        committed = self.store.put(committed, spec.attempt.task.job, partitions, spec.durable, attempt.check)
+        if sum(committed.bytes) >= _RETURN_BYTES:
+            _return_memory()
+        return committed
+
+
+class _LostInput(CheckpointError):
+    """A checkpoint that was to be read is gone; `key` says which."""
+
+    def __init__(self, key: CheckpointKey, why: str) -> None:
+        super().__init__(why)
+        self.key = key
+
+
+def _reader(store: Store, spec: TaskSpec) -> Callable[[str], pa.Table]:
+    """Reads the stage inputs of a task by name, as one table of as many chunks as there are pieces."""
+    reads = {item.name: item.reads for item in spec.inputs}
+
+    def read(name: str) -> pa.Table:
+        tables = []
+        for key, partition in reads[name]:
+            try:
+                tables.append(store.read(key, partition))
+            except CheckpointError as error:
+                raise _LostInput(key, str(error)) from error
+        return pa.concat_tables(tables)
+
+    return read
+
+
+def _failed(spec: TaskSpec, error: BaseException) -> list[Event]:
+    failure, retryable = to_failure(error, spec)
+    lost: list[Event] = [CheckpointLost(error.key)] if isinstance(error, _LostInput) else []
+    return [*lost, TaskFailed(spec.attempt, failure, retryable)]
+
+
+def _changed(spec: TaskSpec) -> QoopError | None:
+    """If a table changed under the task, that is what went wrong, whatever DuckDB stumbled over."""
+    try:
+        for item in spec.stage.table_inputs:
+            spec.tables[item.table].check()
+    except QoopError as error:
+        return error
+    return None
+
+
+def _insist(attempt: _Attempt) -> None:
+    while not attempt.ended.is_set():
+        with attempt.lock:
+            if attempt.kernel is not None:
+                attempt.kernel.interrupt()
+        attempt.ended.wait(_INSIST)
+
+
+def _make_temporary(parent: Path | None) -> Path:
+    try:
+        if parent is not None:
+            parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="qoop-", dir=parent))
+    except OSError as error:
+        raise DiskFull(f"the spill directory {parent or tempfile.gettempdir()} cannot be written: {error}") from error
+
+
+def _return_memory() -> None:
+    """Give memory that was freed back to the system: Arrow's pool and the C library keep it otherwise."""
+    pa.default_memory_pool().release_unused()
+    if _malloc_trim is not None:
+        _malloc_trim(0)
+
+
+def _find_malloc_trim() -> Callable[[int], int] | None:
+    try:
+        return ctypes.CDLL(None).malloc_trim  # glibc only
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+_malloc_trim = _find_malloc_trim()

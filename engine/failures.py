@@ -1,0 +1,106 @@
+"""What went wrong in a task, in our own words: DuckDB's, Arrow's and the system's errors as QoopErrors.
+
+Every error of a task carries `stage` (id), `part` and `sql` (the fragment), for the caller to show.
+"""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+
+from qoop.catalog.errors import (
+    CheckpointError,
+    DiskFull,
+    ExecutionError,
+    OutOfMemory,
+    QoopError,
+    SourceError,
+)
+from qoop.engine.task import TaskSpec
+from qoop.planner.plan import Stage
+
+# DuckDB reports a spill that ran out of disk as want of memory, with this in the text.
+_SPILL_FULL = ("max_temp_directory_size", "failed to offload")
+_DISK_WORDS = (
+    "no space left", "disk quota", "permission denied", "read-only file system", "file too large",
+    "could not write", "failed to create directory", "cannot create directory",
+)  # fmt: skip
+# What DuckDB raises when a file is gone, is cut short or holds something else than it says. It has no class
+# of its own for bad Parquet: a broken page header is an invalid input, an InternalException or a plain Error.
+_READ_ERRORS = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
+_FILE_WORDS = ("parquet", "file", "thrift", "decompress", "snappy", "zstd", "gzip", "page", "checksum", "magic bytes")
+
+
+class Stopped(Exception):
+    """The attempt was asked to stop; not an error, and never shown."""
+
+
+def to_failure(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:
+    """Return the error as one of ours, and whether another attempt may succeed where this one failed."""
+    found, retryable = _classify(error, spec)
+    if found is not error:
+        found.__cause__ = error
+    found.stage, found.part, found.sql = spec.stage.id, spec.attempt.task.part, spec.stage.sql
+    return found, retryable
+
+
+def _classify(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:
+    message = str(error)
+    lower = message.lower()
+    where = describe(spec)
+    if isinstance(error, CheckpointError):
+        return error, True
+    if isinstance(error, QoopError):
+        return error, False
+    if isinstance(error, duckdb.OutOfMemoryException) and not any(word in lower for word in _SPILL_FULL):
+        return OutOfMemory(f"{where} ran out of memory; it was given {_size(spec.resources.memory)}\n{message}"), True
+    if isinstance(error, (MemoryError, pa.ArrowMemoryError)):
+        return OutOfMemory(f"{where} ran out of memory: {message or 'no memory left in the process'}"), True
+    if isinstance(error, duckdb.OutOfMemoryException) or _is_disk(error, lower):
+        return DiskFull(f"{where} could not spill to disk: {message}"), False
+    if isinstance(error, OSError):
+        return ExecutionError(f"{where} failed: {message}"), False
+    if spec.stage.table_inputs and _is_source(error, lower):
+        names = ", ".join(sorted({item.table for item in spec.stage.table_inputs}))
+        return SourceError(f"{where} could not read {names}: {message}"), False
+    if isinstance(error, duckdb.InterruptException):
+        return ExecutionError(f"{where} was interrupted from outside"), True
+    if isinstance(error, duckdb.Error):
+        return ExecutionError(f"{where} failed: {message}{fragment_of(spec.stage)}"), False
+    return ExecutionError(f"{where} failed with {type(error).__name__}: {message}{fragment_of(spec.stage)}"), False
+
+
+def _is_disk(error: BaseException, lower: str) -> bool:
+    return isinstance(error, duckdb.IOException) and any(word in lower for word in _DISK_WORDS)
+
+
+def _is_source(error: BaseException, lower: str) -> bool:
+    if isinstance(error, duckdb.ConversionException):
+        return False
+    named = any(word in lower for word in _FILE_WORDS)
+    return isinstance(error, duckdb.IOException) or (isinstance(error, duckdb.Error) and named and _is_read(error))
+
+
+def _is_read(error: duckdb.Error) -> bool:
+    return isinstance(error, _READ_ERRORS) or type(error) is duckdb.Error
+
+
+def describe(spec: TaskSpec) -> str:
+    """Words for people that say which task it is."""
+    stage, part = spec.stage, spec.attempt.task.part
+    label = f" ({stage.label})" if stage.label else ""
+    return f"Stage {stage.id}{label}, task {part + 1} of {stage.width},"
+
+
+def fragment_of(stage: Stage) -> str:
+    """The fragment, on lines of its own below a message."""
+    return f"\nin the fragment:\n{stage.sql}"
+
+
+def is_fatal(error: BaseException) -> bool:
+    """True if the DuckDB instance that raised it refuses all further work."""
+    return isinstance(error, (duckdb.FatalException, duckdb.InternalException))
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -1,0 +1,62 @@
+"""Cutting the rows of a task into partitions by ``hash(keys) % parts``.
+
+DuckDB computes the partition number as one more column of the fragment; here each batch is put in the order
+of that column (numpy's stable argsort of a byte or two is a radix sort), and the partitions are slices of the
+result. Measured over 10 M rows of 6 columns into 8 partitions on one thread, on top of 0.47 s for the plain
+fragment (DuckDB 1.5.5): this 0.10 s, independent of the number of partitions up to 64 (0.25 s); a filter per
+partition in Arrow 0.46 s; sorting the whole table in Arrow 1.6 s; ORDER BY the number in DuckDB 2.3 s; a
+query per partition over the result 0.9 s.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from qoop.engine.failures import Stopped
+from qoop.planner.expr import quote
+from qoop.planner.plan import Stage
+
+PARTITION_FUNCTION = "duckdb-hash"
+
+
+def with_partition_number(stage: Stage) -> str:
+    """The stage's fragment with the partition number of every row as its last column."""
+    names = {name.lower() for name, _ in stage.columns}
+    number = next(name for i in range(len(names) + 1) if (name := f"partition_number{i or ''}") not in names)
+    type_ = "UTINYINT" if stage.layout.parts <= 256 else "USMALLINT" if stage.layout.parts <= 65_536 else "UINTEGER"
+    keys = ", ".join(stage.layout.keys)
+    value = f"CAST(hash({keys}) % {stage.layout.parts} AS {type_})" if keys else f"CAST(0 AS {type_})"
+    columns = ", ".join(quote(name) for name, _ in stage.columns)
+    return f"SELECT {columns}, {value} AS {number} FROM ({stage.sql})"
+
+
+def cut(table: pa.Table, parts: int, stop: threading.Event) -> tuple[pa.Table, ...]:
+    """Cut by the number in the last column, which is dropped. Order within a partition is kept.
+
+    Raises Stopped between two batches once `stop` is set.
+    """
+    schema = pa.schema(list(table.schema)[:-1], table.schema.metadata)
+    pieces: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
+    batches = table.to_batches()
+    del table  # each batch is freed as soon as it is cut
+    batches.reverse()
+    while batches:
+        if stop.is_set():
+            raise Stopped
+        for number, piece in enumerate(_cut_batch(batches.pop(), parts)):
+            if piece.num_rows:
+                pieces[number].append(piece)
+    return tuple(pa.Table.from_batches(found, schema) for found in pieces)
+
+
+def _cut_batch(batch: pa.RecordBatch, parts: int) -> Sequence[pa.RecordBatch]:
+    last = batch.num_columns - 1
+    numbers = batch.column(last).to_numpy()
+    order = np.argsort(numbers, kind="stable").astype(np.int32)
+    ordered = batch.select(list(range(last))).take(pa.array(order))
+    ends = np.cumsum(np.bincount(numbers, minlength=parts)).tolist()
+    return [ordered.slice(start, end - start) for start, end in zip([0, *ends], ends, strict=False)]
