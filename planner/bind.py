@@ -75,6 +75,12 @@ class Binder:
                 raise QueryError(f"SET {name}: {_message(error)[0]}") from error
             self._settings[name.lower()] = value
 
+    def reset(self, name: str) -> None:
+        """Take a SET option back to its default."""
+        with self._lock:
+            self._duckdb.execute(f"RESET {quote(name)}")
+            self._settings.pop(name.lower(), None)
+
     def bind(self, text: str) -> Bound:
         """Parse and check one SELECT statement. Raises ParseError or BindError."""
         text = text.strip().rstrip(";").strip()

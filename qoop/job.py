@@ -72,7 +72,7 @@ class Job:
     @property
     def id(self) -> str:
         """Its name within the session."""
-        return self._handle.id
+        return self._handle.job
 
     @property
     def text(self) -> str:
@@ -91,8 +91,8 @@ class Job:
 
     @property
     def state(self) -> str:
-        """What it is doing, or how it ended: RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED."""
-        return str(self._handle.state)
+        """What it is doing, or how it ended: RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED, in lower case."""
+        return self._handle.state.value
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, at most `timeout` seconds; True if it has ended."""
@@ -105,9 +105,10 @@ class Job:
         ExecutionError, Cancelled, …
         """
         if not self.wait(timeout):
-            raise Timeout(f"job {self.id} has not ended after {timeout:g} s; it goes on")
-        if self._handle.error is not None:
-            raise self._handle.error
+            raise Timeout(f"job {self.id} has not ended after {timeout} s; it goes on")
+        error = self._handle.error
+        if error is not None:
+            raise error
         with self._lock:
             if self._result is None:
                 self._result = Result(self._take(), self.plan.columns, self._planned.bound.settings)

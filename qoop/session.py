@@ -18,16 +18,15 @@ import pyarrow as pa
 
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import SessionClosed
-from qoop.cluster import Cluster
+from qoop.cluster import Cluster, JobHandle, JobRequest
 from qoop.config import Config, configure
 from qoop.engine.backends.local import LocalBackend
 from qoop.job import Job, Planned
 from qoop.planner.bind import Binder, Bound
 from qoop.planner.explain import explain
 from qoop.planner.plan import Resources
-from qoop.planner.planner import make_plan
+from qoop.planner.planner import logical, physical, stats_needed
 from qoop.result import Result
-from qoop.schedulers.max_min import MaxMin
 from qoop.settings import option
 from qoop.statement import Explain, Query, SetOption, Statement, query_text, statements
 
@@ -64,7 +63,7 @@ class Session:
         self._catalog = Catalog()
         self._binder = Binder()
         self._backend = LocalBackend(config.slots, config.memory, config.checkpoints, config.spill)
-        self._cluster = Cluster(self._backend, MaxMin())
+        self._cluster = Cluster(self._backend)
 
     # Tables
 
@@ -133,8 +132,12 @@ class Session:
 
         Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
         """
+        known, checked = option(name, None if value is None else str(value))
         self._open()
-        self._binder.set(*option(name, None if value is None else str(value)))
+        if value is None:
+            self._binder.reset(known)
+        else:
+            self._binder.set(known, checked)
 
     def close(self) -> None:
         """Cancel what runs, join all threads and remove temporary files. Results stay valid."""
@@ -143,7 +146,6 @@ class Session:
                 return
             self._closed = True
         self._cluster.close()
-        self._backend.close()
         self._binder.close()
         self._catalog.close()
 
@@ -185,11 +187,15 @@ class Session:
         """Bind and plan a query in the caller's thread."""
         begun = time.perf_counter()
         bound, tables = self._bind(text)
-        bound_at = time.perf_counter()
-        stats = {name: self._catalog.stats(name) for name in tables}
-        known_at = time.perf_counter()
-        plan = make_plan(bound, stats, Resources(self.config.slots, self.config.memory), tables)
-        return Planned(bound, plan, tables, time.perf_counter() - known_at + bound_at - begun, known_at - bound_at)
+        relation = logical(bound, self._binder.describe)
+        known_so_far = time.perf_counter()
+        stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
+        all_known = time.perf_counter()
+        room = Resources(self.config.slots, self.config.memory)
+        splits = {name: table.max_parts() for name, table in tables.items()}
+        plan = physical(bound, relation, stats, room, splits)
+        statistics_seconds = all_known - known_so_far
+        return Planned(bound, plan, tables, time.perf_counter() - begun - statistics_seconds, statistics_seconds)
 
     def _bind(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
         """The bound query and the tables it reads, pinned."""
@@ -199,9 +205,17 @@ class Session:
             return bound, {name: self._catalog.table(name) for name in bound.tables}
 
     def _submit(self, planned: Planned, weight: float = 1.0, timeout: float | None = None) -> Job:
-        self._open()
-        handle = self._cluster.submit()
+        durable = self.config.checkpoints is not None
+        handle = self._cluster.submit(
+            JobRequest(planned.plan, planned.tables, planned.bound.settings, weight, timeout, durable, reuse=durable)
+        )
         return Job(handle, planned, lambda: self._take(handle))
+
+    def _take(self, handle: JobHandle) -> pa.Table:
+        """The root's output; from now on the caller owns its memory."""
+        parts = [self._backend.read(output.key) for output in handle.outputs()]
+        handle.release()
+        return pa.concat_tables(parts)
 
     def _announce(self, *tables: Table) -> None:
         for table in tables:
