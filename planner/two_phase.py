@@ -61,10 +61,7 @@ def two_phase(aggregate: Aggregate) -> TwoPhase | None:
     keys, computed = list(aggregate.keys), list[tuple[Column, Expr]]()
     partials, finals = list[Aggregation](), list[Aggregation]()
     for agg in aggregate.aggregations:
-        if agg.distinct:
-            split = _split_distinct(agg, keys, computed)
-        else:
-            split = _split(agg)
+        split = _split_distinct(agg, keys, computed) if agg.distinct else _split(agg)
         if split is None:
             return None
         partials += split[0]

@@ -1,0 +1,169 @@
+"""How the rows of a half-built fragment lie over its tasks.
+
+A :class:`Placed` is a subtree whose exchanges are placed, but whose own fragment is still growing.  Its rows are
+
+- *single*: one task has all of them (and any task that repeats the subtree gets all of them too), or
+- *spread*: each of n tasks has a share.  n is chosen when the fragment ends, when all of its work is known,
+  hence the function `at`.  Where `hashed` is not empty, the share is known: rows whose keys hash alike lie together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from qoop.planner.expr import Call, Column, Expr, cast, columns_of, columns_of_all, is_volatile, substitute
+from qoop.planner.relation import Exchange, Filter, Join, Project, Relation, Scan, SetOp, Values
+from qoop.planner.types import common_type
+
+HashKeys = tuple[Expr, ...]
+
+UNLIMITED = 1 << 30
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+            "DECIMAL", "DOUBLE")  # fmt: skip
+_MOMENTS = ("DATE", "TIMESTAMP")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A subtree in the fragment that is being built.
+
+    meaning: the relation whose rows it puts out, before any exchange. partial: those rows are unfinished.
+    at: the subtree for a given number of tasks.
+    hashed: keys by which the shares are hashed, each alternative valid by itself; empty if the shares are arbitrary.
+    splits: the most tasks that have any use; exact: the number of tasks it must have, 0 if free.
+    rows: rows of all tasks together; per_task: at most so many of one task.
+    seconds: one thread's work that the tasks divide; repeated: work that each task does again.
+    held: bytes in hash tables that the tasks divide; held_each: bytes that each task holds.
+    """
+
+    meaning: Relation
+    at: Callable[[int], Relation]
+    rows: float
+    spread: bool = False
+    partial: bool = False
+    hashed: tuple[HashKeys, ...] = ()
+    splits: int = 1
+    exact: int = 0
+    per_task: float = float("inf")
+    seconds: float = 0.0
+    repeated: float = 0.0
+    held: float = 0.0
+    held_each: float = 0.0
+
+    def under(
+        self, meaning: Relation, wrap: Callable[[Relation], Relation], rows: float, seconds: float, **changes: object
+    ) -> Placed:
+        """The same fragment with one more operator on top."""
+        at = self.at
+        grown = replace(
+            self, meaning=meaning, at=lambda n: wrap(at(n)), rows=rows, seconds=self.seconds + seconds,
+            partial=False, per_task=float("inf"),
+        )  # fmt: skip
+        return replace(grown, **changes) if changes else grown  # type: ignore[arg-type]
+
+    def rows_of(self, width: int) -> float:
+        """Rows of all tasks together if there are `width` of them."""
+        return min(self.rows, width * self.per_task)
+
+
+def agree(placed: Sequence[Placed]) -> bool:
+    """True if the spread subtrees can be tasks of one fragment."""
+    return len({item.exact for item in placed if item.exact}) <= 1
+
+
+def hash_type(left: str, right: str) -> str | None:
+    """Return a type to which equal values of both types cast equal, so that they hash alike; None if unknown.
+
+    DuckDB compares in this very type, and ``hash(1::INT) <> hash(1.00::DECIMAL)``.
+
+    >>> hash_type("INTEGER", "DECIMAL(7,2)"), hash_type("DATE", "TIMESTAMP"), hash_type("DATE", "VARCHAR")
+    ('DECIMAL(12,2)', 'TIMESTAMP', None)
+    """
+    if left == right:
+        return left
+    for family in (_NUMBERS, _MOMENTS):
+        if all(type_.split("(")[0] in family for type_ in (left, right)):
+            return common_type(sorted((left, right)))
+    return None
+
+
+@dataclass(frozen=True)
+class EquiPair:
+    """``left = right`` between the two sides of a join, both cast to one type."""
+
+    left: Expr
+    right: Expr
+
+
+def equi_pairs(join: Join) -> tuple[EquiPair, ...]:
+    """The conditions of a join by which both of its sides can be hashed."""
+    pairs = (_equi_pair(condition, join) for condition in join.on)
+    return tuple(pair for pair in pairs if pair is not None)
+
+
+def _equi_pair(condition: Expr, join: Join) -> EquiPair | None:
+    if not isinstance(condition, Call) or condition.op != "=" or len(condition.args) != 2 or is_volatile(condition):
+        return None
+    left, right = condition.args
+    if not _is_of(left, join.left):
+        left, right = right, left
+    if not (_is_of(left, join.left) and _is_of(right, join.right)):
+        return None
+    type_ = hash_type(left.type, right.type)
+    return None if type_ is None else EquiPair(cast(left, type_), cast(right, type_))
+
+
+def _is_of(expr: Expr, relation: Relation) -> bool:
+    columns = columns_of(expr)
+    return bool(columns) and columns <= frozenset(relation.columns)
+
+
+def partner_keys(hashed: tuple[HashKeys, ...], mine: Sequence[Expr], theirs: Sequence[Expr]) -> HashKeys | None:
+    """If one side of a join is hashed by some of `mine`, the keys that hash the other side alike."""
+    pairs = dict(zip(mine, theirs, strict=True))
+    for keys in hashed:
+        if all(key in pairs for key in keys):
+            return tuple(pairs[key] for key in keys)
+    return None
+
+
+def kept_hashing(hashed: tuple[HashKeys, ...], project: Project) -> tuple[HashKeys, ...]:
+    """The hash keys of a Project's input in terms of its output, as far as their columns are still there."""
+    names: dict[Column, Expr] = {expr: column for column, expr in project.exprs if isinstance(expr, Column)}
+    kept = (keys for keys in hashed if columns_of_all(keys) <= names.keys())
+    return tuple(tuple(substitute(key, names) for key in keys) for keys in kept)
+
+
+def hashed_within(hashed: tuple[HashKeys, ...], exprs: Sequence[Expr]) -> bool:
+    """True if rows that agree on all of `exprs` lie in one task."""
+    columns = frozenset(expr for expr in exprs if isinstance(expr, Column))
+    return any(all(key in exprs or columns_of(key) <= columns for key in keys) for keys in hashed)
+
+
+def is_repeatable(relation: Relation) -> bool:
+    """True if every task that computes the fragment gets the very same rows (law 12)."""
+    return all(_is_repeatable(node) for node in fragment_nodes(relation))
+
+
+def _is_repeatable(node: Relation) -> bool:
+    match node:
+        case Filter():
+            return not any(map(is_volatile, node.predicates))
+        case Join():
+            return not any(map(is_volatile, node.on))
+        case Project():
+            return not any(is_volatile(expr) for _, expr in node.exprs)
+        case Values():
+            return not any(is_volatile(expr) for row in node.rows for expr in row)
+        case _:
+            return isinstance(node, Scan | SetOp | Exchange)
+
+
+def fragment_nodes(relation: Relation) -> Iterator[Relation]:
+    """The operators of one fragment, parents first, down to and with the exchanges it reads."""
+    yield relation
+    if not isinstance(relation, Exchange):
+        for child in relation.inputs:
+            yield from fragment_nodes(child)

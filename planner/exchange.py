@@ -1,0 +1,540 @@
+"""Where the rows must change tasks: exchanges, their kinds, and how many tasks a fragment has.
+
+:func:`place_exchanges` walks the relation bottom-up.  A scan of a large table is split over tasks, and what
+stands above stays in the same fragment as long as every task can do it on its share: filters, projections,
+joins with a build side that every task has (broadcast), partial aggregates, each task's top N.  Where that ends,
+an Exchange ends the fragment: *gather* into one task (which may be given all slots as threads, so on one
+host it is no bottleneck) or *hash* by keys where there is much work left to do above.
+
+The alternatives of a join are compared by the seconds they add on a machine with these slots; all constants are
+in :class:`Thresholds`.  Which side may be spread while the other is repeated in every task: the preserved one, or
+else its unmatched rows would come out of every task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from qoop.planner.cardinality import Cardinality
+from qoop.planner.cost import CostModel
+from qoop.planner.distribution import (
+    UNLIMITED,
+    HashKeys,
+    Placed,
+    agree,
+    equi_pairs,
+    hashed_within,
+    is_repeatable,
+    kept_hashing,
+    partner_keys,
+)
+from qoop.planner.expr import TRUE, Column, Expr, columns_of_all, is_volatile, substitute
+from qoop.planner.plan import Estimate, Resources
+from qoop.planner.relation import (
+    Aggregate,
+    Exchange,
+    Filter,
+    Fragment,
+    Join,
+    Limit,
+    Opaque,
+    Project,
+    Relation,
+    Scan,
+    SetOp,
+    Shared,
+    Sort,
+    Values,
+    Window,
+    with_inputs,
+)
+from qoop.planner.two_phase import TwoPhase, two_phase
+
+_LEFT_SPREADS = frozenset({"inner", "left", "semi", "anti", "mark"})
+_RIGHT_SPREADS = frozenset({"inner", "right"})
+_HALF_JOINS = frozenset({"semi", "anti", "mark"})
+_ONE = Column("one:row", "BOOLEAN")
+_BASE_MEMORY = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Numbers that decide between forms of a plan; seconds are of one thread.
+
+    spread_seconds: a scan with less work is not split.
+    task_seconds: wanted work of one task.
+    inline_seconds: a build side is computed again in every task while that adds no more than this.
+    single_seconds: work above an exchange that one task may do; more is hashed over tasks, if it can be.
+    threads_seconds: work of a lone task from which on it is given all slots.
+    stage_seconds: time that one more stage costs.
+    hash_row: seconds to partition one row by hash.
+    gather_rows: shared rows up to which readers take all of them rather than stay spread.
+    """
+
+    spread_seconds: float = 0.002
+    task_seconds: float = 0.25
+    inline_seconds: float = 0.003
+    single_seconds: float = 0.1
+    threads_seconds: float = 0.05
+    stage_seconds: float = 0.003
+    hash_row: float = 8e-8
+    gather_rows: float = 100_000.0
+
+
+def place_exchanges(
+    relation: Relation,
+    cardinality: Cardinality,
+    room: Resources,
+    cost: CostModel,
+    tables: Mapping[str, int],
+    thresholds: Thresholds = Thresholds(),
+) -> Relation:
+    """Return the relation with its exchanges, each with its Fragment; the root is a gather of the result.
+
+    room: what the machine has: `cpu` slots and `memory` bytes.
+    tables: by table name the most tasks that a scan of it can use (row groups, files); 1 for those not named.
+    """
+    placer = _Placer(cardinality, room, cost, tables, thresholds)
+    return placer.end(placer.place(relation), "gather")
+
+
+class _Placer:
+    def __init__(
+        self, cardinality: Cardinality, room: Resources, cost: CostModel, tables: Mapping[str, int], limits: Thresholds
+    ) -> None:
+        self.cardinality = cardinality
+        self.slots = max(1, int(room.cpu))
+        self.memory = room.memory
+        self.cost = cost
+        self.tables = tables
+        self.limits = limits
+        self.shared: dict[str, tuple[Exchange, Placed]] = {}
+
+    def place(self, node: Relation) -> Placed:
+        """The subtree with its exchanges, as the lower part of a fragment."""
+        match node:
+            case Scan():
+                return self.scan(node)
+            case Values():
+                return Placed(node, lambda _: node, rows=self.rows(node))
+            case Filter():
+                return self.stack(node, self.place(node.input))
+            case Project():
+                return self.project(node)
+            case Join():
+                return self.join(node, self.place(node.left), self.place(node.right))
+            case Aggregate():
+                return self.aggregate(node, self.place(node.input))
+            case Window():
+                return self.window(node, self.place(node.input))
+            case Sort():
+                return self.stack(node, self.gathered(self.place(node.input)))
+            case Limit():
+                return self.limit(node)
+            case SetOp():
+                return self.set_operation(node, [self.place(branch) for branch in node.branches])
+            case Shared():
+                return self.share(node)
+            case Opaque():
+                return self.opaque(node)
+            case Exchange():
+                return self.place(node.input)  # placed before: do it again, for this machine
+
+    # ---- estimates ----
+
+    def rows(self, relation: Relation) -> float:
+        return self.cardinality.rows(relation)
+
+    def work(self, relation: Relation) -> float:
+        """Seconds of one thread for this operator alone."""
+        return self.cost.own_seconds(relation, self.cardinality)
+
+    def bytes(self, rows: float, relation: Relation) -> float:
+        return rows * self.cardinality.width(relation.columns)
+
+    def table_bytes(self, rows: float, relation: Relation) -> float:
+        """Bytes of a hash table over rows of the relation."""
+        return self.cost.table_bytes(rows, self.cardinality.width(relation.columns))
+
+    def build(self, placed: Placed) -> float:
+        """Seconds of one thread to build a hash table of the rows."""
+        return self.cost.build(placed.rows, self.cardinality.width(placed.meaning.columns))
+
+    def probe(self, rows: float, table: Placed) -> float:
+        return self.cost.probe(rows, table.rows)
+
+    def width(self, placed: Placed) -> int:
+        """How many tasks the fragment gets if it ends here."""
+        if not placed.spread:
+            return 1
+        if placed.exact:
+            return placed.exact
+        wanted = ceil(placed.seconds / self.limits.task_seconds)
+        if placed.repeated > 0.0:  # what every task repeats must not outgrow what they divide
+            wanted = min(wanted, int(0.3 * placed.seconds / placed.repeated) + 1)
+        wanted = self.slots * ceil(max(1, wanted) / self.slots)
+        if wanted <= placed.splits:
+            return wanted
+        return max(1, placed.splits - placed.splits % self.slots if placed.splits > self.slots else placed.splits)
+
+    # ---- ends of fragments ----
+
+    def end(self, placed: Placed, kind: str, keys: HashKeys = (), parts: int = 1) -> Exchange:
+        """The fragment's Exchange: it grows no further, and what it was decided to be is written down."""
+        width = self.width(placed)
+        relation = placed.at(width)
+        if isinstance(relation, Exchange) and kind == "gather":
+            return replace(relation, kind="gather", keys=(), parts=1)
+        if not relation.columns:
+            relation = Project(relation, ((_ONE, TRUE),))
+        fragment = self.fragment(placed, relation, width)
+        return Exchange(relation, kind, keys, parts, fragment)  # type: ignore[arg-type]
+
+    def fragment(self, placed: Placed, relation: Relation, width: int) -> Fragment:
+        rows = placed.rows_of(width)
+        seconds = placed.seconds / width + placed.repeated
+        memory = _BASE_MEMORY + placed.held_each + 1.5 * placed.held / width + self.bytes(rows, relation) / width
+        slots = self.slots if width == 1 and seconds > self.limits.threads_seconds else 1
+        estimate = Estimate(rows, self.bytes(rows, relation), max(seconds, 1e-4), min(memory, self.most_memory(slots)))
+        return Fragment(placed.meaning, placed.partial, width, slots, estimate)
+
+    def most_memory(self, slots: int) -> float:
+        """A task that would like more than its slots' share of the memory spills instead."""
+        return max(float(_BASE_MEMORY), self.memory * slots / self.slots) if self.memory > 0 else float("inf")
+
+    def gathered(self, placed: Placed) -> Placed:
+        """The same rows, all in one task."""
+        return self.leaf(self.end(placed, "gather"), placed) if placed.spread else placed
+
+    def staged(self, placed: Placed) -> Placed:
+        """The same rows, computed once in a stage of their own."""
+        return self.leaf(self.end(placed, "gather"), placed)
+
+    def leaf(self, exchange: Exchange, placed: Placed) -> Placed:
+        rows = placed.rows_of(exchange.fragment.width if exchange.fragment else 1)
+        return Placed(placed.meaning, lambda _: exchange, rows, partial=placed.partial)
+
+    def hashed(self, placed: Placed, keys: HashKeys) -> Placed:
+        """The same rows, spread anew by ``hash(keys)``."""
+        placed = replace(placed, seconds=placed.seconds + self.limits.hash_row * placed.rows)
+        return Placed(
+            placed.meaning, lambda n: self.end(placed, "hash", keys, n), placed.rows, spread=True,
+            partial=placed.partial, hashed=(keys,), splits=UNLIMITED,
+        )  # fmt: skip
+
+    # ---- operators ----
+
+    def stack(self, node: Relation, child: Placed, hashed: tuple[HashKeys, ...] | None = None) -> Placed:
+        """An operator that every task can do on its share."""
+        hashed = child.hashed if hashed is None else hashed
+        rows = min(child.rows, self.rows(node)) if isinstance(node, Filter | Limit) else self.rows(node)
+        return child.under(
+            node, lambda below: with_inputs(node, (below,)), rows, self.work(node), hashed=hashed,
+            held=child.held + self.cost.own_memory(node, self.cardinality),
+        )  # fmt: skip
+
+    def scan(self, node: Scan) -> Placed:
+        rows, seconds, splits = self.rows(node), self.work(node), self.tables.get(node.table, 1)
+        least = self.limits.spread_seconds if self.slots > 1 else self.limits.task_seconds
+        if splits > 1 and seconds >= least:
+            return Placed(
+                node, lambda n: replace(node, parts=n), rows, spread=True, splits=splits, seconds=seconds
+            )  # fmt: skip
+        return Placed(node, lambda _: node, rows, seconds=seconds)
+
+    def project(self, node: Project) -> Placed:
+        child = self.place(node.input)
+        return self.stack(node, child, kept_hashing(child.hashed, node))
+
+    def opaque(self, node: Opaque) -> Placed:
+        seconds = max(self.work(node), self.limits.threads_seconds * 1.01)  # of unknown cost: all slots
+        return self.staged(Placed(node, lambda _: node, self.rows(node), seconds=seconds))
+
+    def share(self, node: Shared) -> Placed:
+        """A stage of its own for the first reader; the others read the same one."""
+        if node.name not in self.shared:
+            placed = self.place(node.input)
+            width = self.width(placed)
+            physical = Shared(node.name, placed.at(width))
+            fragment = self.fragment(placed, physical, width)
+            self.shared[node.name] = (Exchange(physical, "forward", fragment=fragment), placed)
+        exchange, placed = self.shared[node.name]
+        width = exchange.fragment.width if exchange.fragment else 1
+        if width == 1 or placed.rows <= self.limits.gather_rows:
+            gather = replace(exchange, kind="gather")
+            return Placed(node, lambda _: gather, placed.rows)
+        return Placed(node, lambda _: exchange, placed.rows, True, hashed=placed.hashed, splits=width, exact=width)
+
+    def limit(self, node: Limit) -> Placed:
+        """Each task's first rows, then the first of those."""
+        sort = node.input if isinstance(node.input, Sort) else None
+        child = self.place(sort.input if sort else node.input)
+        if node.limit is not None and child.spread:
+            most = node.limit + node.offset
+            child = self.local_limit(child, sort, most)
+        child = self.gathered(child)
+        if sort is not None:
+            child = self.stack(sort, child)
+        return self.stack(node, child)
+
+    def local_limit(self, child: Placed, sort: Sort | None, most: int) -> Placed:
+        def wrap(below: Relation) -> Relation:
+            return Limit(Sort(below, sort.keys) if sort else below, most)
+
+        seconds = self.work(sort) / 2 if sort else 0.0
+        return child.under(Limit(child.meaning if sort is None else sort, most), wrap, child.rows, seconds,
+                           per_task=float(most), partial=True)  # fmt: skip
+
+    def window(self, node: Window, child: Placed) -> Placed:
+        keys = _common_partition(node)
+        if not child.spread or hashed_within(child.hashed, keys):
+            return self.stack(node, child)
+        if self.worth_hashing(node, child, keys):
+            child = self.hashed(child, keys)
+            return self.stack(node, child)
+        return self.stack(node, self.gathered(child))
+
+    def worth_hashing(self, node: Relation, child: Placed, keys: Sequence[Expr]) -> bool:
+        """True if the operator is too much for one task and its keys have values enough for all tasks."""
+        if not keys or self.slots == 1 or self.work(node) <= self.limits.single_seconds:
+            return False
+        return self.cardinality.distinct(child.meaning, keys) >= 8 * self.slots
+
+    # ---- aggregates ----
+
+    def aggregate(self, node: Aggregate, child: Placed) -> Placed:
+        keys = _common_keys(node)
+        if not child.spread:
+            return self.stack(node, child)
+        hashed = tuple(alternative for alternative in child.hashed if hashed_within((alternative,), keys))
+        if hashed:
+            return self.stack(node, child, hashed)
+        phases = two_phase(node)
+        if phases is not None and self.reduces(phases, child):
+            return self.in_two_phases(phases, child)
+        if self.worth_hashing(node, child, keys):
+            return self.stack(node, self.hashed(child, keys))
+        return self.stack(node, self.gathered(child))
+
+    def groups(self, phases: TwoPhase, child: Placed) -> float:
+        """Partial groups of one task, were it to see all rows."""
+        return self.rows(phases.partial(child.meaning)) if phases.keys else 1.0
+
+    def reduces(self, phases: TwoPhase, child: Placed) -> bool:
+        """True if partial groups are fewer than the rows, or so few that it does not matter."""
+        rows = min(child.rows, self.width(child) * self.groups(phases, child))
+        return rows <= 0.75 * child.rows or self.work(phases.whole) <= self.limits.stage_seconds
+
+    def in_two_phases(self, phases: TwoPhase, child: Placed) -> Placed:
+        node, groups = phases.whole, self.groups(phases, child)
+        partial = child.under(
+            node, phases.partial, child.rows, self.work(node), per_task=groups, partial=True,
+            held=child.held, held_each=child.held_each + self.table_bytes(groups, node),
+        )  # fmt: skip
+        rows = partial.rows_of(self.width(partial))
+        seconds = self.work(node) * min(1.0, rows / max(1.0, child.rows))
+        keys = _common_keys(node)
+        if seconds > self.limits.single_seconds and keys and self.rows(node) >= 8 * self.slots and self.slots > 1:
+            below = self.hashed(replace(partial, rows=rows, per_task=float("inf")), keys)
+        else:
+            below = self.gathered(partial)
+        return below.under(
+            node, phases.final, self.rows(node), seconds, held=below.held + self.cost.own_memory(node, self.cardinality)
+        )
+
+    # ---- joins ----
+
+    def join(self, node: Join, left: Placed, right: Placed) -> Placed:
+        if not left.spread and not right.spread:
+            return self.together(node, left, right)
+        pairs = () if node.kind == "mark" else equi_pairs(node)
+        mine, theirs = [pair.left for pair in pairs], [pair.right for pair in pairs]
+        if left.spread and right.spread and self.aligned(left, right, mine, theirs):
+            return self.together(node, left, right)
+        if node.kind in _HALF_JOINS and right.spread:
+            right = self.deduplicated(right)
+        options: list[tuple[float, Callable[[], Placed]]] = []
+        if left.spread and node.kind in _LEFT_SPREADS:
+            options.append((self.repeat_seconds(left, right, self.build(right)),
+                            lambda: self.together(node, left, self.repeated(right, left))))  # fmt: skip
+        if right.spread and node.kind in _RIGHT_SPREADS:
+            options.append((self.repeat_seconds(right, left, self.probe(left.rows, right)),
+                            lambda: self.together(node, self.repeated(left, right), right)))  # fmt: skip
+        if pairs and self.slots > 1 and self.cardinality.distinct(node.left, mine) >= 4 * self.slots:
+            options.append((self.hash_seconds(left, right, mine, theirs),
+                            lambda: self.hash_join(node, left, right, mine, theirs)))  # fmt: skip
+        options.append((self.gather_seconds(node, left, right),
+                        lambda: self.together(node, self.gathered(left), self.gathered(right))))  # fmt: skip
+        return min(options, key=lambda option: option[0])[1]()
+
+    def aligned(self, left: Placed, right: Placed, mine: Sequence[Expr], theirs: Sequence[Expr]) -> bool:
+        """True if both sides are hashed alike by join keys already."""
+        if not agree((left, right)):
+            return False
+        pairs = dict(zip(mine, theirs, strict=True))
+        wanted = (tuple(pairs[key] for key in keys) for keys in left.hashed if all(key in pairs for key in keys))
+        return any(keys in right.hashed for keys in wanted)
+
+    def repeat_seconds(self, spread: Placed, other: Placed, each: float) -> float:
+        """Time added if every task of `spread` has all rows of `other`, which costs `each`."""
+        seconds = each * max(1.0, self.width(spread) / self.slots) + self.limits.stage_seconds
+        held = self.table_bytes(other.rows, other.meaning) * self.slots
+        too_much = 0.0 < self.memory < 2.0 * held
+        return seconds + (3600.0 if too_much else 0.0)
+
+    def hash_seconds(self, left: Placed, right: Placed, mine: Sequence[Expr], theirs: Sequence[Expr]) -> float:
+        """Time added if both sides are spread by hash, or one of them to match the other."""
+        stays_left = partner_keys(left.hashed, mine, theirs) is not None
+        stays_right = not stays_left and partner_keys(right.hashed, theirs, mine) is not None
+        moved = (0.0 if stays_left else left.rows) + (0.0 if stays_right else right.rows)
+        return (self.build(right) + moved * self.limits.hash_row) / self.slots + 2 * self.limits.stage_seconds
+
+    def gather_seconds(self, node: Join, left: Placed, right: Placed) -> float:
+        """Time added if one task with all slots joins; what stands above is no longer spread either."""
+        stages = (left.spread + right.spread) * self.limits.stage_seconds
+        return stages + self.build(right) / self.slots + 0.25 * self.work(node)
+
+    def repeated(self, placed: Placed, other: Placed) -> Placed:
+        """The rows for every task of `other`: computed again in each if that is cheap, else once in a stage."""
+        placed = self.gathered(placed)
+        again = (placed.seconds + placed.repeated) * (self.width(other) - 1) / self.slots
+        if again <= self.limits.inline_seconds and is_repeatable(placed.at(1)):
+            return placed
+        return self.staged(placed)
+
+    def deduplicated(self, placed: Placed) -> Placed:
+        """The distinct rows of each task's share, where that is worth it: for readers that only look up."""
+        columns = placed.meaning.columns
+        if not columns or placed.partial:
+            return placed
+        distinct = Aggregate(placed.meaning, columns, ())
+        groups = self.rows(distinct)
+        if self.width(placed) * groups > 0.5 * placed.rows:
+            return placed
+        return placed.under(distinct, lambda below: Aggregate(below, columns, ()), placed.rows, self.work(distinct),
+                            per_task=groups, partial=True)  # fmt: skip
+
+    def hash_join(
+        self, node: Join, left: Placed, right: Placed, mine: Sequence[Expr], theirs: Sequence[Expr]
+    ) -> Placed:
+        keys = partner_keys(left.hashed, mine, theirs)
+        if keys is not None:
+            return self.together(node, left, self.hashed(right, keys))
+        keys = partner_keys(right.hashed, theirs, mine)
+        if keys is not None:
+            return self.together(node, self.hashed(left, keys), right)
+        return self.together(node, self.hashed(left, tuple(mine)), self.hashed(right, tuple(theirs)))
+
+    def together(self, node: Join, left: Placed, right: Placed) -> Placed:
+        """Both sides in one fragment, whose tasks are those of whichever side is spread."""
+        build, work, building = self.table_bytes(right.rows, right.meaning), self.work(node), self.build(right)
+        both = left.spread == right.spread
+        seconds, repeated = left.seconds + right.seconds + work, left.repeated + right.repeated
+        if not both:
+            once = left if right.spread else right
+            doing = building if left.spread else self.probe(left.rows, right)
+            seconds, repeated = seconds - once.seconds - min(work, doing), repeated + once.seconds + doing
+        return Placed(
+            node, lambda n: with_inputs(node, (left.at(n), right.at(n))), self.rows(node), left.spread or right.spread,
+            hashed=_joined_hashing(node, left, right), splits=max(left.splits, right.splits),
+            exact=left.exact or right.exact, seconds=max(seconds, 0.0), repeated=repeated,
+            held=left.held + right.held + (build if both or right.spread else 0.0),
+            held_each=left.held_each + right.held_each + (build if not both and left.spread else 0.0),
+        )  # fmt: skip
+
+    # ---- set operations ----
+
+    def set_operation(self, node: SetOp, branches: list[Placed]) -> Placed:
+        if not any(branch.spread for branch in branches):
+            return self.combined(node, branches)
+        if node.kind == "union":
+            return self.union(node, branches)
+        if _aligned_by_position(node, branches):
+            return self.combined(node, branches)
+        if not node.all:
+            branches = [self.deduplicated(branch) if branch.spread else branch for branch in branches]
+        keyed = self.slots > 1 and not any(map(_is_nested, node.columns))
+        if keyed and self.work(node) > self.limits.single_seconds:
+            return self.combined(node, [self.hashed(branch, branch.meaning.columns) for branch in branches])
+        return self.combined(node, [self.gathered(branch) for branch in branches])
+
+    def union(self, node: SetOp, branches: list[Placed]) -> Placed:
+        whole = node if node.all else replace(node, all=True)
+        united = self.union_all(whole, branches)
+        if node.all:
+            return united
+        if not united.spread:
+            return self.combined(node, [self.gathered(branch) for branch in branches])
+        return self.aggregate(Aggregate(whole, node.columns, ()), united)
+
+    def union_all(self, node: SetOp, branches: list[Placed]) -> Placed:
+        if all(branch.spread for branch in branches) and agree(branches):
+            return self.combined(node, branches)
+        rows = sum(branch.rows for branch in branches if branch.spread)
+        keyed = all(not _is_nested(column) for column in node.columns) and bool(node.columns)
+        if self.slots == 1 or rows <= self.limits.gather_rows or not keyed:
+            return self.combined(node, [self.gathered(branch) for branch in branches])
+        return self.combined(node, [self.scattered(branch, branches) for branch in branches])
+
+    def scattered(self, branch: Placed, branches: list[Placed]) -> Placed:
+        """A branch whose tasks can be those of the others."""
+        if branch.spread and (not branch.exact or agree(branches)):
+            return branch
+        return self.hashed(branch, branch.meaning.columns)
+
+    def combined(self, node: SetOp, branches: Sequence[Placed]) -> Placed:
+        hashed = _positional_hashing(node, branches)
+        return Placed(
+            node, lambda n: with_inputs(node, tuple(branch.at(n) for branch in branches)), self.rows(node),
+            all(branch.spread for branch in branches), hashed=hashed, splits=max(branch.splits for branch in branches),
+            exact=max(branch.exact for branch in branches), seconds=sum(b.seconds for b in branches) + self.work(node),
+            repeated=sum(b.repeated for b in branches), held=sum(b.held for b in branches),
+            held_each=sum(b.held_each for b in branches),
+        )  # fmt: skip
+
+
+def _common_partition(window: Window) -> tuple[Expr, ...]:
+    """The expressions by which every call of the window partitions."""
+    first, *rest = (call.partition_by for call in window.calls)
+    common = (expr for expr in first if all(expr in other for other in rest))
+    return tuple(expr for expr in dict.fromkeys(common) if columns_of_all((expr,)) and not is_volatile(expr))
+
+
+def _common_keys(aggregate: Aggregate) -> tuple[Column, ...]:
+    """The keys by which every grouping groups."""
+    sets = aggregate.grouping_sets if aggregate.grouping_sets is not None else (aggregate.keys,)
+    return tuple(key for key in aggregate.keys if all(key in keys for keys in sets))
+
+
+def _joined_hashing(join: Join, left: Placed, right: Placed) -> tuple[HashKeys, ...]:
+    """The hash keys that still hold for the rows of a join; an outer join's padded NULLs lie anywhere."""
+    kept: tuple[HashKeys, ...] = ()
+    if left.spread and join.kind in _LEFT_SPREADS:
+        kept += left.hashed
+    if right.spread and join.kind in _RIGHT_SPREADS:
+        kept += right.hashed
+    return kept
+
+
+def _positional_hashing(node: SetOp, branches: Sequence[Placed]) -> tuple[HashKeys, ...]:
+    """Hash keys that all branches have in the same positions, in terms of the set operation's columns."""
+    renamed = [_renamed(branch.hashed, branch.meaning.columns, node.columns) for branch in branches]
+    return tuple(keys for keys in renamed[0] if all(keys in other for other in renamed[1:]))
+
+
+def _renamed(hashed: tuple[HashKeys, ...], columns: Sequence[Column], names: Sequence[Column]) -> tuple[HashKeys, ...]:
+    mapping: dict[Column, Expr] = dict(zip(columns, names, strict=True))
+    return tuple(tuple(substitute(key, mapping) for key in keys) for keys in hashed)
+
+
+def _aligned_by_position(node: SetOp, branches: Sequence[Placed]) -> bool:
+    """True if equal rows of all branches lie in the same task already."""
+    spread = all(branch.spread for branch in branches)
+    return spread and agree(branches) and bool(_positional_hashing(node, branches))
+
+
+def _is_nested(column: Column) -> bool:
+    """True for types whose hash is not worth relying on."""
+    return column.type.endswith("]") or column.type.startswith(("STRUCT", "MAP", "UNION"))
