@@ -58,15 +58,18 @@ class Ordering:
     """What a text says about the order of its answer.
 
     keys: the output column of each ORDER BY key, as far as the first key that is not an output column.
-    cut: there is a LIMIT or OFFSET; offset: rows left out before the answer (0 if not a number).
-    unlimited: the text without LIMIT and OFFSET; its keys that are no output columns are appended as columns.
+    complete: all keys are output columns.
+    cut: there is a LIMIT or OFFSET; offset: rows left out before the answer.
+    unlimited: the text without LIMIT and OFFSET, with its keys that are no output columns appended as columns;
+        None if that cannot be written.
     unlimited_keys: the columns of that answer that order it.
     """
 
     keys: tuple[int, ...] = ()
+    complete: bool = True
     cut: bool = False
     offset: int = 0
-    unlimited: str = ""
+    unlimited: str | None = None
     unlimited_keys: tuple[int, ...] = ()
 
 
@@ -84,13 +87,15 @@ def ordering(text: str, columns: Sequence[str]) -> Ordering:
     terms = _order_terms(tree, len(columns))
     found = [_output_column(term, tree, columns) for term in terms]
     keys = _known_prefix(found)
-    if not (tree.args.get("limit") or tree.args.get("offset")):
-        return Ordering(keys)
+    complete = None not in found
+    cut = bool(tree.args.get("limit") or tree.args.get("offset"))
+    offset = _number(tree.args.get("offset"))
+    if offset is None or (complete and not cut):
+        return Ordering(keys, complete, cut)
     tree.set("limit", None)
-    offset = tree.args.get("offset")
     tree.set("offset", None)
     whole_keys = _append_hidden_keys(tree, terms, found, len(columns))
-    return Ordering(keys, True, _number(offset), tree.sql(dialect="duckdb"), whole_keys)
+    return Ordering(keys, complete, cut, offset, tree.sql(dialect="duckdb"), whole_keys)
 
 
 def compare(
@@ -103,15 +108,18 @@ def compare(
     """Why `ours` is not the right answer, given that `theirs` is; None if it is.
 
     order: what the text says about order; without it any order is right.
-    unlimited: gives the answer to ``order.unlimited``; called only if the text cuts its answer and the rows differ.
+    unlimited: gives the answer to ``order.unlimited``; called only if the text cuts its answer and the
+        rows differ, or orders it by keys that are not in it.
     """
     order = order or Ordering()
     difference = _compare_schemas(ours.schema, theirs.schema)
     if difference is not None:
         return difference
     difference = _compare_rows(ours, theirs)
-    if difference is not None and order.cut and unlimited is not None and ours.num_rows == theirs.num_rows:
-        difference = _compare_cut(ours, unlimited(), order)
+    if order.unlimited is None or unlimited is None or ours.num_rows != theirs.num_rows:
+        return difference or _compare_order(ours, theirs, order.keys)
+    if (difference is not None and order.cut) or not order.complete:
+        return _compare_with_whole(ours, unlimited(), order)
     return difference or _compare_order(ours, theirs, order.keys)
 
 
@@ -153,7 +161,7 @@ class Oracle:
         """Why `ours` is not an answer to `text`, None if it is; `theirs` is DuckDB's, asked for if not given."""
         theirs = self.answer(text) if theirs is None else theirs
         order = ordering(text, theirs.column_names)
-        return compare(ours, theirs, order=order, unlimited=lambda: self.answer(order.unlimited))
+        return compare(ours, theirs, order=order, unlimited=lambda: self.answer(order.unlimited or ""))
 
     def close(self) -> None:
         """Close the database; a second time does nothing."""
@@ -314,25 +322,28 @@ def _close(left: Floats, right: Floats, margins: Floats) -> Bools:
     return np.asarray(np.abs(left - right) <= allowed)
 
 
-# --- answers cut by LIMIT ------------------------------------------------------------------------------------
+# --- answers that are a window of an ordered whole -----------------------------------------------------------
 
 
-def _compare_cut(ours: pa.Table, whole: pa.Table, order: Ordering) -> Difference | None:
-    """Is `ours` one of the answers that cutting the ordered rows of `whole` allows?"""
+def _compare_with_whole(ours: pa.Table, whole: pa.Table, order: Ordering) -> Difference | None:
+    """Is `ours` one of the answers that cutting the ordered rows of `whole` allows, in one of the right orders?
+
+    Each row of ours must be among the rows that tie with the row at its place in the whole.
+    """
     ties = _tie_groups(whole, order.unlimited_keys)
-    window = np.arange(order.offset, order.offset + ours.num_rows)
-    outside = np.setdiff1d(np.arange(whole.num_rows), window)
-    partial = np.intersect1d(ties[window], ties[outside])
-    rows = whole.select(range(ours.num_columns))
-    sure = rows.take(window[~np.isin(ties[window], partial)])
-    _, missing = _unmatched(ours, sure)
-    if len(missing):
-        return Difference("rows", "rows that the limit cannot cut off are missing" + _shown("missing", sure, missing))
-    allowed = pa.concat_tables([sure, rows.take(np.flatnonzero(np.isin(ties, partial)))])
-    extra, _ = _unmatched(ours, allowed)
-    if len(extra):
-        return Difference("rows", "rows that do not belong to the answer" + _shown("too much", ours, extra))
-    return None
+    place = np.arange(len(ties))
+    window = place[order.offset : order.offset + ours.num_rows]
+    partial = np.intersect1d(ties[window], ties[np.setdiff1d(place, window)])
+    is_partial = np.isin(ties, partial)
+    named = whole.select(range(ours.num_columns)).append_column("rows that tie", pa.array(ties))
+    placed = ours.append_column("rows that tie", pa.array(ties[window]))
+    sure = named.take(window[~is_partial[window]])
+    extra, _ = _unmatched(placed, pa.concat_tables([sure, named.take(np.flatnonzero(is_partial))]))
+    _, missing = _unmatched(placed, sure)
+    if not len(extra) and not len(missing):
+        return None
+    message = "rows are wrong, or not in their place (the last number counts the ORDER BY keys up to the row)"
+    return Difference("rows", message + _shown("missing", sure, missing) + _shown("too much", placed, extra))
 
 
 def _tie_groups(ordered: pa.Table, keys: Sequence[int]) -> Ints:
@@ -461,9 +472,12 @@ def _append_hidden_keys(
     return tuple(keys)
 
 
-def _number(offset: exp.Expression | None) -> int:
-    value = offset.expression if offset is not None else None
-    return int(value.name) if isinstance(value, exp.Literal) and not value.is_string else 0
+def _number(offset: exp.Expression | None) -> int | None:
+    """The value of an OFFSET clause, 0 without one, None if it is not a plain number."""
+    if offset is None:
+        return 0
+    value = offset.expression
+    return int(value.name) if isinstance(value, exp.Literal) and not value.is_string else None
 
 
 # --- the files -----------------------------------------------------------------------------------------------

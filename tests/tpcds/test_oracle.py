@@ -130,7 +130,7 @@ def judged(text: str, ours: pa.Table) -> object:
         order = ordering(text, theirs.column_names)
         return compare(
             ours.cast(theirs.schema), theirs, order=order,
-            unlimited=lambda: connection.execute(order.unlimited).to_arrow_table(),
+            unlimited=lambda: connection.execute(order.unlimited or "").to_arrow_table(),
         )  # fmt: skip
 
 
@@ -168,6 +168,16 @@ def test_keys_that_are_no_columns_count_at_the_cut() -> None:
     assert judged(text, pa.table({"v": [10, 9, 11, 6]})) is None
     assert judged(text, pa.table({"v": [9, 10, 11, 5]})) is not None
     assert judged(text, pa.table({"v": [9, 10, 7, 6]})) is not None
+
+
+def test_keys_that_are_no_columns_count_in_the_order() -> None:
+    text = "SELECT v FROM t WHERE v < 5 ORDER BY k % 2 DESC"
+    assert judged(text, pa.table({"v": [4, 3, 1, 0, 2]})) is None
+    assert judged(text, pa.table({"v": [4, 1, 3, 0, 2]})) is not None
+    assert (
+        judged("SELECT * FROM t ORDER BY k + 0 LIMIT 2", pa.table({"k": [0, 0], "v": [2, 1], "x": [2 / 7, 1 / 7]}))
+        is None
+    )
 
 
 def test_keys_by_number_by_alias_and_all() -> None:
