@@ -11,7 +11,13 @@ from collections.abc import Callable
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.relation import Relation
+from qoop.planner.rules.drop_distinct import drop_distinct
+from qoop.planner.rules.drop_empty import drop_empty
+from qoop.planner.rules.drop_sorts import drop_sorts
 from qoop.planner.rules.fold_constants import fold_constants
+from qoop.planner.rules.infer_predicates import infer_predicates
+from qoop.planner.rules.merge_projects import merge_projects
+from qoop.planner.rules.outer_to_inner import outer_to_inner
 from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.push_filters import push_filters
 
@@ -19,8 +25,16 @@ Rule = Callable[[Relation], Relation]
 
 RULES: tuple[Rule, ...] = (
     fold_constants,
+    outer_to_inner,
     push_filters,
+    infer_predicates,
+    push_filters,
+    drop_empty,
+    drop_sorts,
+    drop_distinct,
+    merge_projects,
     prune_columns,
+    merge_projects,
 )
 
 

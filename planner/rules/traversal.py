@@ -66,10 +66,17 @@ def replace_shared(relation: Relation, bodies: dict[str, Relation]) -> Relation:
     return rebuild(relation)
 
 
+def each_block(relation: Relation, walk: Visit) -> Relation:
+    """Apply a walk from the root, which stops at Shared, to the relation and to every shared subplan of it."""
+    bodies = {name: walk(shared.input) for name, shared in shared_subplans(relation).items()}
+    return replace_shared(walk(relation), bodies)
+
+
 def filtered(relation: Relation, predicates: Iterable[Expr]) -> Relation:
     """`relation` under these predicates, merged into the Filter that it may be already.
 
     >>> from qoop.planner.expr import is_null
+    >>> from qoop.planner.relation import Scan
     >>> a = Column("a", "INTEGER")
     >>> t = filtered(Scan("t", "v", (("a", a),)), [is_null(a)])
     >>> filtered(t, [is_null(a)]) is t

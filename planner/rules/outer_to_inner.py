@@ -1,0 +1,111 @@
+"""Turn an outer join inner where the rows it pads with NULLs are filtered away above it anyway.
+
+One walk from the root carries the columns whose NULLs cannot survive: a Filter (or the condition of an inner
+join) that is not true for a NULL in ``c`` makes every padded row above ``c``'s side void. After
+C. Galindo-Legaria and A. Rosenthal, "Outerjoin simplification and reordering", TODS 1997.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qoop.planner.expr import Column, Expr
+from qoop.planner.relation import (
+    Aggregate,
+    Exchange,
+    Filter,
+    Join,
+    Project,
+    Relation,
+    SetOp,
+    Shared,
+    Sort,
+    Window,
+    with_inputs,
+)
+from qoop.planner.rules.properties import rejected_columns, strict_columns
+from qoop.planner.rules.traversal import each_block, narrowed
+
+Columns = frozenset[Column]
+_NONE: Columns = frozenset()
+
+
+def outer_to_inner(relation: Relation) -> Relation:
+    """Make left and full joins as inner as the filters above them allow.
+
+    >>> from qoop.planner.expr import binary, equals
+    >>> from qoop.planner.relation import Scan
+    >>> from qoop.planner.rules.outline import outline
+    >>> a, b = Column("a", "INTEGER"), Column("b", "INTEGER")
+    >>> outer = Join(Scan("t", "v", (("a", a),)), Scan("u", "v", (("b", b),)), "left", (equals(a, b),))
+    >>> outline(outer_to_inner(Filter(outer, (binary("<", b, b),))))
+    'filter[(b < b)](inner[(a = b)](t[a], u[b]))'
+    """
+    return each_block(relation, lambda block: _walk(block, _NONE))
+
+
+def _walk(node: Relation, rejected: Columns) -> Relation:
+    """Simplify `node`, of whose rows none with a NULL in a `rejected` column is missed."""
+    match node:
+        case Shared():
+            return node
+        case Filter():
+            return with_inputs(node, (_walk(node.input, rejected | _rejected_by(node.predicates)),))
+        case Join():
+            return _join(node, rejected)
+        case Project():
+            below = (strict_columns(expr) for column, expr in node.exprs if column in rejected)
+            return with_inputs(node, (_walk(node.input, _NONE.union(*below)),))
+        case Aggregate():
+            sets = node.grouping_sets if node.grouping_sets is not None else (node.keys,)
+            passing = rejected.intersection(node.keys, *sets)
+            return with_inputs(node, (_walk(node.input, passing),))
+        case Window():
+            parts = (frozenset(e for e in call.partition_by if isinstance(e, Column)) for call in node.calls)
+            return with_inputs(node, (_walk(node.input, rejected.intersection(*parts)),))
+        case Sort() | Exchange():
+            return with_inputs(node, (_walk(node.input, rejected),))
+        case SetOp():
+            return with_inputs(
+                node, tuple(_walk(b, _renamed(rejected, node.columns, b.columns)) for b in node.branches)
+            )
+    return with_inputs(node, tuple(_walk(child, _NONE) for child in node.inputs)) if node.inputs else node
+
+
+def _join(node: Join, rejected: Columns) -> Relation:
+    columns = node.columns
+    node = _strengthened(node, rejected)
+    by_on = _rejected_by(node.on)
+    to_left = rejected | by_on if node.kind in ("inner", "right", "semi") else rejected
+    to_right = rejected | by_on if node.kind in ("inner", "left", "semi", "anti") else rejected
+    if node.kind == "mark":
+        to_right = _NONE
+    elif node.kind == "full":
+        to_left = to_right = _NONE  # a padded row hides which side a NULL came from
+    left = _walk(node.left, to_left.intersection(node.left.columns))
+    right = _walk(node.right, to_right.intersection(node.right.columns))
+    return narrowed(with_inputs(node, (left, right)), columns)
+
+
+def _strengthened(node: Join, rejected: Columns) -> Join:
+    """The join that pads no row that is rejected; a right join is turned round."""
+    if node.kind not in ("left", "right", "full"):
+        return node
+    left_alive = rejected.isdisjoint(node.right.columns)  # rows of the left without a partner are of use
+    right_alive = rejected.isdisjoint(node.left.columns)
+    keeps_left = node.kind in ("left", "full") and left_alive
+    keeps_right = node.kind in ("right", "full") and right_alive
+    if keeps_left and keeps_right:
+        return node
+    if keeps_right:
+        return Join(node.right, node.left, "left", node.on)
+    kind = "left" if keeps_left else "inner"
+    return node if kind == node.kind else replace(node, kind=kind)
+
+
+def _rejected_by(predicates: tuple[Expr, ...]) -> Columns:
+    return _NONE.union(*map(rejected_columns, predicates))
+
+
+def _renamed(columns: Columns, old: tuple[Column, ...], new: tuple[Column, ...]) -> Columns:
+    return frozenset(inner for outer, inner in zip(old, new, strict=True) if outer in columns)
