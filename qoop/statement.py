@@ -65,8 +65,8 @@ def statements(text: str) -> tuple[Statement, ...]:
         parsed = _parser().extract_statements(text)
     except duckdb.Error as error:
         raise ParseError(str(error)) from error
-    if any(not item.query for item in parsed):  # PIVOT is parsed into several statements without a text of their own
-        return (Query(text),)
+    if any(not item.query for item in parsed):  # DuckDB turns it into two statements without a text of their own
+        raise QueryError("PIVOT needs its values here, as its columns are found from the text alone: ON … IN (…)")
     if not parsed:
         raise QueryError("there is no statement in the text")
     return tuple(_statement(item) for item in parsed)

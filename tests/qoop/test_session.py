@@ -28,7 +28,7 @@ def orders() -> pa.Table:
         {
             "item": ["tea", "tea", "rice", None],
             "price": pa.array([3, 4, None, 2], pa.int32()),
-            "at": pa.array([0, 10**15, 1, 2], pa.timestamp("us", tz="UTC")),
+            "moment": pa.array([0, 10**15, 1, 2], pa.timestamp("us", tz="UTC")),
         }
     )
 
@@ -60,14 +60,14 @@ def duckdb_says(text: str, *settings: str) -> duckdb.DuckDBPyRelation:
         "SELECT 1",
         "SELECT NULL, 1 AS x, 2 AS x, count(*) FROM orders",
         "SELECT sum(price), sum(price) // 2, avg(price), item FROM orders GROUP BY item ORDER BY item NULLS FIRST",
-        "FROM orders ORDER BY at",
+        "FROM orders ORDER BY moment",
         "VALUES (1, 'a'), (2, 'b')",
         "WITH t AS (SELECT item FROM orders) SELECT count(DISTINCT item) FROM t",
         "SELECT * FROM orders WHERE false",
         "SELECT 'b'::ENUM('a', 'b') AS e, uuid() IS NULL AS u, [1::HUGEINT] AS l, {'k': 1} AS s",
-        "PIVOT orders ON item USING sum(price)",
+        "PIVOT (SELECT item, price FROM orders) ON item IN ('tea', 'rice') USING sum(price)",
         "SELECT i % 10 AS d, count(*) AS n, sum(i) AS s FROM big GROUP BY ALL ORDER BY d DESC",
-        "SELECT max(at) AS at FROM orders",
+        "SELECT max(moment) AS moment FROM orders",
     ],
 )
 def test_answers_names_and_types_are_duckdbs(session: qoop.Session, text: str) -> None:
@@ -109,11 +109,11 @@ def test_registering_again_replaces(session: qoop.Session) -> None:
 @pytest.mark.parametrize(
     ("setting", "text"),
     [
-        ("SET TimeZone = 'Asia/Tokyo'", "SELECT at, at::DATE AS day FROM orders ORDER BY at"),
+        ("SET TimeZone = 'Asia/Tokyo'", "SELECT moment, moment::VARCHAR AS text, hour(moment) AS h FROM orders ORDER BY moment"),
         ("SET default_null_order = 'nulls_first'", "SELECT price FROM orders ORDER BY price"),
         ("SET default_order = 'desc'", "SELECT price FROM orders ORDER BY price NULLS LAST"),
         ("SET integer_division = true", "SELECT price / 2 AS half FROM orders ORDER BY 1 NULLS LAST"),
-        ("SET ieee_floating_point_ops = false", "SELECT 1 / (price - price) AS x FROM orders ORDER BY at"),
+        ("SET ieee_floating_point_ops = false", "SELECT 1 / (price - price) AS x FROM orders ORDER BY moment"),
         ("SET default_collation = 'nocase'", "SELECT count(*) AS n FROM orders WHERE item = 'TEA'"),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_failing_kernel_tells_duckdbs_message(session: qoop.Session) -> None:
 def test_a_result_outlives_its_session() -> None:
     with qoop.connect(slots=1) as session:
         session.register("orders", orders())
-        result = session.sql("SELECT item FROM orders ORDER BY at")
+        result = session.sql("SELECT item FROM orders ORDER BY moment")
     assert result.fetchone() == ("tea",)
     assert result.arrow().num_rows == len(result) == 4
 
@@ -252,7 +252,7 @@ def test_explain_analyze_says_what_was_seen(session: qoop.Session) -> None:
 
 
 def test_a_statement_after_another(session: qoop.Session) -> None:
-    assert session.sql("SELECT 1; SELECT price FROM orders ORDER BY at LIMIT 1;").fetchall() == [(3,)]
+    assert session.sql("SELECT 1; SELECT price FROM orders ORDER BY moment LIMIT 1;").fetchall() == [(3,)]
 
 
 def test_closing_leaves_no_thread_and_no_file(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from qoop.statement import Explain, Query, SetOption, ShowTables, query_text, st
         "WITH a AS (SELECT 1) FROM a",
         "TABLE t",
         "(SELECT 1) UNION (SELECT 2)",
-        "PIVOT t ON a USING sum(b)",
+        "PIVOT t ON a IN ('x') USING sum(b)",
         "UNPIVOT t ON a",
         "DESCRIBE t",
         "SUMMARIZE t",
@@ -59,6 +59,11 @@ def test_statements_that_change_data_are_refused(text: str) -> None:
 def test_what_is_not_sql_is_a_parse_error_that_points_at_the_place() -> None:
     with pytest.raises(ParseError, match=r"(?s)selec.*\^"):
         statements("selec 1")
+
+
+def test_a_pivot_whose_columns_depend_on_the_rows_is_refused() -> None:
+    with pytest.raises(QueryError, match="IN"):
+        statements("PIVOT t ON a USING sum(b)")
 
 
 @pytest.mark.parametrize("text", ["", "  ;", "-- nothing"])
