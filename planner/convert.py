@@ -36,6 +36,8 @@ _SYNTAX = (
     exp.Order, exp.Ordered, exp.Distinct, exp.WindowSpec, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup,
     exp.If, exp.PropertyEQ, exp.HavingMax, exp.Where,
 )  # fmt: skip
+# Expressions that are no function of one row's values.
+_FOREIGN = (exp.Lambda, exp.Placeholder, exp.Parameter, exp.Unnest, exp.UDTF, exp.Explode)
 # Nodes whose first child is the function they modify, not an argument.
 _AROUND_CALL = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 _CLOSED = (exp.Column, exp.Query, exp.Subquery, exp.AggFunc, exp.Window, exp.Star, exp.Lambda, exp.Placeholder)
@@ -220,8 +222,8 @@ class Env:
         """A function or operator that the planner knows nothing about."""
         if isinstance(node, _CLOSED) or (isinstance(node, exp.Alias | exp.Tuple | exp.Interval) and _has_holes(node)):
             raise Unsupported(f"{type(node).__name__}: {node.sql(dialect='duckdb')[:60]}")
-        if any(isinstance(child, exp.Lambda | exp.Placeholder | exp.Parameter) for child in node.walk()):
-            raise Unsupported(f"a lambda or parameter in {node.sql(dialect='duckdb')[:60]}")
+        if any(isinstance(child, _FOREIGN) or child.name.lower() == "unnest" for child in node.walk()):
+            raise Unsupported(f"{node.sql(dialect='duckdb')[:60]}")
         return _folded(self.templated(node))
 
     def templated(self, node: exp.Expression, type_: str | None = None) -> Call:
