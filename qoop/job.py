@@ -72,7 +72,7 @@ class Job:
     @property
     def id(self) -> str:
         """Its name within the session."""
-        return self._handle.job
+        return self._handle.id
 
     @property
     def text(self) -> str:
@@ -91,7 +91,7 @@ class Job:
 
     @property
     def state(self) -> str:
-        """What it is doing, or how it ended: RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED, in lower case."""
+        """What it is doing, or how it ended: RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED."""
         return self._handle.state.value
 
     def wait(self, timeout: float | None = None) -> bool:
