@@ -191,7 +191,7 @@ class Session:
         known_so_far = time.perf_counter()
         stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
         all_known = time.perf_counter()
-        room = Resources(self.config.slots, self.config.memory)
+        room = sum(self._backend.machines().values(), Resources())
         splits = {name: table.max_parts() for name, table in tables.items()}
         plan = physical(bound, relation, stats, room, splits)
         statistics_seconds = all_known - known_so_far
