@@ -66,7 +66,7 @@ class StageNode:
         self.held = 0
         self.tail = 0.0
         self.order = 0
-        self.tainted = not stage.shareable or any(source.tainted for source, _ in sources)
+        self.tainted: bool = not stage.shareable or any(source.tainted for source, _ in sources)
         self.ready = 0
         self.ready_parts: list[int] = []
         self.demand: Resources | None = None  # for the Run, which knows the machines

@@ -176,7 +176,7 @@ class Ended:
     error: QoopError | None
 
     def __str__(self) -> str:
-        return f"at {self.at:.3f} s the job {self.state}" + (f": {self.error}" if self.error else "")
+        return f"at {self.at:.3f} s the job {self.state.lower()}" + (f": {self.error}" if self.error else "")
 
 
 def mentions(record: Record, key: CheckpointKey) -> bool:

@@ -70,11 +70,11 @@ from qoop.planner.plan import Plan, Resources, Signature, Stage, StageId
 class State(StrEnum):
     """State of a job; see the module's table."""
 
-    SWITCHING = "switching"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
+    SWITCHING = "SWITCHING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
 
     @property
     def final(self) -> bool:
@@ -216,8 +216,9 @@ class Run:
         self._frontier = Frontier(plan, self._held, busy, reuse_tainted=same)
         self._release([key for key in self._held if self._useless(key)])
         self._move(State.RUNNING)
-        stopped = self._settle()
-        self._record_switch(stopped)
+        self._stop_useless()
+        self._settle()
+        self._record_switch()
         return self._flush()
 
     def handle(self, *events: Event, now: float) -> list[Command]:
@@ -428,28 +429,28 @@ class Run:
 
     # --- consequences -------------------------------------------------------------------------------------------
 
-    def _settle(self) -> list[AttemptId]:
-        """Stop and release what the last event left without use; end if all is done. Returns those stopped."""
+    def _settle(self) -> None:
+        """Stop and release what the last event left without use; end if all is done."""
         if self._frontier is None:
-            return []
-        stopped: list[AttemptId] = []
+            return
         surplus, spare, spoiled = self._frontier.drain()
         if spoiled:
             self._spoil(spoiled)
         if surplus:
-            stopped = self._stop_surplus(surplus)
+            self._stop_useless()
         if spare and not self._limits.keep_checkpoints:
             self._release(dict.fromkeys(task.key for task in spare if task.held and not task.wanted))
         if self._frontier.root.complete:
             self._decide(State.SUCCEEDED, None)
         elif self.ending:
             self._conclude()
-        return stopped
 
-    def _stop_surplus(self, surplus: list[TaskNode]) -> list[AttemptId]:
-        keys = {task.key for task in surplus if task.busy and not task.active}
-        doomed = [attempt for attempt in self._attempts.values() if attempt.key in keys]
-        return [attempt.id for attempt in doomed if self._stop(attempt, "the plan does not need it")]
+    def _stop_useless(self) -> None:
+        """Stop attempts at what the plan does not (any longer) need."""
+        for attempt in self._attempts.values():
+            task = self._node(attempt.key)
+            if task is None or not task.active:
+                self._stop(attempt, "the plan does not need it")
 
     def _spoil(self, spoiled: list[TaskNode]) -> None:
         keys = {task.key for task in spoiled}
@@ -486,7 +487,7 @@ class Run:
             self._outcome = outcome
             self.error = error
             for attempt in self._attempts.values():
-                self._stop(attempt, f"the job {'is ' if outcome is State.CANCELLED else ''}{outcome.value}")
+                self._stop(attempt, f"the job is {outcome}")
         self._conclude()
 
     def _conclude(self) -> None:
@@ -521,7 +522,7 @@ class Run:
 
     def _move(self, state: State) -> None:
         if state not in TRANSITIONS[self.state]:
-            raise PlanError(f"job {self.job} is {self.state.value} and cannot become {state.value}")
+            raise PlanError(f"job {self.job} is {self.state} and cannot become {state}")
         self.state = state
 
     def _node(self, key: CheckpointKey) -> TaskNode | None:
@@ -565,12 +566,13 @@ class Run:
                     known = ", ".join(sorted(self._tables)) or "none"
                     raise PlanError(f"{_name(stage)} reads table {item.table}; the job has {known}")
 
-    def _record_switch(self, stopped: list[AttemptId]) -> None:
+    def _record_switch(self) -> None:
         self._switches += 1
         tasks = list(self._plan_frontier.tasks())
         carried = tuple(attempt.id for attempt in self._attempts.values() if not attempt.stopping)
+        stopped = tuple(attempt.id for attempt in self._attempts.values() if attempt.stopping)
         active, kept = sum(task.active for task in tasks), sum(task.held for task in tasks)
-        self.history.append(Switched(self._at, self._switches, active, kept, carried, tuple(stopped)))
+        self.history.append(Switched(self._at, self._switches, active, kept, carried, stopped))
 
     def _ready_node(self, task: TaskId) -> TaskNode:
         node = self._plan_frontier.nodes.get(task.stage)

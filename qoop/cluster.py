@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -67,7 +67,7 @@ class JobHandle:
     """A submitted job as its owner sees it. All methods may be called from any thread."""
 
     def __init__(self, cluster: Cluster, job: JobId, run: Run) -> None:
-        self.job = job
+        self.id = job
         self.done: Future[tuple[Committed, ...]] = Future()
         self._cluster = cluster
         self._run = run
@@ -100,13 +100,13 @@ class JobHandle:
 
     def cancel(self) -> None:
         """Stop the job; returns at once. Does nothing if it has ended."""
-        self._cluster.post(lambda now: self._cluster.stop_job(self.job, now))
+        self._cluster.post(lambda now: self._cluster.stop_job(self.id, now))
 
     def release(self) -> None:
         """The owner needs the outputs no more; the store may drop them."""
         if self.done.done() and self.done.exception() is None:
             keys = tuple(fact.key for fact in self.done.result())
-            self._cluster.post(lambda _: self._cluster.release(self.job, keys))
+            self._cluster.post(lambda _: self._cluster.release(self.id, keys))
 
     def progress(self) -> Progress:
         """How far the job is."""
@@ -332,7 +332,7 @@ class Cluster:
         self._jobs.clear()
 
 
-def with_spare_memory(grant: Grant, room: Room, claims: Sequence[Claim]) -> Grant:
+def with_spare_memory(grant: Grant, room: Room, claims: Iterable[Claim]) -> Grant:
     """The grant with the memory of the slots it takes, if the machine has it free and no ready task needs it.
 
     A demand is the least a task needs; a kernel with more memory spills less. It gets at most the same

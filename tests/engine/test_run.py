@@ -1,0 +1,490 @@
+"""Scripts for one job: declare a plan in a few lines, tell the run what happened, read what it commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from qoop.catalog.errors import Cancelled, CheckpointError, ExecutionError, OutOfMemory, PlanError, QoopError, Timeout
+from qoop.engine.events import (
+    CheckpointLost,
+    Command,
+    Committed,
+    MachineJoined,
+    MachineLost,
+    Release,
+    ShareChanged,
+    SlotsChanged,
+    Start,
+    Stop,
+    TaskFailed,
+    TaskStopped,
+    TaskSucceeded,
+)
+from qoop.engine.run import TRANSITIONS, Limits, Run, State
+from qoop.engine.task import AttemptId, CheckpointKey, TaskId, checkpoint_key
+from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput, TableInput
+
+MB = 2**20
+
+
+def make_plan(text: str) -> Plan:
+    """One stage a line: ``id width [mode:producer …] [t=seconds] [m=MB] [slots=n] [as=signature] [island]``."""
+    rows = [line.split() for line in text.strip().splitlines()]
+    cut = {word.split(":")[1]: int(row[1]) for row in rows for word in row if word.startswith("partition:")}
+    return Plan(tuple(_stage(row, cut) for row in rows), (("x", "INTEGER"),))
+
+
+def _stage(row: list[str], cut: dict[str, int]) -> Stage:
+    options = dict(word.split("=") for word in row if "=" in word)
+    inputs = [word.split(":") for word in row if ":" in word]
+    return Stage(
+        id=row[0],
+        sql="",
+        inputs=tuple(StageInput(name, name, mode) for mode, name in inputs),  # type: ignore[arg-type]
+        columns=(("x", "INTEGER"),),
+        width=int(row[1]),
+        signature=options.get("as", row[0]),
+        layout=Layout(("x",), cut[row[0]]) if row[0] in cut else Layout(),
+        slots=int(options.get("slots", 1)),
+        estimate=Estimate(task_seconds=float(options.get("t", 1)), task_memory=float(options.get("m", 1)) * MB),
+        shareable="island" not in row,
+    )
+
+
+class Script:
+    """A run, spoken to in short: ``"a.0"`` is part 0 of stage a."""
+
+    def __init__(self, plan: str, machine: Resources = Resources(2, 1000 * MB), limits: Limits = Limits()) -> None:
+        self.run = Run("j", {}, limits=limits)
+        self.now = 0.0
+        self.attempts: dict[str, AttemptId] = {}
+        self.specs: dict[AttemptId, CheckpointKey] = {}
+        self.tell(MachineJoined("m", machine))
+        self.switch(plan)
+
+    def switch(self, plan: str, held: tuple[Committed, ...] = ()) -> list[str]:
+        self.now += 1
+        return self._said(self.run.switch(make_plan(plan), held, now=self.now))
+
+    def tell(self, *events: object) -> list[str]:
+        self.now += 1
+        return self._said(self.run.handle(*events, now=self.now))  # type: ignore[arg-type]
+
+    def start(self, *tasks: str, memory: float = 100.0, machine: str = "m") -> list[Start]:
+        """Grant each task room; all must be ready."""
+        starts = []
+        for task in tasks:
+            stage, part = task.split(".")
+            room = Resources(1, memory * MB)
+            start = self.run.grant(TaskId("j", stage, int(part)), machine, room, now=self.now)
+            self.attempts[task] = start.spec.attempt
+            self.specs[start.spec.attempt] = start.spec.key
+            starts.append(start)
+        self.run.check()
+        return starts
+
+    def done(self, *tasks: str) -> list[str]:
+        said = []
+        for task in tasks:
+            attempt = self.attempts[task]
+            said += self.tell(TaskSucceeded(attempt, Committed(self.specs[attempt], (5,), (40,), 0.5)))
+        return said
+
+    def play(self, *tasks: str) -> list[str]:
+        """Start each task and let it succeed."""
+        said = []
+        for task in tasks:
+            self.start(task)
+            said += self.done(task)
+        return said
+
+    def fail(self, task: str, error: QoopError | None = None, retryable: bool = True) -> list[str]:
+        return self.tell(TaskFailed(self.attempts[task], error or ExecutionError("broken"), retryable))
+
+    def stopped(self, task: str) -> list[str]:
+        return self.tell(TaskStopped(self.attempts[task]))
+
+    def lose(self, stage: str, part: int) -> list[str]:
+        return self.tell(CheckpointLost(checkpoint_key(self.run.plan.by_id[stage], part)))
+
+    @property
+    def ready(self) -> list[str]:
+        return [f"{demand.task.stage}.{demand.task.part}" for demand in self.run.ready()]
+
+    def memory(self, stage: str) -> float:
+        return next(d.resources.memory for d in self.run.ready() if d.task.stage == stage) / MB
+
+    def _said(self, commands: list[Command]) -> list[str]:
+        self.run.check()
+        words = []
+        for command in commands:
+            if isinstance(command, Stop):
+                words.append(f"stop {command.attempt.task.stage}.{command.attempt.task.part}")
+            elif isinstance(command, Release):
+                words += [f"release {key.signature}.{key.part}" for key in command.keys]
+        return words
+
+
+JOIN = """
+a 2
+b 2
+c 2 partition:a partition:b
+d 1 all:c
+"""
+
+
+# --- order of tasks ---------------------------------------------------------------------------------------------
+
+
+def test_tasks_become_ready_when_what_they_read_is_committed() -> None:
+    s = Script(JOIN)
+    assert s.ready == ["a.0", "b.0"]
+    s.play("a.0", "a.1", "b.0")
+    assert s.ready == ["b.1"]
+    s.play("b.1")
+    assert s.ready == ["c.0"]
+    s.start("c.0")
+    assert s.ready == ["c.1"]
+    s.start("c.1")
+    assert s.ready == []
+    assert s.done("c.0") == []
+    assert sorted(s.done("c.1")) == ["release a.0", "release a.1", "release b.0", "release b.1"]
+    s.play("d.0")
+    assert s.run.state is State.SUCCEEDED
+    assert [fact.rows for fact in s.run.outputs] == [(5,)]
+
+
+def test_forward_inputs_are_ready_and_released_part_by_part() -> None:
+    s = Script("a 2\nb 2 forward:a\nc 1 all:b")
+    s.play("a.1")
+    assert s.ready == ["a.0", "b.1"]
+    assert s.play("b.1") == ["release a.1"]
+    assert s.ready == ["a.0"]
+
+
+def test_inputs_name_the_checkpoints_and_partitions_to_read() -> None:
+    s = Script(JOIN)
+    s.play("a.0", "a.1", "b.0", "b.1")
+    (start,) = s.start("c.1")
+    assert [(i.name, [(k.signature, k.part, p) for k, p in i.reads]) for i in start.spec.inputs] == [
+        ("a", [("a", 0, 1), ("a", 1, 1)]),
+        ("b", [("b", 0, 1), ("b", 1, 1)]),
+    ]
+    s.start("c.0")
+    s.done("c.0", "c.1")
+    (start,) = s.start("d.0")
+    assert [(k.part, p) for k, p in start.spec.inputs[0].reads] == [(0, None), (1, None)]
+
+
+def test_the_longest_estimated_path_comes_first() -> None:
+    s = Script("a 1 t=1\nb 1 t=2\nslow 1 all:a t=9\nfast 1 all:b t=1\nroot 1 all:slow all:fast")
+    assert s.ready == ["a.0", "b.0"]
+    s = Script("a 1 t=1\nb 1 t=2\nslow 1 all:a t=1\nfast 1 all:b t=1\nroot 1 all:slow all:fast")
+    assert s.ready == ["b.0", "a.0"]
+
+
+def test_stages_of_equal_meaning_run_once() -> None:
+    s = Script("a 2 as=same\nb 2 as=same\nroot 1 all:a all:b")
+    s.play("a.0", "a.1")
+    assert s.ready == ["root.0"]
+    (start,) = s.start("root.0")
+    assert start.spec.inputs[0].reads == start.spec.inputs[1].reads
+
+
+def test_a_task_that_is_not_ready_gets_no_room() -> None:
+    s = Script(JOIN)
+    with pytest.raises(PlanError, match=r"c\.0 was granted room but is not ready"):
+        s.start("c.0")
+    s.start("a.0")
+    with pytest.raises(PlanError, match="not ready"):
+        s.start("a.0")
+
+
+def test_a_table_the_job_does_not_have_is_named() -> None:
+    stage = Stage("a", "", (TableInput("t", "sales", "v1", ("x",), True),), (("x", "INTEGER"),), 1, "a")
+    with pytest.raises(PlanError, match="stage a reads table sales; the job has none"):
+        Run("j", {}).switch(Plan((stage,), (("x", "INTEGER"),)), now=0.0)
+
+
+# --- release ------------------------------------------------------------------------------------------------------
+
+
+def test_outputs_are_released_once_every_reader_is_done() -> None:
+    s = Script("a 1\nb 1 all:a\nc 1 all:a\nroot 1 all:b all:c")
+    assert s.play("a.0", "b.0") == []
+    assert s.play("c.0") == ["release a.0"]
+    assert sorted(s.play("root.0")) == ["release b.0", "release c.0"]
+    assert s.run.state is State.SUCCEEDED
+    assert [fact.key.signature for fact in s.run.outputs] == ["root"]
+
+
+def test_checkpoints_can_be_kept_until_the_job_ends() -> None:
+    s = Script("a 1\nb 1 all:a\nroot 1 all:b", limits=Limits(keep_checkpoints=True))
+    assert s.play("a.0", "b.0") == []
+    assert s.play("root.0") == ["release a.0", "release b.0"]
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+def test_a_retryable_failure_is_retried_at_most_so_many_times() -> None:
+    s = Script("a 1\nroot 1 all:a")
+    for _ in range(3):
+        s.start("a.0")
+        assert s.fail("a.0") == []
+        assert s.ready == ["a.0"]
+    s.start("a.0")
+    s.fail("a.0", ExecutionError("the disk hums"))
+    assert s.run.state is State.FAILED
+    assert str(s.run.error) == "stage a failed 4 times in task 0; last: the disk hums"
+
+
+def test_a_failure_of_the_work_itself_ends_the_job_and_stops_the_rest() -> None:
+    s = Script("a 2\nb 1\nroot 1 all:a all:b")
+    s.play("b.0")
+    s.start("a.0", "a.1")
+    error = ExecutionError("division by zero")
+    assert s.fail("a.0", error, retryable=False) == ["stop a.1"]
+    assert s.run.state is State.RUNNING and s.run.ending
+    assert s.ready == []
+    assert s.stopped("a.1") == ["release b.0"]
+    assert s.run.state is State.FAILED
+    assert s.run.error is error
+
+
+def test_running_out_of_memory_doubles_the_demand_up_to_a_whole_machine() -> None:
+    s = Script("a 2\nroot 1 all:a", machine=Resources(2, 1000 * MB))
+    assert s.memory("a") == 32
+    for had, wanted in ((100, 200), (200, 400), (500, 1000)):
+        s.start("a.0", memory=had)
+        s.fail("a.0", OutOfMemory("no room"), retryable=False)
+        assert s.memory("a") == wanted
+    s.start("a.0", memory=1000)
+    s.fail("a.0", OutOfMemory("no room"))
+    assert s.run.state is State.FAILED
+    assert isinstance(s.run.error, OutOfMemory)
+    assert "stage a needs more than 1e+03 MB of memory for one task" in str(s.run.error)
+
+
+def test_a_demand_beyond_every_machine_asks_for_all_of_the_largest() -> None:
+    s = Script("a 1 m=5000 slots=8", machine=Resources(2, 1000 * MB))
+    assert s.run.ready()[0].resources == Resources(2, 1000 * MB)
+    s.tell(MachineJoined("n", Resources(1, 9000 * MB)))
+    assert s.run.ready()[0].resources == Resources(1, 5000 * MB)
+    s.tell(MachineLost("n"), SlotsChanged("m", Resources(1, 600 * MB)))
+    assert s.run.ready()[0].resources == Resources(1, 600 * MB)
+
+
+def test_the_floor_of_demands_leaves_room_for_every_slot() -> None:
+    assert Script("a 2\nroot 1 all:a", machine=Resources(4, 40 * MB)).memory("a") == 10
+
+
+def test_a_lost_machine_loses_its_attempts_only() -> None:
+    s = Script("a 2\nroot 1 all:a")
+    s.tell(MachineJoined("n", Resources(1, 100 * MB)))
+    s.start("a.0", machine="m")
+    s.start("a.1", machine="n")
+    assert s.tell(MachineLost("n")) == []
+    assert s.ready == ["a.1"]
+    assert [attempt.task.part for attempt in s.run.alive] == [0]
+
+
+def test_a_lost_checkpoint_is_made_again_with_all_it_needs() -> None:
+    s = Script("a 1\nb 2 all:a\nroot 1 all:b")
+    s.play("a.0", "b.0")
+    assert s.play("b.1") == ["release a.0"]
+    s.lose("b", 1)
+    assert s.ready == ["a.0"]
+    s.play("a.0")
+    assert s.ready == ["b.1"]
+    s.play("b.1")
+    assert s.ready == ["root.0"]
+
+
+def test_an_island_made_again_takes_all_that_rests_on_it_with_it() -> None:
+    s = Script("a 1 island\nb 2 all:a\nother 1\nroot 1 all:b all:other")
+    s.play("a.0", "other.0", "b.0")
+    s.start("b.1")
+    s.lose("a", 0)
+    assert s.fail("b.1", CheckpointError("a.0 is gone")) == []
+    # b.1 needs the island again; b.0 came from the lost one and must not meet the new one
+    assert s.ready == ["a.0"]
+    s.play("a.0")
+    assert s.ready == ["b.0"]
+    s.play("b.0", "b.1", "root.0")
+    assert s.run.state is State.SUCCEEDED
+    assert any("cannot be made twice the same" in str(record) for record in s.run.history)
+
+
+# --- late and duplicate reports ---------------------------------------------------------------------------------------
+
+
+def test_reports_may_come_twice_and_late() -> None:
+    s = Script("a 1\nb 1 all:a\nroot 1 all:b")
+    s.start("a.0")
+    s.done("a.0")
+    assert s.done("a.0") == []
+    s.start("b.0")
+    assert s.done("b.0") == ["release a.0"]
+    assert s.fail("a.0") == []
+    # the store is told again: a late writer may have left the output behind
+    assert s.done("a.0") == ["release a.0"]
+    s.play("root.0")
+    assert s.run.state is State.SUCCEEDED
+    assert s.done("root.0") == [] and s.stopped("root.0") == []
+
+
+def test_a_success_after_the_stop_counts() -> None:
+    s = Script("a 1\nroot 1 all:a")
+    s.start("a.0")
+    assert s.run.cancel(now=9.0) == [Stop(s.attempts["a.0"])]
+    assert s.done("a.0") == ["release a.0"]
+    assert s.run.state is State.CANCELLED
+
+
+# --- switching ----------------------------------------------------------------------------------------------------------
+
+LEFT = "a 2\nb 1\nab 1 all:a all:b as=AB\nroot 1 all:ab as=R"
+RIGHT = "b 1\nc 1\nbc 1 all:b all:c as=BC\na 2\nroot 1 all:bc all:a as=R"
+
+
+def test_a_switch_keeps_what_is_shared_and_stops_the_rest() -> None:
+    s = Script(LEFT, limits=Limits(keep_checkpoints=True))
+    s.play("a.0", "b.0")
+    s.start("a.1")
+    assert s.switch(RIGHT) == []
+    assert s.ready == ["c.0"]
+    assert [str(attempt.task) for attempt in s.run.alive] == ["j/a.1"]
+    s.play("c.0")
+    s.start("bc.0")
+    # backtracking: the attempt of the other plan is stopped, a.1 is shared by both and still runs
+    assert s.switch(LEFT) == ["stop bc.0"]
+    s.done("a.1")
+    assert s.ready == ["ab.0"]
+    s.play("ab.0", "root.0")
+    assert s.run.state is State.RUNNING and s.run.ending
+    s.stopped("bc.0")
+    assert s.run.state is State.SUCCEEDED
+
+
+def test_a_switch_releases_what_the_new_plan_does_not_need() -> None:
+    s = Script(LEFT)
+    s.play("a.0", "a.1", "b.0", "ab.0")
+    assert s.switch("a 2\nc 1\nroot 1 all:a all:c as=R") == ["release AB.0"]
+
+
+def test_a_stopped_attempt_blocks_its_task_until_it_reports() -> None:
+    s = Script(LEFT, limits=Limits(keep_checkpoints=True))
+    s.play("a.0", "a.1", "b.0")
+    s.start("ab.0")
+    assert s.switch(RIGHT) == ["stop ab.0"]
+    s.switch(LEFT)
+    assert s.ready == []
+    s.stopped("ab.0")
+    assert s.ready == ["ab.0"]
+
+
+def test_a_start_takes_checkpoints_found_elsewhere_and_runs_only_the_rest() -> None:
+    plan = make_plan(LEFT)
+    found = Committed(checkpoint_key(plan.by_id["ab"], 0), (7,), (56,), 1.0)
+    run = Run("j", {})
+    run.switch(plan, [found], now=0.0)
+    assert [demand.task.stage for demand in run.ready()] == ["root"]
+    assert str(run.history[-1]).startswith("at 0.000 s started: 1 tasks to run, 1 checkpoints kept")
+
+
+def test_a_plan_whose_root_is_held_is_done_at_once() -> None:
+    plan = make_plan(LEFT)
+    run = Run("j", {})
+    run.switch(plan, [Committed(checkpoint_key(plan.root, 0), (7,), (56,), 1.0)], now=0.0)
+    assert run.state is State.SUCCEEDED
+    assert run.outputs[0].rows == (7,)
+
+
+def test_islands_are_not_carried_into_another_plan() -> None:
+    s = Script("a 1 island\nb 1 all:a\nc 1\nroot 1 all:b all:c as=R", limits=Limits(keep_checkpoints=True))
+    s.play("a.0", "c.0")
+    s.start("b.0")
+    assert s.switch("a 1 island\nb 1 all:a\nroot 1 all:b as=R") == ["stop b.0", "release a.0"]
+    assert s.ready == ["a.0"]
+    s.play("a.0")
+    assert s.ready == []
+    # the old attempt at b read the old a: its late success must not serve the new plan
+    assert s.done("b.0") == ["release b.0"]
+    assert s.ready == ["b.0"]
+
+
+def test_nothing_starts_while_switching() -> None:
+    s = Script(LEFT)
+    s.run.begin_switch()
+    assert s.run.state is State.SWITCHING
+    assert s.ready == []
+    s.switch(LEFT)
+    assert s.ready == ["a.0", "b.0"]
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------------
+
+
+def test_cancelled_only_when_every_attempt_has_reported() -> None:
+    s = Script("a 2\nroot 1 all:a")
+    s.start("a.0", "a.1")
+    assert len(s.run.cancel(now=5.0)) == 2
+    assert s.run.cancel(now=5.1) == []
+    s.stopped("a.0")
+    assert s.run.state is State.RUNNING
+    s.stopped("a.1")
+    assert s.run.state is State.CANCELLED
+    assert isinstance(s.run.error, Cancelled)
+
+
+def test_the_first_outcome_stays() -> None:
+    s = Script("a 1\nroot 1 all:a")
+    s.start("a.0")
+    s.run.fail(Timeout("too late"), now=5.0)
+    s.run.cancel(now=6.0)
+    s.stopped("a.0")
+    assert s.run.state is State.FAILED
+    assert isinstance(s.run.error, Timeout)
+
+
+def test_final_states_are_final() -> None:
+    assert all(not TRANSITIONS[state] for state in State if state.final)
+
+
+# --- what can be read ---------------------------------------------------------------------------------------------------------
+
+
+def test_progress_counts_tasks_and_rows() -> None:
+    s = Script("a 3\nroot 1 all:a")
+    s.play("a.0")
+    s.start("a.1")
+    progress = s.run.progress()
+    stage = progress.stages[0]
+    assert (stage.done, stage.running, stage.total, stage.rows, stage.seconds) == (1, 1, 3, 5, 0.5)
+    assert progress.fraction == 0.25
+    s.done("a.1")
+    s.play("a.2", "root.0")
+    assert s.run.progress().fraction == 1.0
+
+
+def test_the_story_of_a_key_is_told_in_sentences() -> None:
+    s = Script("a 1\nroot 1 all:a")
+    s.start("a.0")
+    s.fail("a.0")
+    s.play("a.0", "root.0")
+    story = s.run.story(checkpoint_key(s.run.plan.stages[0], 0)).splitlines()
+    assert [line.split(" s ", 1)[1] for line in story] == [
+        "j/a.0#1 started on m with 1 slots and 100 MB",
+        "j/a.0#1 failed and may be retried: broken",
+        "j/a.0#2 started on m with 1 slots and 100 MB",
+        "j/a.0#2 put out 5 rows in 0.500 s",
+        "1 checkpoints were released",
+    ]
+    assert str(s.run.history[-1]).endswith("the job succeeded")
+
+
+def test_the_share_is_told_and_kept() -> None:
+    s = Script("a 1")
+    s.tell(ShareChanged("j", Resources(1, 500 * MB)), ShareChanged("other", Resources(9, 9)))
+    assert s.run.share == Resources(1, 500 * MB)
