@@ -64,7 +64,7 @@ class Catalog:
 
     def register_database(self, path: str | os.PathLike[str]) -> tuple[Table, ...]:
         """Register every table of a DuckDB file; one outside the schema ``main`` as ``schema.table``."""
-        tables = open_database(self._probe, path)
+        tables = open_database(path)
         self._add(*tables)
         return tables
 
@@ -93,7 +93,7 @@ class Catalog:
         wanted = known if columns is None else [column for column in known if column in set(columns)]
         if columns is not None and len(wanted) < len(set(columns)):
             raise CatalogError(f"table {table.name} has no column {sorted(set(columns) - set(known))}")
-        return self._cache.get(table, wanted, lambda missing: collect(self._probe, table, missing))
+        return self._cache.get(table, wanted, lambda missing, known: collect(self._probe, table, missing, known))
 
     def close(self) -> None:
         """Forget all tables and close DuckDB. Further calls raise CatalogError."""

@@ -1,31 +1,396 @@
-"""Statistics of a table, collected by DuckDB."""
+"""Statistics of a table, collected by DuckDB in two or three queries over the columns asked for.
+
+1. A sample of about 100,000 rows, spread over the whole table by a hash of the row's place, so that it is the
+   same every time; a small table is taken whole. From it come NULLs, common values, histogram and widths.
+2. Minimum and maximum over all rows; for Parquet and DuckDB files they cost nothing.
+3. Distinct values of those columns whose sample does not settle it: a HyperLogLog over all rows.
+
+Then keys: columns, and pairs of columns, without a duplicate in the sample are counted exactly.
+
+Values of every type become numbers or strings in DuckDB (see :func:`scalar_sql`), as `stats.Scalar` wants them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+
+import duckdb
+import numpy
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from qoop.catalog.files import sql_name
-from qoop.catalog.probe import Probe
-from qoop.catalog.stats import ColumnStats, TableStats, to_scalar
-from qoop.catalog.table import Table, width_of
+from qoop.catalog.probe import Probe, attached
+from qoop.catalog.stats import ColumnStats, Scalar, TableStats
+from qoop.catalog.table import Columns, Split, Table, width_of
+
+# Tables up to twice this are taken whole.
+SAMPLE_ROWS = 100_000
+# HyperLogLog costs some 10 ns a value: above this, it sees every n-th piece of the table only.
+DISTINCT_ROWS = 32_000_000
+# Above this no key is looked for: an exact count of so many distinct values takes seconds.
+KEY_ROWS = 40_000_000
+_ROWS_A_PASS = 8_000_000
+
+_COMMON = 20
+_BINS = 64
+_TEXT = 200
+_TEMPORAL = ("DATE", "TIME", "INTERVAL")
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+_BLOCKS = 16
+
+_Connection = duckdb.DuckDBPyConnection
 
 
-def collect(probe: Probe, table: Table, columns: Sequence[str]) -> TableStats:
-    """Statistics of some columns of a table."""
+def collect(probe: Probe, table: Table, columns: Sequence[str], known: TableStats | None = None) -> TableStats:
+    """Statistics of some columns of a table, added to those known.
+
+    Raises SourceError if it cannot be read.
+    """
     types = dict(table.columns)
-    stats: dict[str, ColumnStats] = {}
-    if columns:
-        with probe.cursor(table.name) as cursor:
-            rows = table.scan(columns)
-            if not isinstance(rows, str):
-                cursor.register("source", rows)
-                rows = "SELECT * FROM source"
-            items = ", ".join(
-                f"count(*) - count({c}), approx_count_distinct({c}), min({c}), max({c})" for c in map(sql_name, columns)
-            )
-            found = cursor.execute(f"SELECT {items} FROM ({rows})").fetchone()
-        assert found is not None
-        for i, name in enumerate(columns):
-            nulls, distinct, low, high = found[4 * i : 4 * i + 4]
-            stats[name] = ColumnStats(nulls, distinct, to_scalar(low), to_scalar(high), width=width_of(types[name]))
-    return TableStats(table.rows, table.rows * sum(width_of(t) for t in types.values()), stats)
+    wanted = tuple((name, types[name]) for name in columns)
+    found = dict(known.columns) if known else {}
+    keys = known.keys if known else frozenset()
+    if wanted:
+        attach = table.attach()
+        with attached(*attach) if attach else probe.cursor(f"table {table.name}") as cursor:
+            new, unique = _collect(cursor, table, wanted)
+            found |= new
+            keys |= find_keys(cursor, table, found, new.keys(), unique, keys)
+    found = {name: found[name] for name in types if name in found}
+    widths = (found[name].width if name in found else width_of(type_) for name, type_ in types.items())
+    return TableStats(table.rows, table.rows * sum(widths), found, keys)
+
+
+def _collect(cursor: _Connection, table: Table, columns: Columns) -> tuple[dict[str, ColumnStats], list[str]]:
+    """Statistics of the columns, and which of them had no duplicate in the sample."""
+    sample = _sample(cursor, table, columns)
+    seen = [_read_column(sample, index, name, type_, table.rows) for index, (name, type_) in enumerate(columns)]
+    stats = {item.name: item.stats(table.rows) for item in seen}
+    if sample.num_rows < table.rows:
+        _add_extremes(cursor, table, tuple(column for column in columns if is_ordered(column[1])), stats)
+        _add_distinct(cursor, table, [item.name for item in seen if not item.settled], stats)
+    return stats, [item.name for item in seen if item.once == sample.num_rows]
+
+
+def _sample(cursor: _Connection, table: Table, columns: Columns) -> pa.Table:
+    """For column i: its values as scalars in ``v<i>`` and, of texts, their lengths in bytes in ``w<i>``."""
+    one_in = table.rows // SAMPLE_ROWS
+    rows = table.source.sample(columns, one_in) if one_in > 1 else table.source.scan(columns, None)
+    items = []
+    for index, (name, type_) in enumerate(columns):
+        items.append(f"{scalar_sql(sql_name(name), type_)} AS v{index}")
+        if _is_text(type_):
+            items.append(f"strlen(CAST({sql_name(name)} AS VARCHAR)) AS w{index}")
+    return _select(cursor, ", ".join(items), rows).to_arrow_table()
+
+
+def _select(cursor: _Connection, items: str, rows: str | pa.Table, rest: str = "") -> _Connection:
+    if isinstance(rows, str):
+        return cursor.execute(f"SELECT {items} FROM ({rows}) AS source {rest}")
+    cursor.register("source", rows)
+    return cursor.execute(f"SELECT {items} FROM source {rest}")
+
+
+def scalar_sql(value: str, type_: str) -> str:
+    """SQL for the scalar of a value: a number, a string, or, for types without order, a hash of it.
+
+    >>> scalar_sql("d", "DATE")
+    'epoch(d) / 86400'
+    """
+    if type_ in _INTEGERS:
+        return value
+    if type_ == "BOOLEAN":
+        return f"CAST({value} AS TINYINT)"
+    if type_ == "DATE":
+        return f"epoch({value}) / 86400"
+    if _is_text(type_):
+        return f"left(CAST({value} AS VARCHAR), {_TEXT})"
+    if not is_ordered(type_):
+        return f"CASE WHEN {value} IS NOT NULL THEN hash({value}) END"
+    return f"epoch({value})" if type_.startswith(_TEMPORAL) else f"CAST({value} AS DOUBLE)"
+
+
+def is_ordered(type_: str) -> bool:
+    """True if values of the type have scalars that order as they do."""
+    number = type_ in (*_INTEGERS, "BOOLEAN", "FLOAT", "DOUBLE", "HUGEINT", "UHUGEINT")
+    return not type_.endswith("]") and (number or _is_text(type_) or type_.startswith(("DECIMAL", *_TEMPORAL)))
+
+
+def _is_text(type_: str) -> bool:
+    return type_ in ("VARCHAR", "UUID", "JSON") or (type_.startswith("ENUM(") and not type_.endswith("]"))
+
+
+@dataclass(frozen=True)
+class _SampledColumn:
+    """What a sample says about a column.
+
+    values: the distinct values in it, ascending. counts: how many rows of the sample have each.
+    sampled: rows of the sample. width: mean bytes of a value. whole: the sample is all of the table.
+    """
+
+    name: str
+    values: pa.Array
+    counts: numpy.ndarray[tuple[int], numpy.dtype[numpy.int64]]
+    sampled: int
+    width: float
+    ordered: bool
+    whole: bool
+
+    @cached_property
+    def total(self) -> int:
+        """Rows of the sample that are not NULL."""
+        return int(self.counts.sum())
+
+    @cached_property
+    def once(self) -> int:
+        """Values seen in one row only."""
+        return int((self.counts == 1).sum())
+
+    @property
+    def settled(self) -> bool:
+        """The sample has met nearly all values there are."""
+        return self.whole or self.once <= 0.1 * self.total
+
+    def stats(self, rows: int) -> ColumnStats:
+        """Statistics of the column in a table of so many rows; min and max are those of the sample."""
+        scale = rows / self.sampled if self.sampled else 0.0
+        nulls = (self.sampled - self.total) * scale
+        stats = ColumnStats(nulls, min(self._distinct(), rows - nulls), width=self.width)
+        if not self.ordered or not self._finite.any():
+            return stats
+        frequent = self._frequent()
+        return replace(
+            stats,
+            minimum=self._value(int(numpy.flatnonzero(self._finite)[0])),
+            maximum=self._value(int(numpy.flatnonzero(self._finite)[-1])),
+            common=tuple((self._value(i), self.counts[i] / self.sampled) for i in frequent if self._is_entire(i)),
+            bounds=self._bounds(frequent),
+        )
+
+    def _distinct(self) -> float:
+        """Distinct values in the table, by the bias-corrected estimator of Chao (1984); exact if it is whole."""
+        unseen = self.once * (self.once - 1) / (2 * (int((self.counts == 2).sum()) + 1))
+        return len(self.values) + (0.0 if self.whole else unseen)
+
+    @cached_property
+    def _finite(self) -> numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]:
+        """Values that order: all but NaN and the infinities."""
+        if pa.types.is_floating(self.values.type):
+            return numpy.isfinite(self.values.to_numpy(zero_copy_only=False))
+        return numpy.ones(len(self.values), dtype=bool)
+
+    def _value(self, index: int) -> Scalar:
+        value = self.values[index].as_py()
+        return value if isinstance(value, str) else float(value)
+
+    def _is_entire(self, index: int) -> bool:
+        value = self._value(index)
+        return not isinstance(value, str) or len(value) < _TEXT
+
+    def _frequent(self) -> list[int]:
+        """Places of the common values, most common first: all of few values, else those clearly above average."""
+        counts = numpy.where(self._finite, self.counts, 0)
+        order = numpy.argsort(-counts, kind="stable")
+        if len(self.values) <= _BINS and self.settled:
+            return [int(i) for i in order if counts[i]]
+        mean = self.total / len(self.values)
+        noise = 0.0 if self.whole else 4 * math.sqrt(mean)  # of a count that is Poisson distributed
+        least = max(2.0, 1.25 * mean, mean + noise)
+        return [int(i) for i in order[:_COMMON] if counts[i] > least]
+
+    def _bounds(self, frequent: Sequence[int]) -> tuple[Scalar, ...]:
+        """Values at equal steps through the rows that the common values leave."""
+        counts = numpy.where(self._finite, self.counts, 0)
+        counts[list(frequent)] = 0
+        running = numpy.cumsum(counts)
+        left = int(running[-1])
+        bins = min(_BINS, int((counts > 0).sum()) - 1)
+        if bins < 1:
+            return ()
+        places = numpy.searchsorted(running, numpy.linspace(1, left, bins + 1))
+        return tuple(self._value(int(place)) for place in places)
+
+
+def _read_column(sample: pa.Table, index: int, name: str, type_: str, rows: int) -> _SampledColumn:
+    column = sample.column(f"v{index}").drop_null().combine_chunks()
+    found = column.value_counts()
+    order = pc.sort_indices(found.field("values"))
+    width = width_of(type_)
+    if _is_text(type_):
+        width = pc.mean(sample.column(f"w{index}")).as_py() or 0.0
+    return _SampledColumn(
+        name=name,
+        values=found.field("values").take(order),
+        counts=found.field("counts").take(order).to_numpy(),
+        sampled=sample.num_rows,
+        width=width,
+        ordered=is_ordered(type_),
+        whole=sample.num_rows >= rows,
+    )
+
+
+def _add_extremes(cursor: _Connection, table: Table, columns: Columns, stats: dict[str, ColumnStats]) -> None:
+    """Replace smallest and largest value by those of all rows; stretch the histogram to them."""
+    if not columns:
+        return
+    items = []
+    for name, type_ in columns:
+        value = f"CAST({sql_name(name)} AS VARCHAR)" if _is_text(type_) else sql_name(name)
+        items += [scalar_sql(f"{which}({value})", "VARCHAR" if _is_text(type_) else type_) for which in ("min", "max")]
+    found = _select(cursor, ", ".join(items), table.source.scan(columns, None)).fetchone()
+    for index, (name, _) in enumerate(columns):
+        low, high = (_scalar(value) for value in (found or ())[2 * index : 2 * index + 2])
+        if low is not None and high is not None:
+            stats[name] = _stretched(stats[name], low, high)
+
+
+def _scalar(value: object) -> Scalar | None:
+    if value is None or isinstance(value, str):
+        return value
+    number = float(value)  # type: ignore[arg-type]
+    return number if math.isfinite(number) else None
+
+
+def _stretched(stats: ColumnStats, low: Scalar, high: Scalar) -> ColumnStats:
+    bounds = stats.bounds
+    common = {value for value, _ in stats.common}
+    if bounds and low not in common:
+        bounds = (low, *bounds[1:])
+    if bounds and high not in common:
+        bounds = (*bounds[:-1], high)
+    return replace(stats, minimum=low, maximum=high, bounds=bounds)
+
+
+def _add_distinct(cursor: _Connection, table: Table, names: Sequence[str], stats: dict[str, ColumnStats]) -> None:
+    """Replace the numbers of distinct values by those that HyperLogLog finds, within what else is known."""
+    if not names:
+        return
+    types = dict(table.columns)
+    columns = tuple((name, types[name]) for name in names)
+    for name, distinct in zip(names, _approximate_distinct(cursor, table, columns), strict=True):
+        known = stats[name]
+        most = table.rows - known.nulls
+        if types[name] in _INTEGERS and isinstance(known.minimum, float) and isinstance(known.maximum, float):
+            most = min(most, known.maximum - known.minimum + 1)
+        stats[name] = replace(known, distinct=max(1.0, min(distinct, most)))
+
+
+def _approximate_distinct(cursor: _Connection, table: Table, columns: Columns) -> list[float]:
+    if table.rows <= DISTINCT_ROWS or table.max_parts() < 4 * _BLOCKS:
+        return _hyperloglog(cursor, table, columns, None)
+    # What a quarter of the blocks adds up to tells how the number of distinct values grows with rows: not at
+    # all (every block holds all values), in step (no two blocks share one), or with a power between.
+    part = _spread(table, DISTINCT_ROWS)
+    quarter = Split(part.ranges[: len(part.ranges) // 4])
+    few, many = (_hyperloglog(cursor, table, columns, split) for split in (quarter, part))
+    return [
+        _extrapolate(*pair, part.rows / quarter.rows, table.rows / part.rows) for pair in zip(few, many, strict=True)
+    ]
+
+
+def _extrapolate(few: float, many: float, growth: float, factor: float) -> float:
+    exponent = math.log(many / few) / math.log(growth) if few > 0 and many > 0 else 0.0
+    return many * factor ** min(1.0, max(0.0, exponent))
+
+
+def _spread(table: Table, rows: int) -> Split:
+    """Some blocks of neighbouring pieces, evenly spread over the table, that hold about so many rows."""
+    pieces = table.source.pieces()
+    size = max(1, len(pieces) * rows // (table.rows * _BLOCKS))
+    starts = [block * len(pieces) // _BLOCKS for block in range(_BLOCKS)]
+    order = starts[0::4] + starts[1::4] + starts[2::4] + starts[3::4]  # so that each quarter is spread, too
+    return Split(tuple(piece for start in order for piece in pieces[start : start + size]))
+
+
+def _hyperloglog(cursor: _Connection, table: Table, columns: Columns, split: Split | None) -> list[float]:
+    items = ", ".join(f"approx_count_distinct({sql_name(name)})" for name, _ in columns)
+    found = _select(cursor, items, table.source.scan(columns, split)).fetchone()
+    return [float(value) for value in found or ()]
+
+
+def find_keys(
+    cursor: _Connection,
+    table: Table,
+    stats: Mapping[str, ColumnStats],
+    new: Collection[str],
+    unique: Sequence[str],
+    known: frozenset[frozenset[str]],
+) -> frozenset[frozenset[str]]:
+    """Sets of one or two columns that are unique together, as all rows show; of those with a column in `new`.
+
+    unique: those of the new columns that have no duplicate in the sample.
+    Pairs are looked for only where no single column is a key, among few candidates.
+    """
+    if not 0 < table.rows <= KEY_ROWS:
+        return frozenset()
+    likely = [name for name in unique if stats[name].distinct > 0.6 * table.rows]  # HyperLogLog errs by some 13 %
+    found = {frozenset((name,)) for name in likely if _is_unique(cursor, table, (name,))}
+    if not any(len(key) == 1 for key in known | found):
+        pairs = _likely_pairs(table, stats, new)
+        pairs = _without_duplicates_nearby(cursor, table, pairs)
+        found |= {frozenset(pair) for pair in pairs if _is_unique(cursor, table, pair)}
+    return frozenset(found)
+
+
+def _likely_pairs(table: Table, stats: Mapping[str, ColumnStats], new: Collection[str]) -> list[tuple[str, str]]:
+    types = dict(table.columns)
+    able = [
+        name for name in stats
+        if stats[name].nulls == 0 and (types[name] in (*_INTEGERS, "DATE") or _is_text(types[name]))
+    ]  # fmt: skip
+    able = sorted(able, key=lambda name: -stats[name].distinct)[:5]
+    return [
+        pair for pair in combinations(able, 2)
+        if (pair[0] in new or pair[1] in new) and stats[pair[0]].distinct * stats[pair[1]].distinct >= table.rows
+    ]  # fmt: skip
+
+
+def _without_duplicates_nearby(
+    cursor: _Connection, table: Table, pairs: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Those pairs that are unique in a run of neighbouring rows, where duplicates mostly are."""
+    if not pairs:
+        return []
+    columns = _typed(table, sorted({name for pair in pairs for name in pair}))
+    start = table.split(max(1, table.rows // SAMPLE_ROWS))[0]
+    names = ", ".join(sql_name(name) for name, _ in columns)
+    block = _select(cursor, names, table.source.scan(columns, start), f"LIMIT {SAMPLE_ROWS}").to_arrow_table()
+    return [pair for pair in pairs if _distinct_rows(cursor, block, pair) == block.num_rows]
+
+
+def _is_unique(cursor: _Connection, table: Table, names: Sequence[str]) -> bool:
+    """Count distinct values exactly, some millions of rows at a time to bound the memory it takes."""
+    rows = table.source.scan(_typed(table, names), None)
+    passes = -(-table.rows // _ROWS_A_PASS)
+    wanted = table.rows
+    for number in range(passes):
+        where = f"hash({sql_name(names[0])}) % {passes} = {number}" if passes > 1 else "true"
+        counted = _select(cursor, "count(*)", rows, f"WHERE {where}").fetchone() if passes > 1 else (table.rows,)
+        here = counted[0] if counted else 0
+        if _distinct_rows(cursor, rows, names, where) != here:
+            return False
+        wanted -= here
+    return wanted == 0
+
+
+def _distinct_rows(cursor: _Connection, rows: str | pa.Table, names: Sequence[str], where: str = "true") -> int:
+    """Number of distinct rows of these columns that have no NULL."""
+    quoted = [sql_name(name) for name in names]
+    full = " AND ".join(f"{name} IS NOT NULL" for name in quoted)
+    if not isinstance(rows, str):
+        cursor.register("source", rows)
+        rows = "SELECT * FROM source"
+    found = cursor.execute(
+        f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(quoted)} FROM ({rows}) WHERE {full} AND {where})"
+    ).fetchone()
+    return int(found[0]) if found else 0
+
+
+def _typed(table: Table, names: Sequence[str]) -> Columns:
+    types = dict(table.columns)
+    return tuple((name, types[name]) for name in names)

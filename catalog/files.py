@@ -9,13 +9,14 @@ from __future__ import annotations
 import glob
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 from qoop.catalog.errors import SourceError, TableChanged
+from qoop.catalog.table import Columns
 
 Digest = Callable[[str], str]
 _Seen = tuple[int, int, int, int]
@@ -126,3 +127,29 @@ def hive_keys(path: str) -> tuple[tuple[str, str], ...]:
     folders = path.split("/")[:-1]
     pairs = (folder.partition("=") for folder in folders)
     return tuple((key, value) for key, equals, value in pairs if equals and key)
+
+
+def hive_columns(columns: Columns, paths: Sequence[str]) -> Columns:
+    """Those of the columns that come from ``key=value`` folders."""
+    keys = {key.lower() for path in paths for key, _ in hive_keys(path)}
+    return tuple(column for column in columns if column[0].lower() in keys)
+
+
+def hive_options(partitions: Columns) -> str:
+    """Options of read_parquet, read_csv and read_json that fix which folders are columns and of what type."""
+    if not partitions:
+        return "hive_partitioning = false"
+    types = ", ".join(f"{sql_string(name)}: {type_}" for name, type_ in partitions)
+    return "hive_partitioning = true, hive_types = {" + types + "}"
+
+
+def hive_digest(partitions: Columns, path: str) -> list[tuple[str, str]]:
+    """What the folders of a path contribute to the content of its rows."""
+    keys = {name.lower() for name, _ in partitions}
+    return [(key, value) for key, value in hive_keys(path) if key.lower() in keys]
+
+
+def no_rows(columns: Columns) -> str:
+    """SQL for an empty relation of these columns that touches no file."""
+    nulls = ", ".join(f"CAST(NULL AS {type_}) AS {sql_name(name)}" for name, type_ in columns)
+    return f"SELECT {nulls} WHERE false"

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 from qoop.catalog.errors import SourceError
-from qoop.catalog.table import Columns, Range, Split
+from qoop.catalog.table import Columns, Range, Split, joined
 
 # Rows worth a task of their own: some milliseconds of work, DuckDB's row group size.
 _ROWS_PER_PIECE = 122_880
@@ -29,7 +29,6 @@ class ArrowSource:
     data: pa.Table | None = field(compare=False, repr=False)
 
     shared = False
-    exact = True
 
     @classmethod
     def of(cls, data: pa.Table) -> ArrowSource:
@@ -66,8 +65,17 @@ class ArrowSource:
         """A slice that shares the memory of the table."""
         data = self._here()
         if split is not None:
-            data = data.slice(split.ranges[0].first, split.rows) if split.ranges else data.slice(0, 0)
+            slices = [data.slice(item.first, item.rows) for item in joined(split.ranges)]
+            data = pa.concat_tables(slices) if slices else data.slice(0, 0)
         return data.select([name for name, _ in columns])
+
+    def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
+        """Rows at random places, from a fixed seed."""
+        import numpy
+
+        data = self._here()
+        places = numpy.random.default_rng(0).choice(data.num_rows, data.num_rows // one_in, replace=False)
+        return data.select([name for name, _ in columns]).take(numpy.sort(places))
 
     def attach(self) -> None:
         """Nothing to attach."""

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from qoop.catalog.errors import SourceError
-from qoop.catalog.files import File, check_file, fingerprint, hive_keys, reading, sql_name, sql_path, sql_string
-from qoop.catalog.table import Columns, Range, Split
+from qoop.catalog.files import (
+    File,
+    check_file,
+    fingerprint,
+    hive_digest,
+    hive_options,
+    no_rows,
+    reading,
+    sql_name,
+    sql_path,
+)
+from qoop.catalog.table import Columns, Range, Split, joined
 
 _ROW_NUMBER = "file_row_number"
 
@@ -47,7 +56,6 @@ class ParquetSource:
     cuttable: bool = True
 
     shared = True
-    exact = True
 
     @cached_property
     def rows(self) -> int:
@@ -55,10 +63,7 @@ class ParquetSource:
 
     def digest(self) -> str:
         """Digest of footers, sizes and hive values, in the order of the files; places and times do not count."""
-        keys = {name for name, _ in self.partitions}
-        return repr(
-            [(file.file.digest, [pair for pair in hive_keys(file.file.path) if pair[0] in keys]) for file in self.files]
-        )
+        return repr([(file.file.digest, hive_digest(self.partitions, file.file.path)) for file in self.files])
 
     @cached_property
     def _pieces(self) -> tuple[Range, ...]:
@@ -86,34 +91,30 @@ class ParquetSource:
         """SELECT over read_parquet; row ranges become predicates on the row number, which prune row groups."""
         if split is None:
             return self._select(columns, [file.file.path for file in self.files])
-        ranges = self._merged(split.ranges)
+        ranges = self._joined(split.ranges)
         whole = [item.file for item in ranges if item.whole]
         parts = [self._select(columns, whole)] if whole else []
-        parts += [self._select(columns, [item.file], item) for item in ranges if not item.whole]
+        parts += [self._select(columns, [item.file], _row_numbers(item)) for item in ranges if not item.whole]
         return "\nUNION ALL ".join(parts) if parts else no_rows(columns)
 
-    def _merged(self, ranges: Sequence[Range]) -> list[Range]:
+    def _joined(self, ranges: Sequence[Range]) -> list[Range]:
+        """Neighbours in one; what turns out to be a whole file needs no predicate."""
         rows = {file.file.path: file.rows for file in self.files}
-        merged = []
-        for path, group in groupby(ranges, key=lambda item: item.file):
-            items = list(group)
-            count = sum(item.rows for item in items)
-            merged.append(Range(path, items[0].first, count, count == rows[path]))
-        return merged
+        return [replace(item, whole=item.rows == rows[item.file]) for item in joined(ranges)]
 
-    def _select(self, columns: Columns, paths: Sequence[str], part: Range | None = None) -> str:
+    def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
+        """Rows whose hashed position in their file says so: unlike every n-th row, that fits no period in the data."""
+        paths = [file.file.path for file in self.files]
+        if not self.cuttable:
+            return f"{self._select(columns, paths)} USING SAMPLE {100 / one_in:.6f}% (bernoulli, 0)"
+        return self._select(columns, paths, f"hash({_ROW_NUMBER}) % {one_in} = 0")
+
+    def _select(self, columns: Columns, paths: Sequence[str], where: str = "") -> str:
         names = ", ".join(self._column(name, type_) for name, type_ in columns)
-        options = [f"hive_partitioning = {'true' if self.partitions else 'false'}"]
-        if self.partitions:
-            pinned = ", ".join(f"{sql_string(name)}: {type_}" for name, type_ in self.partitions)
-            options.append("hive_types = {" + pinned + "}")
-        if part is not None:
-            options.append(f"{_ROW_NUMBER} = true")
         files = ", ".join(map(sql_path, paths))
-        sql = f"SELECT {names} FROM read_parquet([{files}], {', '.join(options)})"
-        if part is None:
-            return sql
-        return f"{sql} WHERE {_ROW_NUMBER} >= {part.first} AND {_ROW_NUMBER} < {part.first + part.rows}"
+        options = hive_options(self.partitions) + (f", {_ROW_NUMBER} = true" if where else "")
+        sql = f"SELECT {names} FROM read_parquet([{files}], {options})"
+        return f"{sql} WHERE {where}" if where else sql
 
     def _column(self, name: str, type_: str) -> str:
         if not self.casts or any(name == key for key, _ in self.partitions):
@@ -125,10 +126,8 @@ class ParquetSource:
         return
 
 
-def no_rows(columns: Columns) -> str:
-    """SQL for an empty relation of these columns that touches no file."""
-    nulls = ", ".join(f"CAST(NULL AS {type_}) AS {sql_name(name)}" for name, type_ in columns)
-    return f"SELECT {nulls} WHERE false"
+def _row_numbers(part: Range) -> str:
+    return f"{_ROW_NUMBER} >= {part.first} AND {_ROW_NUMBER} < {part.first + part.rows}"
 
 
 def footer_digest(path: str) -> str:

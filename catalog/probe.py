@@ -32,17 +32,11 @@ class Probe:
                 self._connection.execute("SET preserve_insertion_order = false")
                 self._connection.execute("SET enable_progress_bar = false")
             cursor = self._connection.cursor()
-        try:
-            yield cursor
-        except duckdb.Error as error:
-            raise SourceError(f"cannot read {what}: {reason(error)}") from error
-        finally:
-            cursor.close()
-
-    def attach(self, alias: str, path: str) -> None:
-        """Attach a DuckDB file for reading, once."""
-        with self.cursor(path) as cursor:
-            cursor.execute(f"ATTACH IF NOT EXISTS {sql_string(path)} AS {sql_name(alias)} (READ_ONLY)")
+        with _explained(what):
+            try:
+                yield cursor
+            finally:
+                cursor.close()
 
     def close(self) -> None:
         """Close DuckDB; the probe cannot be used again."""
@@ -53,6 +47,26 @@ class Probe:
                 self._connection = None
 
 
+@contextmanager
+def attached(alias: str, path: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with a DuckDB file attached for reading.
+
+    A DuckDB of its own, closed at the end: while the file is attached no one in this process can write to it.
+    """
+    with _explained(path), duckdb.connect(":memory:") as connection:
+        connection.execute(f"ATTACH {sql_string(path)} AS {sql_name(alias)} (READ_ONLY)")
+        yield connection
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turn errors of DuckDB into SourceErrors that name what was read."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise SourceError(f"cannot read {what}: {reason(error)}") from error
+
+
 def describe(cursor: duckdb.DuckDBPyConnection, sql: str) -> Columns:
     """Names and types of the columns of a SELECT."""
     rows = cursor.execute(f"DESCRIBE {sql}").fetchall()
@@ -61,4 +75,7 @@ def describe(cursor: duckdb.DuckDBPyConnection, sql: str) -> Columns:
 
 def reason(error: duckdb.Error) -> str:
     """The first line of DuckDB's message, without the excerpt of our SQL that follows it."""
-    return str(error).strip().partition("\n")[0]
+    text = str(error).strip().partition("\n")[0]
+    if "Unique file handle conflict" in text:
+        return "it is already open for writing in this process; close that connection first"
+    return text

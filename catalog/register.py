@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from qoop.catalog.database import open_tables
 from qoop.catalog.errors import SourceError
-from qoop.catalog.files import find_files, hive_keys, reading, sql_path
+from qoop.catalog.files import find_files, hive_columns, reading, sql_path
 from qoop.catalog.memory import ArrowSource
 from qoop.catalog.parquet import ParquetSource, open_parquet
 from qoop.catalog.probe import Probe, describe
 from qoop.catalog.table import Columns, Source, Table, table_version
+from qoop.catalog.text import open_csv, open_json
 
 PARQUET = (".parquet", ".pq", ".parq")
+_TEXT = (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
+CSV, JSON = (tuple(kind + packed for packed in ("", ".gz", ".zst") for kind in kinds) for kinds in _TEXT)
 
 
 def open_source(probe: Probe, name: str, source: object) -> Table:
@@ -46,23 +50,55 @@ def open_folder(probe: Probe, directory: str | os.PathLike[str]) -> tuple[Table,
     return tuple(_parquet_table(probe, name, files) for name, files in found.items())
 
 
-def open_database(probe: Probe, path: str | os.PathLike[str]) -> tuple[Table, ...]:
-    raise SourceError(f"cannot read {path}")
+def open_database(path: str | os.PathLike[str]) -> tuple[Table, ...]:
+    """Tables of a DuckDB file; one outside the schema ``main`` is named ``schema.table``."""
+    full = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    return tuple(
+        _table(source.table if source.schema == "main" else f"{source.schema}.{source.table}", columns, source)
+        for columns, source in open_tables(full)
+    )
 
 
 def _open_path(probe: Probe, name: str, path: str) -> Table:
-    return _parquet_table(probe, name, find_files(path, PARQUET))
+    scheme, separator, rest = path.partition("://")
+    if separator and scheme != "file":
+        raise SourceError(f"cannot read {path}: only local files are supported, not {scheme}://")
+    paths = find_files(rest if separator else path, PARQUET + CSV + JSON)
+    if not paths:
+        raise SourceError(f"{path} holds no Parquet, CSV or JSON files")
+    kinds = {_kind(file): file for file in paths}
+    if len(kinds) > 1:
+        raise SourceError(f"{path} mixes kinds of files: {' and '.join(sorted(kinds.values()))}; name them by a glob")
+    kind = next(iter(kinds))
+    if kind == "parquet":
+        return _parquet_table(probe, name, paths)
+    with probe.cursor(path) as cursor:
+        columns, source = open_csv(cursor, paths) if kind == "csv" else open_json(cursor, paths)
+    return _table(name, columns, source)
+
+
+def _kind(path: str) -> str:
+    lower = path.lower()
+    for kind, suffixes in (("parquet", PARQUET), ("csv", CSV), ("json", JSON)):
+        if lower.endswith(suffixes):
+            return kind
+    with reading(path), open(path, "rb") as stream:
+        start = stream.read(12)
+    if start[:4] == b"PAR1":
+        return "parquet"
+    if start[8:] == b"DUCK":
+        raise SourceError(f"{path} is a DuckDB file: register its tables with register_database")
+    known = ", ".join(suffix for suffix in PARQUET + CSV + JSON if suffix.count(".") == 1)
+    raise SourceError(f"cannot tell what {path} holds: its name ends with none of {known}")
 
 
 def _parquet_table(probe: Probe, name: str, paths: Sequence[str]) -> Table:
     files = open_parquet(paths)
-    with probe.cursor(paths[0]) as cursor:
+    with probe.cursor(paths[0] if len(paths) == 1 else os.path.commonpath(paths)) as cursor:
         columns = describe(cursor, f"SELECT * FROM read_parquet([{', '.join(map(sql_path, paths))}])")
-    keys = {key for path in paths for key, _ in hive_keys(path)}
-    partitions = tuple(column for column in columns if column[0] in keys)
     source = ParquetSource(
         tuple(files),
-        partitions=partitions,
+        partitions=hive_columns(columns, paths),
         casts=len({file.schema for file in files}) > 1,
         cuttable=all(column.lower() != "file_row_number" for column, _ in columns),
     )
@@ -78,13 +114,34 @@ def _open_arrow(probe: Probe, name: str, source: object) -> Table:
 
 
 def _arrow_table(name: str, source: object) -> pa.Table:
-    if isinstance(source, pa.Table):
-        data = source
-    elif hasattr(source, "__arrow_c_stream__"):
-        data = pa.table(source)
-    else:
-        raise SourceError(f"table {name} cannot be made of a {type(source).__name__}")
+    """The data as a table in memory, whatever it was: Arrow data is not copied, a stream is read to its end."""
+    try:
+        data = _to_arrow(name, source)
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+        raise SourceError(f"cannot read table {name} from a {type(source).__name__}: {error}") from error
+    names = [column.lower() for column in data.column_names]
+    twice = sorted({column for column in names if names.count(column) > 1})
+    if twice or not names:
+        raise SourceError(
+            f"table {name} has " + (f"more than one column {', '.join(twice)}" if twice else "no columns")
+        )
     return data
+
+
+def _to_arrow(name: str, source: object) -> pa.Table:
+    if isinstance(source, pa.Table):
+        return source
+    library = type(source).__module__.partition(".")[0]
+    if library == "pyarrow" and hasattr(source, "to_table"):  # a dataset, whose module takes 0.1 s to import
+        return source.to_table()
+    if library == "pandas":
+        return pa.Table.from_pandas(source, preserve_index=False)
+    if hasattr(source, "__arrow_c_stream__"):
+        return pa.table(source)
+    raise SourceError(
+        f"cannot make table {name} of a {type(source).__name__}: expected a path, an Arrow table or dataset, or "
+        "anything with __arrow_c_stream__ (pandas, Polars)"
+    )
 
 
 def _table(name: str, columns: Columns, source: Source) -> Table:

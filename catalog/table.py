@@ -24,7 +24,7 @@ Columns = tuple[tuple[str, str], ...]
 class Range:
     """Rows `first` … `first + rows - 1` of one file; `file` is empty where a table is not made of files.
 
-    whole: the range is all of the file, whatever `rows` says (which is an estimate for text files).
+    whole: the range is all of the file.
     """
 
     file: str
@@ -45,11 +45,27 @@ class Split:
 
     @property
     def rows(self) -> int:
-        """Number of rows (estimated for text files)."""
+        """Number of rows."""
         return sum(item.rows for item in self.ranges)
 
     def __str__(self) -> str:
         return " + ".join(map(str, self.ranges)) or "no rows"
+
+
+def joined(ranges: Sequence[Range]) -> list[Range]:
+    """The same rows in as few ranges as possible: neighbours become one.
+
+    >>> joined([Range("f", 0, 5), Range("f", 5, 5), Range("f", 20, 5)])
+    [Range(file='f', first=0, rows=10, whole=False), Range(file='f', first=20, rows=5, whole=False)]
+    """
+    result: list[Range] = []
+    for item in ranges:
+        last = result[-1] if result else None
+        if last is not None and (last.file, last.first + last.rows) == (item.file, item.first):
+            result[-1] = Range(item.file, last.first, last.rows + item.rows)
+        else:
+            result.append(item)
+    return result
 
 
 class Source(Protocol):
@@ -57,11 +73,8 @@ class Source(Protocol):
 
     @property
     def rows(self) -> int:
-        """Number of rows; exact if `exact`."""
+        """Number of rows."""
         ...
-
-    @property
-    def exact(self) -> bool: ...
 
     @property
     def shared(self) -> bool:
@@ -84,6 +97,10 @@ class Source(Protocol):
         """DuckDB SQL, or an Arrow table, that yields these columns of these rows."""
         ...
 
+    def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
+        """Like `scan`, of about one row in `one_in`, spread over the whole table, the same ones every time."""
+        ...
+
     def attach(self) -> tuple[str, str] | None:
         """(alias, path) of the DuckDB file that the SQL of `scan` expects to be attached, if any."""
         ...
@@ -95,7 +112,7 @@ class Table:
 
     columns: (name, DuckDB type text) in order.
     version: digest of the content and the schema; equal versions mean equal rows.
-    rows: number of rows; exact for Parquet, Arrow and DuckDB tables, an estimate for large CSV and JSON.
+    rows: number of rows.
     """
 
     name: str
