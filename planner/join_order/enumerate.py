@@ -1,0 +1,211 @@
+"""In which order to join: dynamic programming over connected sets, or greedily where there are too many.
+
+The search costs a join as a pipeline does: rows of the probe side flow through, rows of the build side are
+put into a hash table.  So the fact table ends up as the probe side of a chain of small, filtered hash tables,
+the most selective first; a bushy tree is taken where a build side is better reduced before it is built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from qoop.planner.cost import CostModel
+from qoop.planner.join_order.graph import JoinGraph, Mask, bits
+
+
+class Step(NamedTuple):
+    """How to make a set of leaves: a leaf (no sides), or a join of two sets. cost: seconds, with all below."""
+
+    cost: float
+    probe: Mask = 0
+    build: Mask = 0
+
+
+class Search:
+    """The best step for every set of leaves looked at."""
+
+    def __init__(self, graph: JoinGraph, model: CostModel):
+        self.graph = graph
+        self.model = model
+        self.best: dict[Mask, Step] = {bit: Step(0.0) for bit in bits(graph.full)}
+        self._build_row = model.build_row + 2 * model.exchange_row  # a build side is mostly a stage of its own:
+        self._build_byte = model.build_byte + 2 * model.exchange_byte  # written once and read once
+
+    def offer(self, both: Mask, step: Step) -> None:
+        """Keep a step if it is the cheapest for its set. (The one place to keep several.)"""
+        known = self.best.get(both)
+        if known is None or step.cost < known.cost:
+            self.best[both] = step
+
+    def consider(self, left: Mask, right: Mask) -> Step | None:
+        """The cheaper way round of joining two sets; None if either cannot stand alone or they cannot be joined."""
+        a, b = self.best.get(left), self.best.get(right)
+        if a is None or b is None:
+            return None
+        needs = self.graph.needs
+        if left in needs or right in needs:
+            return self._attach(left, right, a.cost + b.cost)
+        rows = self.graph.merged_rows(left, right)
+        one, other = self._join(left, right, rows), self._join(right, left, rows)
+        if one <= other:
+            return Step(a.cost + b.cost + one, left, right)
+        return Step(a.cost + b.cost + other, right, left)
+
+    def _join(self, probe: Mask, build: Mask, rows: float) -> float:
+        graph, model = self.graph, self.model
+        n, m = graph.rows[probe], graph.rows[build]
+        seconds = m * (self._build_row + self._build_byte * graph.widths[build]) + rows * model.output_row
+        if graph.connects(probe, build):
+            return seconds + model.probe(n, m)
+        return seconds + n * m * model.nested_pair
+
+    def _attach(self, left: Mask, right: Mask, below: float) -> Step | None:
+        """Join an attached leaf to a set that holds what its ON refers to."""
+        if left in self.graph.needs:
+            left, right = right, left
+        if left in self.graph.needs or self.graph.needs[right] & ~left:
+            return None
+        rows = self.graph.merged_rows(left, right)
+        cost = self._outer(left, right, rows)
+        if self.graph.leaves[right.bit_length() - 1].kind == "left":
+            turned = self._outer(right, left, rows)
+            if turned < cost / 2:  # builds the kept side: only where that is much smaller
+                return Step(below + turned, right, left)
+        return Step(below + cost, left, right)
+
+    def _outer(self, probe: Mask, build: Mask, rows: float) -> float:
+        graph, model = self.graph, self.model
+        m = graph.rows[build]
+        seconds = m * (self._build_row + self._build_byte * graph.widths[build]) + rows * model.output_row
+        return seconds + model.probe(graph.rows[probe], m)
+
+
+def search(graph: JoinGraph, model: CostModel, limit: int) -> Search:
+    """Find an order for all leaves, examining at most about `limit` pairs of sets by dynamic programming."""
+    found = Search(graph, model)
+    tops = []
+    for component in graph.components():
+        pairs = connected_pairs(component, graph.neighbours, limit)
+        if pairs is None:
+            _greedy(found, component)
+        else:
+            for left, right in pairs:
+                step = found.consider(left, right)
+                if step is not None:
+                    found.offer(left | right, step)
+        tops.append(component)
+    _cross(found, tops)
+    return found
+
+
+def _cross(found: Search, parts: list[Mask]) -> None:
+    """Join unconnected parts, the smallest first, each as the build side."""
+    rows = found.graph.rows
+    parts = sorted(parts, key=lambda part: (rows[part], part))
+    while len(parts) > 1:
+        small, next_ = parts[0], parts[1]
+        step = found.consider(next_, small)
+        assert step is not None
+        found.offer(small | next_, step)
+        parts = sorted([small | next_, *parts[2:]], key=lambda part: (rows[part], part))
+
+
+def _greedy(found: Search, component: Mask) -> None:
+    """Greedy operator ordering: join the pair with the smallest result until one set is left.
+
+    Fegaras, "A New Heuristic for Optimizing Large Queries", DEXA 1998.
+    """
+    graph = found.graph
+    sets = list(bits(component))
+    known: dict[tuple[Mask, Mask], tuple[float, Step] | None] = {}
+    while len(sets) > 1:
+        candidates = []
+        for i, a in enumerate(sets):
+            for b in sets[i + 1 :]:
+                if (a, b) not in known:
+                    step = found.consider(a, b) if _adjacent(a, b, graph) else None
+                    known[a, b] = None if step is None else (graph.rows[a | b], step)
+                entry = known[a, b]
+                if entry is not None:
+                    candidates.append((entry[0], entry[1].cost, a, b, entry[1]))
+        _, _, a, b, step = min(candidates)
+        found.offer(a | b, step)
+        sets = [s for s in sets if s not in (a, b)] + [a | b]
+
+
+def _adjacent(left: Mask, right: Mask, graph: JoinGraph) -> bool:
+    return any(graph.neighbours[bit.bit_length() - 1] & right for bit in bits(left))
+
+
+def connected_pairs(component: Mask, neighbours: list[Mask], limit: int) -> list[tuple[Mask, Mask]] | None:
+    """All pairs of connected sets that are disjoint and joined by an edge, each once, smaller unions first enough
+    for dynamic programming; None if there are more than `limit`.
+
+    Moerkotte and Neumann, "Analysis of Two Existing and One New Dynamic Programming Algorithm for the
+    Generation of Optimal Bushy Join Trees without Cross Products", VLDB 2006 (DPccp).
+    """
+    for bit in bits(component):
+        degree = (neighbours[bit.bit_length() - 1] & component).bit_count()
+        if degree * 2 ** (degree - 1) > limit:  # a star of `degree` edges alone has that many
+            return None
+    return _Pairs(neighbours, limit).of(component)
+
+
+class _TooMany(Exception):
+    """The limit on pairs is exceeded."""
+
+
+@dataclass
+class _Pairs:
+    neighbours: list[Mask]
+    limit: int
+
+    def of(self, component: Mask) -> list[tuple[Mask, Mask]] | None:
+        self.found: list[tuple[Mask, Mask]] = []
+        self.near: dict[Mask, Mask] = {bit: self.neighbours[bit.bit_length() - 1] for bit in bits(component)}
+        try:
+            for bit in reversed(list(bits(component))):
+                self._pairs(bit)
+                self._grow(bit, (bit << 1) - 1, None)
+        except _TooMany:
+            return None
+        return self.found
+
+    def _around(self, leaves: Mask) -> Mask:
+        near = self.near.get(leaves)
+        if near is None:
+            low = leaves & -leaves
+            near = self.near[leaves] = self._around(leaves ^ low) | self.near[low]
+        return near
+
+    def _grow(self, leaves: Mask, forbidden: Mask, first: Mask | None) -> None:
+        """EnumerateCsgRec: with `first`, report pairs (first, grown set); without, pairs of each grown set."""
+        around = self._around(leaves) & ~forbidden & ~leaves
+        if not around:
+            return
+        subset = around & -around
+        while subset:  # all non-empty subsets, smaller numbers first
+            if first is None:
+                self._pairs(leaves | subset)
+            else:
+                self._report(first, leaves | subset)
+            subset = (subset - around) & around
+        blocked = forbidden | around
+        subset = around & -around
+        while subset:
+            self._grow(leaves | subset, blocked, first)
+            subset = (subset - around) & around
+
+    def _pairs(self, leaves: Mask) -> None:
+        """EnumerateCmp: all partners of a set whose lowest leaf is above the set's lowest."""
+        blocked = (((leaves & -leaves) << 1) - 1) | leaves
+        around = self._around(leaves) & ~blocked
+        for bit in reversed(list(bits(around))):
+            self._report(leaves, bit)
+            self._grow(bit, blocked | (around & ((bit << 1) - 1)), leaves)
+
+    def _report(self, left: Mask, right: Mask) -> None:
+        self.found.append((left, right))
+        if len(self.found) > self.limit:
+            raise _TooMany

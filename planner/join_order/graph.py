@@ -1,0 +1,322 @@
+"""The join graph of a group: sets of leaves as bitmasks, and how many rows each set joins to.
+
+The rows of a set depend on the set alone, not on the order it was joined in:
+
+    rows(S) = product of the leaves' rows x factors of its equality classes, predicates and attached leaves
+
+Expressions that equalities chain together form a class; whichever of its members meet first, they are
+equated once a join.  With the members' domains d1 <= d2 <= ... <= dk a class keeps 1 / (d2 ... dk).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from qoop.planner.cardinality import Cardinality
+from qoop.planner.equijoin import equalities, equi_join, inner_range, match_fraction, range_overlap, rows_in_range
+from qoop.planner.expr import Call, Expr, columns_of, columns_of_all, equals
+from qoop.planner.join_order.group import Group, Leaf
+from qoop.planner.predicates import conjoin
+from qoop.planner.profile import Profile, spread_of
+from qoop.planner.relation import Filter, Relation
+from qoop.planner.selectivity import Spread
+
+Mask = int
+
+_EXACT = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL")
+
+
+@dataclass
+class EqualityClass:
+    """Expressions that are all equal in the result, each with the leaves it needs."""
+
+    members: list[tuple[Expr, Mask]] = field(default_factory=list)
+    mask: Mask = 0
+    factors: dict[Mask, float] = field(default_factory=dict)
+
+    def available(self, leaves: Mask) -> list[Expr]:
+        """The members that can be computed from these leaves."""
+        return [expr for expr, needs in self.members if not needs & ~leaves]
+
+
+class JoinGraph:
+    """Leaves, edges and factors of one group.
+
+    full: mask of all leaves. attached: mask of the leaves that are not inner. needs: for each attached leaf the
+    leaves its ON refers to. neighbours: for each leaf the mask of leaves it shares an edge with.
+    """
+
+    def __init__(self, group: Group, cardinality: Cardinality):
+        self.leaves = group.leaves
+        self.full: Mask = (1 << len(group.leaves)) - 1
+        self._owner = {column: 1 << i for i, leaf in enumerate(group.leaves) for column in leaf.columns}
+        self.attached: Mask = 0
+        self.needs: dict[Mask, Mask] = {}
+        for i, leaf in enumerate(group.leaves):
+            if leaf.kind != "inner":
+                self.attached |= 1 << i
+                self.needs[1 << i] = self._needs(leaf)
+        self.classes: list[EqualityClass] = []
+        self.predicates: list[tuple[Expr, Mask]] = []
+        self.constants: list[Expr] = []
+        local = self._sort_out(group.predicates)
+        self.relations = [_with_filter(leaf.relation, local.get(1 << i, [])) for i, leaf in enumerate(group.leaves)]
+        self._estimate(cardinality)
+        self.neighbours = self._edges()
+
+    # ---- structure
+
+    def mask_of(self, expr: Expr) -> Mask:
+        """The leaves an expression needs, among them those that must be there before an attached one is."""
+        mask = 0
+        for column in columns_of(expr):
+            mask |= self._owner[column]
+        return self._closed(mask)
+
+    def _closed(self, mask: Mask) -> Mask:
+        for bit in bits(mask & self.attached):
+            mask |= self.needs.get(bit, 0)
+        return mask
+
+    def _needs(self, leaf: Leaf) -> Mask:
+        outer = columns_of_all(leaf.on) - frozenset(leaf.relation.columns)
+        mask = 0
+        for column in outer:
+            mask |= self._owner[column]
+        return self._closed(mask) or 1 << leaf.anchor
+
+    def _sort_out(self, predicates: Iterable[Expr]) -> dict[Mask, list[Expr]]:
+        """Split predicates into equality classes, filters of one leaf (returned), constants and the rest."""
+        local: dict[Mask, list[Expr]] = {}
+        classes = _Classes()
+        for predicate in dict.fromkeys(predicates):
+            mask = self.mask_of(predicate)
+            sides = self._sides(predicate)
+            if sides is not None:
+                classes.add(*sides)
+            elif mask == 0:
+                self.constants.append(predicate)
+            elif mask & (mask - 1) == 0:
+                local.setdefault(mask, []).append(predicate)
+            else:
+                self.predicates.append((predicate, mask))
+        for members in classes.groups():
+            self._add_class(members, local)
+        return local
+
+    def _sides(self, predicate: Expr) -> tuple[Expr, Expr] | None:
+        if not (isinstance(predicate, Call) and predicate.op == "=" and len(predicate.args) == 2):
+            return None
+        left, right = predicate.args
+        a, b = self.mask_of(left), self.mask_of(right)
+        if not a or not b or (a & b and not (a | b) & self.attached):
+            return None
+        return (left, right) if a != b else None
+
+    def _add_class(self, members: list[Expr], local: dict[Mask, list[Expr]]) -> None:
+        """Equate members of one leaf there, and keep the first of them."""
+        cls, first = EqualityClass(), dict[Mask, Expr]()
+        for expr in members:
+            mask = self.mask_of(expr)
+            if mask in first and mask & (mask - 1) == 0:
+                local.setdefault(mask, []).append(equals(first[mask], expr))
+                continue
+            first.setdefault(mask, expr)
+            cls.members.append((expr, mask))
+            cls.mask |= mask
+        if len(cls.members) > 1:
+            self.classes.append(cls)
+
+    # ---- rows
+
+    def _estimate(self, cardinality: Cardinality) -> None:
+        self.profiles = [cardinality.profile(relation) for relation in self.relations]
+        self.rows: dict[Mask, float] = {1 << i: profile.rows for i, profile in enumerate(self.profiles)}
+        self.widths: dict[Mask, float] = {
+            1 << i: cardinality.width(relation.columns) for i, relation in enumerate(self.relations)
+        }
+        self.factors = [(mask, conjoin((p,), self._joined(mask))[0]) for p, mask in self.predicates]
+        self.factors += self._composite_keys()
+        self.growth = {bit: self._growth(self.leaves[bit.bit_length() - 1], bit) for bit in bits(self.attached)}
+
+    def _joined(self, mask: Mask) -> Profile:
+        """A profile of all columns of some leaves, as if they were one table."""
+        parts = [self.profiles[bit.bit_length() - 1] for bit in bits(mask)]
+        columns = {name: spread for part in parts for name, spread in part.columns.items()}
+        origins = {number: origin for part in parts for number, origin in part.origins.items()}
+        return Profile(max((part.rows for part in parts), default=1.0), columns, origins)
+
+    def _growth(self, leaf: Leaf, bit: Mask) -> float:
+        """Rows after attaching a leaf, per row before."""
+        left, right = self._joined(self.needs[bit]), self.profiles[bit.bit_length() - 1]
+        if leaf.kind == "mark":
+            return 1.0
+        pairs, rest = equalities(leaf.on, left, right)
+        matched = match_fraction(pairs, rest, left, right)
+        if leaf.kind == "semi":
+            return matched
+        if leaf.kind == "anti":
+            return 1.0 - matched
+        both = Profile(left.rows, {**left.columns, **right.columns}, {**left.origins, **right.origins})
+        return 1.0 - matched + right.rows * equi_join(pairs, left, right) * conjoin(rest, both)[0]
+
+    def _composite_keys(self) -> list[tuple[Mask, float]]:
+        """Where several classes connect two leaves: how much more they keep together than independent ones would."""
+        shared: dict[Mask, list[tuple[Expr, Expr]]] = {}
+        for cls in self.classes:
+            singles = [(expr, mask) for expr, mask in cls.members if mask & (mask - 1) == 0]
+            for i, (x, a) in enumerate(singles):
+                for y, b in singles[i + 1 :]:
+                    shared.setdefault(a | b, []).append((x, y) if a < b else (y, x))
+        return [(mask, self._correction(mask, pairs)) for mask, pairs in shared.items() if len(pairs) > 1]
+
+    def _correction(self, mask: Mask, pairs: list[tuple[Expr, Expr]]) -> float:
+        left, right = (self.profiles[bit.bit_length() - 1] for bit in bits(mask))
+        apart = 1.0
+        for pair in pairs:
+            apart *= equi_join([pair], left, right)
+        return equi_join(pairs, left, right) / apart if apart > 0 else 1.0
+
+    def merged_rows(self, left: Mask, right: Mask) -> float:
+        """Rows of the union of two sets whose own rows are known."""
+        both = left | right
+        known = self.rows.get(both)
+        if known is not None:
+            return known
+        rows = self.rows[left] * (self.growth[right] if right in self.growth else self.rows[right])
+        for cls in self.classes:
+            if cls.mask & left and cls.mask & right:
+                rows *= self._class_factor(cls, both)
+                rows /= self._class_factor(cls, left) * self._class_factor(cls, right)
+        for mask, factor in self.factors:
+            if not mask & ~both and mask & ~left and mask & ~right:
+                rows *= factor
+        self.rows[both] = rows
+        narrow = right in self.growth and self.leaves[right.bit_length() - 1].kind != "left"
+        self.widths[both] = self.widths[left] + (1.0 if narrow else self.widths[right])
+        return rows
+
+    def _class_factor(self, cls: EqualityClass, leaves: Mask) -> float:
+        key = leaves & cls.mask
+        factor = cls.factors.get(key)
+        if factor is None:
+            factor = cls.factors[key] = self._equated(cls, key)
+        return factor
+
+    def _equated(self, cls: EqualityClass, key: Mask) -> float:
+        """Fraction of combinations in which all available members of a class are equal."""
+        here = [(expr, mask) for expr, mask in cls.members if not mask & ~key]
+        if len(here) < 2:
+            return 1.0
+        profiles = [self._joined(mask) for _, mask in here]
+        spreads = [spread_of(expr, profile) for (expr, _), profile in zip(here, profiles, strict=True)]
+        low, high = spreads[0].minimum, spreads[0].maximum
+        for spread in spreads[1:]:
+            low, high = inner_range(Spread(1, 1, 1, minimum=low, maximum=high), spread)
+        factor, domains = 1.0, []
+        for spread, profile in zip(spreads, profiles, strict=True):
+            overlap = range_overlap(spread, low, high)
+            factor *= (1.0 - spread.nulls) * rows_in_range(spread, profile, overlap)
+            domains.append(max(1.0, spread.domain * overlap))
+        for domain in sorted(domains)[1:]:
+            factor /= domain
+        return factor or 1e-12  # divided by, later on
+
+    # ---- edges
+
+    def connects(self, left: Mask, right: Mask) -> bool:
+        """True if an equality class has members on both sides, so that the join can be done by hashing."""
+        return any(
+            cls.mask & left and cls.mask & right and cls.available(left) and cls.available(right)
+            for cls in self.classes
+        )
+
+    def _edges(self) -> list[Mask]:
+        neighbours = [0] * len(self.leaves)
+        for cls in self.classes:
+            singles = [mask for _, mask in cls.members if mask & (mask - 1) == 0]
+            together = sum(singles)
+            for mask in singles:
+                neighbours[mask.bit_length() - 1] |= together & ~mask
+        wider = [mask for _, mask in self.predicates] + [cls.mask for cls in self.classes]
+        wider += [need for need in self.needs.values() if need & (need - 1)]
+        for mask in wider:
+            _connect(mask & ~self.attached, neighbours)
+        for bit, need in self.needs.items():
+            neighbours[bit.bit_length() - 1] |= need
+            for other in bits(need):
+                neighbours[other.bit_length() - 1] |= bit
+        return neighbours
+
+    def components(self) -> list[Mask]:
+        """The connected parts of the graph."""
+        parts, rest = [], self.full
+        while rest:
+            part = _component(rest & -rest, self.neighbours)
+            parts.append(part)
+            rest &= ~part
+        return parts
+
+
+def bits(mask: Mask) -> Iterator[Mask]:
+    """The single bits of a mask, lowest first."""
+    while mask:
+        bit = mask & -mask
+        yield bit
+        mask ^= bit
+
+
+def _connect(mask: Mask, neighbours: list[Mask]) -> None:
+    """Add edges between the leaves of a mask that no path connects yet."""
+    for bit in bits(mask):
+        apart = mask & ~_component(bit, neighbours)
+        for other in bits(apart):
+            neighbours[bit.bit_length() - 1] |= other
+            neighbours[other.bit_length() - 1] |= bit
+
+
+def _component(seed: Mask, neighbours: list[Mask]) -> Mask:
+    seen, frontier = seed, seed
+    while frontier:
+        reached = 0
+        for bit in bits(frontier):
+            reached |= neighbours[bit.bit_length() - 1]
+        frontier = reached & ~seen
+        seen |= frontier
+    return seen
+
+
+def _with_filter(relation: Relation, predicates: list[Expr]) -> Relation:
+    if not predicates:
+        return relation
+    if isinstance(relation, Filter):
+        return Filter(relation.input, tuple(dict.fromkeys((*relation.predicates, *predicates))))
+    return Filter(relation, tuple(predicates))
+
+
+class _Classes:
+    """Union-find over expressions; equality is carried on only between types that compare alike."""
+
+    def __init__(self) -> None:
+        self._of: dict[Expr, list[Expr]] = {}
+        self._apart: list[list[Expr]] = []
+
+    def add(self, left: Expr, right: Expr) -> None:
+        if _comparison_type(left) != _comparison_type(right):
+            self._apart.append([left, right])
+            return
+        a, b = self._of.setdefault(left, [left]), self._of.setdefault(right, [right])
+        if a is not b:
+            a.extend(b)
+            for expr in b:
+                self._of[expr] = a
+
+    def groups(self) -> list[list[Expr]]:
+        unique = {id(members): members for members in self._of.values()}
+        return [*unique.values(), *self._apart]
+
+
+def _comparison_type(expr: Expr) -> str:
+    """Types with the same answer here compare by value without rounding, so that equality is transitive."""
+    return "exact" if expr.type.startswith(_EXACT) else expr.type

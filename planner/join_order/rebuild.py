@@ -1,0 +1,51 @@
+"""From the order found back to a relation."""
+
+from __future__ import annotations
+
+from qoop.planner.expr import Expr, equals
+from qoop.planner.join_order.enumerate import Search
+from qoop.planner.join_order.graph import JoinGraph, Mask
+from qoop.planner.relation import Filter, Join, Relation
+
+
+def rebuild(found: Search, leaves: Mask) -> Relation:
+    """The relation of a set of leaves, joined as the search decided."""
+    step, graph = found.best[leaves], found.graph
+    if not step.build:
+        return graph.relations[leaves.bit_length() - 1]
+    conditions = _conditions(graph, step.probe, step.build)
+    left, right = rebuild(found, step.probe), rebuild(found, step.build)
+    if step.build in graph.needs:
+        leaf = graph.leaves[step.build.bit_length() - 1]
+        return _filtered(Join(left, right, leaf.kind, leaf.on, leaf.mark), conditions)
+    if step.probe in graph.needs:
+        leaf = graph.leaves[step.probe.bit_length() - 1]
+        return _filtered(Join(left, right, "right", leaf.on), conditions)
+    return Join(left, right, "inner", tuple(conditions))
+
+
+def _conditions(graph: JoinGraph, probe: Mask, build: Mask) -> list[Expr]:
+    """What must hold of a joined row and could not be tested on either side: each class once, then the rest."""
+    both = probe | build
+    conditions: list[Expr] = []
+    for cls in graph.classes:
+        left, right = cls.available(probe), cls.available(build)
+        new = [expr for expr in cls.available(both) if expr not in left and expr not in right]
+        conditions.extend(_equated(left, right, new))
+    conditions.extend(p for p, mask in graph.predicates if not mask & ~both and mask & ~probe and mask & ~build)
+    return conditions
+
+
+def _equated(left: list[Expr], right: list[Expr], new: list[Expr]) -> list[Expr]:
+    """Equalities that chain two sets of already equal members and some further ones."""
+    found: list[Expr] = []
+    if left and right:
+        pairs = [(x, y) for x in left for y in right]
+        found.append(equals(*next((pair for pair in pairs if pair[0].type == pair[1].type), pairs[0])))
+    known = (left or right or new)[:1]
+    found.extend(equals(known[0], expr) for expr in new if expr is not known[0])
+    return found
+
+
+def _filtered(relation: Relation, predicates: list[Expr]) -> Relation:
+    return Filter(relation, tuple(predicates)) if predicates else relation
