@@ -1,0 +1,52 @@
+"""How much anonymous memory this process takes, at its peak: what `--memory` promises to bound."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+
+def anonymous_bytes() -> int | None:
+    """Anonymous memory of this process now (heap, not mapped files); None where the system does not tell."""
+    try:
+        with open("/proc/self/status") as status:
+            for line in status:
+                if line.startswith("RssAnon:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        return None
+    return None
+
+
+class PeakMemory:
+    """Within the block a thread looks every `interval` seconds; `peak` is the most it saw in bytes, or None.
+
+    One object may be entered several times; the peak is that of all blocks.
+    """
+
+    def __init__(self, interval: float = 0.01) -> None:
+        self._interval = interval
+        self.peak: int | None = None
+
+    def __enter__(self) -> PeakMemory:
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="qoop-peak-memory", daemon=True)
+        self._look()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._interval):
+            self._look()
+
+    def _look(self) -> None:
+        now = anonymous_bytes()
+        if now is not None:
+            self.peak = max(now, self.peak or 0)
