@@ -86,7 +86,7 @@ class _Printer:
                 names = [*map(str, relation.left.columns), member]
                 return f"SELECT {', '.join(names)}{self.tail(relation.left)}"
             case Opaque():
-                return relation.sql
+                return f"SELECT * FROM ({relation.sql}\n) AS o({_names(relation.columns)})"
             case _:
                 return f"SELECT {_names(relation.columns)}{self.tail(relation)}"
 
