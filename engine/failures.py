@@ -25,10 +25,9 @@ _DISK_WORDS = (
     "no space left", "disk quota", "permission denied", "read-only file system", "file too large",
     "could not write", "failed to create directory", "cannot create directory",
 )  # fmt: skip
-# What DuckDB raises when a file is gone, is cut short or holds something else than it says. It has no class
-# of its own for bad Parquet: a broken page header is an invalid input, an InternalException or a plain Error.
-_READ_ERRORS = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
-_FILE_WORDS = ("parquet", "file", "thrift", "decompress", "snappy", "zstd", "gzip", "page", "checksum", "magic bytes")
+# What DuckDB says when a file does not hold what it should. Damage inside Parquet pages also comes as a plain
+# duckdb.Error, which nothing else does.
+_FILE_WORDS = ('file "', "csv error", "malformed json", "parquet")
 
 
 class Stopped(Exception):
@@ -75,14 +74,9 @@ def _is_disk(error: BaseException, lower: str) -> bool:
 
 
 def _is_source(error: BaseException, lower: str) -> bool:
-    if isinstance(error, duckdb.ConversionException):
-        return False
-    named = any(word in lower for word in _FILE_WORDS)
-    return isinstance(error, duckdb.IOException) or (isinstance(error, duckdb.Error) and named and _is_read(error))
-
-
-def _is_read(error: duckdb.Error) -> bool:
-    return isinstance(error, _READ_ERRORS) or type(error) is duckdb.Error
+    if isinstance(error, duckdb.IOException) or type(error) is duckdb.Error:
+        return True
+    return isinstance(error, duckdb.Error) and any(word in lower for word in _FILE_WORDS)
 
 
 def describe(spec: TaskSpec) -> str:

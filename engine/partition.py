@@ -17,10 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from qoop.engine.failures import Stopped
-from qoop.planner.expr import quote
 from qoop.planner.plan import Stage
 
 PARTITION_FUNCTION = "duckdb-hash"
+
+
+def quoted(name: str) -> str:
+    """The name as an identifier of DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def with_partition_number(stage: Stage) -> str:
@@ -30,7 +34,7 @@ def with_partition_number(stage: Stage) -> str:
     type_ = "UTINYINT" if stage.layout.parts <= 256 else "USMALLINT" if stage.layout.parts <= 65_536 else "UINTEGER"
     keys = ", ".join(stage.layout.keys)
     value = f"CAST(hash({keys}) % {stage.layout.parts} AS {type_})" if keys else f"CAST(0 AS {type_})"
-    columns = ", ".join(quote(name) for name, _ in stage.columns)
+    columns = ", ".join(quoted(name) for name, _ in stage.columns)
     return f"SELECT {columns}, {value} AS {number} FROM ({stage.sql})"
 
 

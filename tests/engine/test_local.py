@@ -1,0 +1,239 @@
+"""The local backend: attempts, reports, stopping, and what is left after it is closed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, ExecutionError, OutOfMemory, TableChanged
+from qoop.catalog.table import Table
+from qoop.engine.backends.base import Backend
+from qoop.engine.backends.local import LocalBackend
+from qoop.engine.events import CheckpointLost, Event, TaskFailed, TaskStopped, TaskSucceeded
+from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec, checkpoint_key
+from qoop.planner.plan import Layout, Resources, Stage, StageInput, TableInput
+
+NUMBERS = count(1)
+MEMORY = 1_000_000_000
+N = (("n", "BIGINT"),)
+LONG = Stage(
+    "long", "SELECT count(*) AS n FROM range(1000000000) a, range(1000) b WHERE (a.range * b.range) % 7 = 3",
+    (), N, 1, "long",
+)  # fmt: skip
+ONE = Stage("one", "SELECT 1::BIGINT AS n", (), N, 1, "one")
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[LocalBackend]:
+    backend = LocalBackend(2, MEMORY, spill_dir=tmp_path)
+    yield backend
+    backend.close()
+
+
+def a_spec(
+    stage: Stage,
+    part: int = 0,
+    inputs: tuple[ResolvedInput, ...] = (),
+    tables: Mapping[str, Table] | None = None,
+    memory: float = 200e6,
+    durable: bool = False,
+    job: str = "job",
+) -> TaskSpec:
+    attempt = AttemptId(TaskId(job, stage.id, part), next(NUMBERS))
+    room = Resources(1, memory)
+    return TaskSpec(attempt, stage, checkpoint_key(stage, part), inputs, tables or {}, room, durable=durable)
+
+
+def run(backend: LocalBackend, spec: TaskSpec) -> list[Event]:
+    backend.start("local", spec)
+    return collect(backend, 1)
+
+
+def collect(backend: LocalBackend, reports: int) -> list[Event]:
+    """Events until so many attempts have reported."""
+    events: list[Event] = []
+    while sum(isinstance(event, TaskSucceeded | TaskFailed | TaskStopped) for event in events) < reports:
+        found = backend.wait(20)
+        assert found, f"no report within 20 s; so far {events}"
+        events.extend(found)
+    return events
+
+
+def test_it_is_a_backend(backend: LocalBackend) -> None:
+    base: Backend = backend
+    (capacity,) = base.machines().values()
+    assert capacity.cpu == 2 and 0 < capacity.memory < MEMORY
+
+
+def test_a_shuffle_of_two_stages(backend: LocalBackend) -> None:
+    make = Stage(
+        "make", "SELECT range AS n, range % 10 AS k FROM range(1000)", (), (*N, ("k", "BIGINT")), 2, "make",
+        Layout(("k",), 3),
+    )  # fmt: skip
+    group = Stage(
+        "group", "SELECT k, sum(n)::BIGINT AS n FROM x GROUP BY k", (StageInput("x", "make", "partition"),),
+        (("k", "BIGINT"), *N), 3, "group",
+    )  # fmt: skip
+    makers = [a_spec(make, part) for part in range(2)]
+    for spec in makers:
+        backend.start("local", spec)
+    facts = [event.committed for event in collect(backend, 2) if isinstance(event, TaskSucceeded)]
+    assert [sum(fact.rows) for fact in facts] == [1000, 1000] and all(fact.seconds > 0 for fact in facts)
+    readers = [
+        a_spec(group, part, (ResolvedInput("x", tuple((spec.key, part) for spec in makers)),)) for part in range(3)
+    ]
+    for spec in readers:
+        backend.start("local", spec)
+    assert all(isinstance(event, TaskSucceeded) for event in collect(backend, 3))
+    out = pa.concat_tables([backend.read(spec.key) for spec in readers])
+    expected = duckdb.sql("SELECT range % 10 AS k, 2 * sum(range) AS n FROM range(1000) GROUP BY k ORDER BY k")
+    assert out.sort_by("k").to_pylist() == [{"k": k, "n": int(n)} for k, n in expected.fetchall()]
+    assert {fact.key for fact in backend.held([spec.key for spec in (*makers, *readers)])} == {
+        spec.key for spec in (*makers, *readers)
+    }
+    backend.release("job", [spec.key for spec in (*makers, *readers)])
+    assert not backend.held([spec.key for spec in (*makers, *readers)]) and backend.store.used == 0
+
+
+def test_stop_of_a_running_attempt(backend: LocalBackend) -> None:
+    spec = a_spec(LONG)
+    backend.start("local", spec)
+    time.sleep(0.2)
+    asked = time.perf_counter()
+    backend.stop(spec.attempt)
+    assert collect(backend, 1) == [TaskStopped(spec.attempt)]
+    assert time.perf_counter() - asked < 1.0  # 20 ms on a quiet machine
+    assert not backend.held([spec.key])
+    assert isinstance(run(backend, a_spec(ONE))[0], TaskSucceeded)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.0005, 0.001, 0.002, 0.005])
+def test_stop_at_any_moment(backend: LocalBackend, pause: float) -> None:
+    """An interrupt that comes before the query runs is lost, so it has to be repeated."""
+    specs = [a_spec(LONG) for _ in range(4)]  # two wait for a slot
+    for spec in specs:
+        backend.start("local", spec)
+    time.sleep(pause)
+    for spec in specs:
+        backend.stop(spec.attempt)
+    assert set(collect(backend, 4)) == {TaskStopped(spec.attempt) for spec in specs}
+
+
+def test_stop_of_what_is_unknown_or_over(backend: LocalBackend) -> None:
+    spec = a_spec(ONE)
+    backend.stop(spec.attempt)
+    run(backend, spec)
+    backend.stop(spec.attempt)
+    assert backend.wait(0.05) == []
+    assert isinstance(run(backend, a_spec(ONE))[0], TaskSucceeded)
+
+
+def test_wake_and_timeout(backend: LocalBackend) -> None:
+    assert backend.wait(0) == []
+    threading.Timer(0.05, backend.wake).start()
+    began = time.perf_counter()
+    assert backend.wait(10) == [] and time.perf_counter() - began < 5
+
+
+def test_an_error_is_reported_not_retryable(backend: LocalBackend) -> None:
+    (event,) = run(backend, a_spec(Stage("bad", "SELECT error('oh') AS n", (), N, 1, "bad")))
+    assert isinstance(event, TaskFailed) and not event.retryable
+    assert type(event.error) is ExecutionError and "oh" in str(event.error) and event.error.stage == "bad"
+
+
+def test_want_of_memory_is_retryable(backend: LocalBackend) -> None:
+    stage = Stage(
+        "big", "SELECT string_agg(range::VARCHAR) AS n FROM range(30000000)", (), (("n", "VARCHAR"),), 1, "big"
+    )
+    (event,) = run(backend, a_spec(stage, memory=20e6))
+    assert isinstance(event, TaskFailed) and event.retryable and isinstance(event.error, OutOfMemory)
+
+
+def test_an_input_that_is_gone_is_lost(backend: LocalBackend) -> None:
+    key = CheckpointKey("nowhere", "layout", 0)
+    stage = Stage("s", "SELECT n FROM x", (StageInput("x", "y", "all"),), N, 1, "s")
+    lost, failed = run(backend, a_spec(stage, inputs=(ResolvedInput("x", ((key, None),)),)))
+    assert lost == CheckpointLost(key)
+    assert isinstance(failed, TaskFailed) and failed.retryable and isinstance(failed.error, CheckpointError)
+
+
+def test_a_table_that_changed_under_the_task(backend: LocalBackend, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    duckdb.execute(f"COPY (SELECT range AS n FROM range(10)) TO '{path}' (FORMAT parquet)")
+    table = Catalog().register("t", str(path))
+    stage = Stage("scan", "SELECT n FROM t", (TableInput("t", "t", table.version, ("n",), True),), N, 1, "scan")
+    assert isinstance(run(backend, a_spec(stage, tables={"t": table}))[0], TaskSucceeded)
+    backend.release("job", [checkpoint_key(stage, 0)])
+    duckdb.execute(f"COPY (SELECT range AS n FROM range(11)) TO '{path}' (FORMAT parquet)")
+    (event,) = run(backend, a_spec(stage, tables={"t": table}))
+    assert isinstance(event, TaskFailed) and isinstance(event.error, TableChanged) and not event.retryable
+
+
+def test_results_outlive_what_is_dropped(backend: LocalBackend) -> None:
+    spec = a_spec(ONE)
+    run(backend, spec)
+    table = backend.read(spec.key)
+    backend.release("job", [spec.key])
+    assert table.to_pylist() == [{"n": 1}]
+
+
+def test_inputs_are_kept_for_the_reader(backend: LocalBackend) -> None:
+    producer = a_spec(ONE)
+    run(backend, producer)
+    stage = Stage("read", "SELECT n FROM x", (StageInput("x", "one", "all"),), N, 1, "read")
+    reader = a_spec(stage, inputs=(ResolvedInput("x", ((producer.key, None),)),), job="other")
+    backend.start("local", reader)
+    backend.release("job", [producer.key])
+    assert isinstance(collect(backend, 1)[0], TaskSucceeded)
+    assert backend.held([producer.key])
+    backend.release("other", [producer.key])
+    assert not backend.held([producer.key])
+
+
+def test_close_leaves_nothing(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    spill, durable = tmp_path / "spill", tmp_path / "durable"
+    backend = LocalBackend(2, MEMORY, durable, spill)
+    big = Stage("big", "SELECT range AS n FROM range(20000000) ORDER BY hash(range)", (), N, 1, "big")
+    run(backend, a_spec(ONE, durable=True))
+    backend.start("local", a_spec(big, memory=50e6))  # spills
+    for _ in range(3):
+        backend.start("local", a_spec(LONG))
+    time.sleep(0.3)
+    began = time.perf_counter()
+    backend.close()
+    assert time.perf_counter() - began < 3  # 50 ms on a quiet machine
+    assert set(threading.enumerate()) <= before
+    assert list(spill.iterdir()) == []
+    assert len(list(durable.glob("*.json"))) == 1
+    backend.close()
+
+
+def test_a_later_process_finds_what_was_durable(tmp_path: Path) -> None:
+    first = LocalBackend(1, MEMORY, tmp_path / "durable", tmp_path)
+    spec = a_spec(ONE, durable=True)
+    run(first, spec)
+    first.close()
+    later = LocalBackend(1, MEMORY, tmp_path / "durable", tmp_path)
+    assert [fact.key for fact in later.held([spec.key])] == [spec.key]
+    assert later.read(spec.key).to_pylist() == [{"n": 1}]
+    later.close()
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ConfigError):
+        LocalBackend(0, MEMORY)
+    with pytest.raises(DiskFull, match="spill"):
+        LocalBackend(1, MEMORY, spill_dir=tmp_path / "file")
+    with pytest.raises(DiskFull, match="checkpoint"):
+        LocalBackend(1, MEMORY, tmp_path / "file", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
