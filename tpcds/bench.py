@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from qoop.catalog.errors import QoopError
 from qoop.engine.history import Succeeded
 from qoop.tpcds.data import read_manifest
 from qoop.tpcds.memory import PeakMemory
@@ -186,7 +185,7 @@ class _Bench:
             ours, theirs, duckdb_seconds, difference = self._measure()
         except OracleError as error:
             return QueryReport(self._number, error=f"DuckDB: {error}", peak_memory=self._memory.peak)
-        except QoopError as error:
+        except Exception as error:  # also what is not ours: one bad query must not end a long run
             message = f"{type(error).__name__}: {error}"
             return QueryReport(self._number, duckdb_seconds=self._try_oracle(), error=message,
                                peak_memory=self._memory.peak)  # fmt: skip
