@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import PlanError
+from qoop.interrupts import interruptible
 from qoop.settings import Settings, set_statements
 
 if TYPE_CHECKING:
@@ -58,22 +59,27 @@ class Result:
     def __len__(self) -> int:
         return int(self._raw.num_rows)
 
+    @interruptible()
     def arrow(self) -> pa.Table:
         """The rows as a pyarrow.Table, as DuckDB exports them; made once, without a copy where possible."""
         return self._arrow
 
+    @interruptible()
     def df(self) -> pandas.DataFrame:
         """The rows as a pandas data frame (names that occur twice are numbered, as DuckDB does)."""
         return self._relation().df()
 
+    @interruptible()
     def pl(self) -> polars.DataFrame:
         """The rows as a Polars data frame (names that occur twice are numbered, as DuckDB does)."""
         return self._relation().pl()
 
+    @interruptible()
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values."""
         return self._relation().fetchall()
 
+    @interruptible()
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row, beginning with the first; None after the last."""
         return self._one_by_one.fetchone()
@@ -88,6 +94,7 @@ class Result:
         items = ", ".join(f"{_quoted(name)} := {self._cast(index)}" for index, name in enumerate(names))
         return (str(row[0]) for row in self._fetch([f"to_json(struct_pack({items}))"]))
 
+    @interruptible()
     def show(self, max_rows: int | None = None, max_width: int | None = None) -> None:
         """Print the rows as a table fitted to the terminal, or to `max_rows` and `max_width` characters."""
         self._relation(_SHOWN_AT_MOST).show(max_rows=max_rows, max_width=max_width)

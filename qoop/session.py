@@ -21,6 +21,7 @@ from qoop.catalog.errors import SessionClosed
 from qoop.cluster import Cluster, JobHandle, JobRequest
 from qoop.config import Config, configure
 from qoop.engine.backends.local import LocalBackend
+from qoop.interrupts import interruptible
 from qoop.job import Job, Planned
 from qoop.planner.bind import Binder, Bound
 from qoop.planner.explain import explain
@@ -67,6 +68,7 @@ class Session:
 
     # Tables
 
+    @interruptible()
     def register(self, name: str, source: object) -> None:
         """Make data known as table `name`, in place of whatever had the name.
 
@@ -79,12 +81,14 @@ class Session:
             self._open()
             self._announce(self._catalog.register(name, source))
 
+    @interruptible()
     def register_folder(self, directory: str | os.PathLike[str]) -> None:
         """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet``. Raises SourceError."""
         with self._names:
             self._open()
             self._announce(*self._catalog.register_folder(directory))
 
+    @interruptible()
     def register_database(self, path: str | os.PathLike[str]) -> None:
         """Register every table of a DuckDB file. Raises SourceError."""
         with self._names:
@@ -97,6 +101,7 @@ class Session:
 
     # Queries
 
+    @interruptible()
     def sql(self, text: str, watch: Callable[[Job], object] | None = None) -> Result:
         """Run a text and wait for the answer; of several statements, that of the last.
 
@@ -113,6 +118,7 @@ class Session:
         assert result is not None  # a text without statements was refused
         return result
 
+    @interruptible()
     def submit(self, text: str, weight: float = 1.0, timeout: float | None = None) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
@@ -123,6 +129,7 @@ class Session:
         """
         return self._submit(self._plan(query_text(text)), weight, timeout)
 
+    @interruptible()
     def explain(self, text: str) -> str:
         """The plan of a query: its stages, what they read, how they are cut and what they should cost."""
         return explain(self._plan(query_text(text)).plan)
