@@ -25,7 +25,7 @@ from qoop.planner.relation import (
 _TOTAL = frozenset(
     """and or not = <> < <= > >= + - * / % || in between like ilike not_like is_null case coalesce nullif
     greatest least is_distinct_from is_not_distinct_from substr substring left right upper lower trim ltrim rtrim
-    length strlen concat abs year month day quarter week dayofweek dayofyear hour minute second date_part
+    length strlen concat round abs year month day quarter week dayofweek dayofyear hour minute second date_part
     starts_with prefix suffix contains ends_with mark""".split()  # noqa: SIM905
 )
 # NULL whenever any argument is NULL.

@@ -1,0 +1,144 @@
+"""Islands: what may come out differently when it is run again (law 12).
+
+The answer errs on the side of caution: functions are deterministic if they are listed here, an order is total
+if that can be shown. (Sums of floating point numbers differ in their last digits with the order of summation;
+that is not counted.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from qoop.planner.expr import Call, Column, Expr, columns_of, is_volatile, walk
+from qoop.planner.relation import (
+    Aggregate,
+    Aggregation,
+    Exchange,
+    Filter,
+    Join,
+    Limit,
+    Opaque,
+    Project,
+    Relation,
+    Sort,
+    Values,
+    Window,
+    WindowCall,
+)
+from qoop.planner.rules.properties import unique_keys
+
+# Aggregates that give one value whatever the order of their input.
+_DETERMINISTIC = frozenset(
+    """sum avg min max count count_star count_if stddev stddev_samp stddev_pop variance var_samp var_pop median
+    quantile_cont quantile_disc quantile corr covar_pop covar_samp regr_slope regr_intercept regr_r2 bool_and
+    bool_or bit_and bit_or bit_xor product grouping kurtosis skewness entropy approx_count_distinct sum_no_overflow
+    favg fsum kahan_sum mean""".split()  # noqa: SIM905
+)
+_PEER_FUNCTIONS = frozenset(("rank", "dense_rank", "percent_rank", "cume_dist"))  # equal for rows that tie
+_SLOT = re.compile(r"\{(\d+)\}")
+_FRAME = re.compile(r"\b(ROWS|RANGE|GROUPS)\b", re.IGNORECASE)
+
+
+def is_island(relation: Relation) -> bool:
+    """True if running the relation again may give other rows; such output is never shared between plans.
+
+    >>> from qoop.planner.relation import Scan
+    >>> a, b = Column("a", "INTEGER"), Column("b", "INTEGER")
+    >>> is_island(Limit(Scan("t", "v", (("a", a),)), 5))
+    True
+    """
+    seen: set[int] = set()
+    guarded: set[Column] = set()
+
+    def visit(node: Relation) -> bool:
+        if id(node) in seen:
+            return False
+        seen.add(id(node))
+        guarded.update(_guarded(node))
+        return _varies(node, guarded) or any(map(visit, node.inputs))
+
+    return visit(relation)
+
+
+def _varies(node: Relation, guarded: set[Column]) -> bool:
+    if any(map(is_volatile, _exprs(node))):
+        return True
+    match node:
+        case Opaque():
+            return True
+        case Limit():
+            return not _cut_is_determined(node)
+        case Aggregate():
+            return any(agg.column not in guarded and not _is_determined(agg) for agg in node.aggregations)
+        case Window():
+            return not all(_window_is_determined(call, node.input) for call in node.calls)
+    return False
+
+
+def _exprs(node: Relation) -> Iterator[Expr]:
+    match node:
+        case Filter():
+            yield from node.predicates
+        case Project():
+            yield from (expr for _, expr in node.exprs)
+        case Join():
+            yield from node.on
+        case Aggregate():
+            yield from (expr for agg in node.aggregations for expr in (agg.call, *agg.exprs))
+        case Window():
+            yield from (call.call for call in node.calls)
+        case Sort():
+            yield from (key.expr for key in node.keys)
+        case Values():
+            yield from (expr for row in node.rows for expr in row)
+
+
+def _guarded(node: Relation) -> Iterator[Column]:
+    """Columns read only where a count next to them is at most 1 (the value of a scalar subquery)."""
+    for expr in _exprs(node) if isinstance(node, Project) else ():
+        for call in walk(expr):
+            if isinstance(call, Call) and call.op == "error" and call.template.startswith("CASE WHEN {1} > 1 THEN"):
+                yield from columns_of(call.args[0])
+
+
+def _is_determined(agg: Aggregation) -> bool:
+    if agg.call.op in _DETERMINISTIC:
+        return True
+    order = _columns_in(agg.call, agg.call.template.upper().rpartition("ORDER BY")[2]) if agg.ordered else set()
+    return agg.ordered and columns_of(agg.call) <= order  # rows that tie are equal in all that is read of them
+
+
+def _window_is_determined(window: WindowCall, rows: Relation) -> bool:
+    _head, _, over = window.call.template.partition("OVER")
+    exact_frame = re.search(r"\bROWS\b", over, re.IGNORECASE) is not None
+    if window.call.op in _PEER_FUNCTIONS or (window.call.op in _DETERMINISTIC and not exact_frame):
+        return True
+    order = _columns_in(window.call, _FRAME.split(over)[0])
+    return _is_total(order, rows)
+
+
+def _cut_is_determined(node: Limit) -> bool:
+    """True if LIMIT keeps the same rows each time: all of them, or the first by a total order."""
+    if node.limit is None and not node.offset:
+        return True
+    below, read = node.input, frozenset(node.columns)
+    while isinstance(below, Project | Exchange):
+        if isinstance(below, Project):
+            read = frozenset(c for column, expr in below.exprs if column in read for c in columns_of(expr))
+        below = below.input
+    if not isinstance(below, Sort):
+        return frozenset() in unique_keys(below)
+    order = {key.expr for key in below.keys if isinstance(key.expr, Column)}
+    return read <= order or _is_total(order, below.input)
+
+
+def _is_total(order: set[Column], rows: Relation) -> bool:
+    """True if rows that agree on these columns agree on all, or there are no two of them."""
+    return order.issuperset(rows.columns) or any(order.issuperset(key) for key in unique_keys(rows))
+
+
+def _columns_in(call: Call, text: str) -> set[Column]:
+    """Columns that stand as such in a part of the call's template."""
+    args: Iterable[Expr] = (call.args[int(slot)] for slot in _SLOT.findall(text))
+    return {arg for arg in args if isinstance(arg, Column)}
