@@ -1,0 +1,1 @@
+"""TPC-DS as an application of the rest: data, queries, oracle, benchmark, report."""

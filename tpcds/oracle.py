@@ -25,11 +25,9 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from qoop.catalog.errors import ConfigError, SourceError
+from qoop.tpcds.ordering import Ordering, ordering
 
 TOLERANCE = 1e-9
 """How far two DOUBLE values may differ, relative to the larger of them (FLOAT: 1e-5)."""
@@ -51,51 +49,6 @@ class Difference:
 
     def __str__(self) -> str:
         return self.message
-
-
-@dataclass(frozen=True, slots=True)
-class Ordering:
-    """What a text says about the order of its answer.
-
-    keys: the output column of each ORDER BY key, as far as the first key that is not an output column.
-    complete: all keys are output columns.
-    cut: there is a LIMIT or OFFSET; offset: rows left out before the answer.
-    unlimited: the text without LIMIT and OFFSET, with its keys that are no output columns appended as columns;
-        None if that cannot be written.
-    unlimited_keys: the columns of that answer that order it.
-    """
-
-    keys: tuple[int, ...] = ()
-    complete: bool = True
-    cut: bool = False
-    offset: int = 0
-    unlimited: str | None = None
-    unlimited_keys: tuple[int, ...] = ()
-
-
-def ordering(text: str, columns: Sequence[str]) -> Ordering:
-    """Read the outermost ORDER BY, LIMIT and OFFSET of a text whose answer has these columns.
-
-    What sqlglot cannot parse counts as unordered and uncut.
-    """
-    try:
-        tree = sqlglot.parse_one(text, read="duckdb")
-    except SqlglotError:
-        return Ordering()
-    if not isinstance(tree, exp.Query):
-        return Ordering()
-    terms = _order_terms(tree, len(columns))
-    found = [_output_column(term, tree, columns) for term in terms]
-    keys = _known_prefix(found)
-    complete = None not in found
-    cut = bool(tree.args.get("limit") or tree.args.get("offset"))
-    offset = _number(tree.args.get("offset"))
-    if offset is None or (complete and not cut):
-        return Ordering(keys, complete, cut)
-    tree.set("limit", None)
-    tree.set("offset", None)
-    whole_keys = _append_hidden_keys(tree, terms, found, len(columns))
-    return Ordering(keys, complete, cut, offset, tree.sql(dialect="duckdb"), whole_keys)
 
 
 def compare(
@@ -356,7 +309,7 @@ def _tie_groups(ordered: pa.Table, keys: Sequence[int]) -> Ints:
 
 def _changes(column: _Encoded) -> Bools:
     """Where a value differs from the one before it."""
-    changed = column.codes[1:] != column.codes[:-1]
+    changed: Bools = column.codes[1:] != column.codes[:-1]
     if column.numbers is not None:
         numbers = column.numbers[:, None]
         changed |= ~_close(numbers[1:], numbers[:-1], np.array([column.margins]))[:, 0]
@@ -387,7 +340,7 @@ def _part(numbers: Floats | None, size: int) -> Floats | None:
 
 
 def _agrees(column: _Encoded, size: int) -> Bools:
-    same = column.codes[:size] == column.codes[size:]
+    same: Bools = column.codes[:size] == column.codes[size:]
     if column.numbers is not None:
         numbers = column.numbers[:, None]
         same &= _close(numbers[:size], numbers[size:], np.array([column.margins]))[:, 0]
@@ -418,66 +371,6 @@ def _shown(title: str, table: pa.Table, rows: Ints) -> str:
     picked = table.take(rows[:_SHOWN])
     lines = ["  " + repr(tuple(column[index].as_py() for column in picked.columns)) for index in range(picked.num_rows)]
     return "\n".join([f"\n{title}:", *lines, *more])
-
-
-# --- the text ------------------------------------------------------------------------------------------------
-
-
-def _order_terms(tree: exp.Query, width: int) -> list[exp.Expression]:
-    order = tree.args.get("order")
-    terms = [term.this if isinstance(term, exp.Ordered) else term for term in order.expressions] if order else []
-    if len(terms) == 1 and terms[0].sql().upper() == "ALL":
-        return [exp.Literal.number(position) for position in range(1, width + 1)]
-    return terms
-
-
-def _output_column(term: exp.Expression, tree: exp.Query, columns: Sequence[str]) -> int | None:
-    """The output column that an ORDER BY term names: by number, by name, or as the same expression."""
-    if isinstance(term, exp.Literal) and not term.is_string:
-        position = int(term.name) - 1
-        return position if 0 <= position < len(columns) else None
-    if isinstance(term, exp.Column) and not term.table:
-        named = [index for index, name in enumerate(columns) if name.lower() == term.name.lower()]
-        if len(named) == 1:
-            return named[0]
-    items = tree.selects if isinstance(tree, exp.Select) else []
-    if len(items) != len(columns):  # a star among them: positions are not known
-        return None
-    same = [index for index, item in enumerate(items) if item.unalias() == term]
-    return same[0] if same else None
-
-
-def _known_prefix(found: Sequence[int | None]) -> tuple[int, ...]:
-    known = []
-    for column in found:
-        if column is None:
-            break
-        known.append(column)
-    return tuple(known)
-
-
-def _append_hidden_keys(
-    tree: exp.Query, terms: Sequence[exp.Expression], found: Sequence[int | None], width: int
-) -> tuple[int, ...]:
-    """Select the keys that are no output columns as further columns, where the grammar lets us."""
-    if not isinstance(tree, exp.Select) or tree.args.get("distinct"):
-        return _known_prefix(found)
-    keys = []
-    for term, column in zip(terms, found, strict=True):
-        if column is None:
-            tree.append("expressions", exp.alias_(term.copy(), f"order key {len(keys)}", quoted=True))
-            column = width
-            width += 1
-        keys.append(column)
-    return tuple(keys)
-
-
-def _number(offset: exp.Expression | None) -> int | None:
-    """The value of an OFFSET clause, 0 without one, None if it is not a plain number."""
-    if offset is None:
-        return 0
-    value = offset.expression
-    return int(value.name) if isinstance(value, exp.Literal) and not value.is_string else None
 
 
 # --- the files -----------------------------------------------------------------------------------------------

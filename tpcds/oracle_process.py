@@ -18,7 +18,8 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import QoopError
-from qoop.tpcds.oracle import Difference, Oracle, compare, ordering
+from qoop.tpcds.oracle import Difference, Oracle, compare
+from qoop.tpcds.ordering import ordering
 
 
 class OracleError(QoopError):

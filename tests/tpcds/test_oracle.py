@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import SourceError
-from qoop.tpcds.oracle import Oracle, compare, is_empty_answer, ordering
+from qoop.tpcds.oracle import Oracle, compare, is_empty_answer
+from qoop.tpcds.ordering import ordering
 
 RIGHT = pa.table(
     {
