@@ -19,6 +19,7 @@ from qoop.planner.cut import cut
 from qoop.planner.exchange import place_exchanges
 from qoop.planner.join_order import reorder
 from qoop.planner.plan import Plan, Resources
+from qoop.planner.provenance import Provenances, is_island
 from qoop.planner.relation import Relation, Scan, walk
 from qoop.planner.rules import apply_rules
 from qoop.planner.rules.prune_columns import prune_columns
@@ -49,4 +50,12 @@ def physical(
     cardinality, cost = Cardinality(stats), CostModel()
     ordered = prune_columns(reorder(relation, cardinality))
     placed = place_exchanges(ordered, cardinality, room, cost, splits)
-    return cut(placed, bound.columns, cardinality, cost, room, bound.settings)
+    provenances = Provenances(bound.settings)
+    every_column = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
+    return cut(
+        placed,
+        bound.columns,
+        bound.settings,
+        every_column,
+        identify=lambda meaning: (provenances.of(meaning).signature, is_island(meaning)),
+    )
