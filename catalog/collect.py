@@ -42,6 +42,7 @@ _TEXT = 200
 _TEMPORAL = ("DATE", "TIME", "INTERVAL")
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _BLOCKS = 16
+_AGREE = 0.3
 
 _Connection = duckdb.DuckDBPyConnection
 
@@ -49,13 +50,14 @@ _Connection = duckdb.DuckDBPyConnection
 def collect(probe: Probe, table: Table, columns: Sequence[str], known: TableStats | None = None) -> TableStats:
     """Statistics of some columns of a table, added to those known.
 
-    Raises SourceError if it cannot be read.
+    Raises SourceError if it cannot be read, TableChanged if it is not what was registered.
     """
     types = dict(table.columns)
     wanted = tuple((name, types[name]) for name in columns)
     found = dict(known.columns) if known else {}
     keys = known.keys if known else frozenset()
     if wanted:
+        table.check()
         attach = table.attach()
         with attached(*attach) if attach else probe.cursor(f"table {table.name}") as cursor:
             new, unique = _collect(cursor, table, wanted)
@@ -70,7 +72,7 @@ def _collect(cursor: _Connection, table: Table, columns: Columns) -> tuple[dict[
     """Statistics of the columns, and which of them had no duplicate in the sample."""
     sample = _sample(cursor, table, columns)
     seen = [_read_column(sample, index, name, type_, table.rows) for index, (name, type_) in enumerate(columns)]
-    stats = {item.name: item.stats(table.rows) for item in seen}
+    stats = {item.name: item.stats() for item in seen}
     if sample.num_rows < table.rows:
         _add_extremes(cursor, table, tuple(column for column in columns if is_ordered(column[1])), stats)
         _add_distinct(cursor, table, [item.name for item in seen if not item.settled], stats)
@@ -130,16 +132,21 @@ class _SampledColumn:
     """What a sample says about a column.
 
     values: the distinct values in it, ascending. counts: how many rows of the sample have each.
-    sampled: rows of the sample. width: mean bytes of a value. whole: the sample is all of the table.
+    sampled, rows: rows of the sample and of the table. width: mean bytes of a value.
     """
 
     name: str
     values: pa.Array
     counts: numpy.ndarray[tuple[int], numpy.dtype[numpy.int64]]
     sampled: int
+    rows: int
     width: float
     ordered: bool
-    whole: bool
+
+    @property
+    def whole(self) -> bool:
+        """The sample is all of the table."""
+        return self.sampled >= self.rows
 
     @cached_property
     def total(self) -> int:
@@ -156,11 +163,10 @@ class _SampledColumn:
         """The sample has met nearly all values there are."""
         return self.whole or self.once <= 0.1 * self.total
 
-    def stats(self, rows: int) -> ColumnStats:
-        """Statistics of the column in a table of so many rows; min and max are those of the sample."""
-        scale = rows / self.sampled if self.sampled else 0.0
-        nulls = (self.sampled - self.total) * scale
-        stats = ColumnStats(nulls, min(self._distinct(), rows - nulls), width=self.width)
+    def stats(self) -> ColumnStats:
+        """Statistics of the column in the whole table; min and max are those of the sample."""
+        nulls = (self.sampled - self.total) * (self.rows / self.sampled) if self.sampled else 0.0
+        stats = ColumnStats(nulls, min(self._distinct(), self.rows - nulls), width=self.width)
         if not self.ordered or not self._finite.any():
             return stats
         frequent = self._frequent()
@@ -168,20 +174,29 @@ class _SampledColumn:
             stats,
             minimum=self._value(int(numpy.flatnonzero(self._finite)[0])),
             maximum=self._value(int(numpy.flatnonzero(self._finite)[-1])),
-            common=tuple((self._value(i), self.counts[i] / self.sampled) for i in frequent if self._is_entire(i)),
+            common=tuple(
+                (self._value(i), float(self.counts[i]) / self.sampled) for i in frequent if self._is_entire(i)
+            ),
             bounds=self._bounds(frequent),
         )
 
     def _distinct(self) -> float:
-        """Distinct values in the table, by the bias-corrected estimator of Chao (1984); exact if it is whole."""
-        unseen = self.once * (self.once - 1) / (2 * (int((self.counts == 2).sum()) + 1))
-        return len(self.values) + (0.0 if self.whole else unseen)
+        """Distinct values in the table; exact if the sample is whole.
+
+        The estimator of Chao and Lin (2012) for sampling without replacement. It is near the truth for values
+        about equally common and well below it for skewed ones.
+        """
+        if self.whole or not self.once:
+            return float(len(self.values))
+        twice = int((self.counts == 2).sum())
+        fraction = self.sampled / self.rows
+        return len(self.values) + self.once**2 / (2 * twice + fraction / (1 - fraction) * self.once)
 
     @cached_property
     def _finite(self) -> numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]:
         """Values that order: all but NaN and the infinities."""
         if pa.types.is_floating(self.values.type):
-            return numpy.isfinite(self.values.to_numpy(zero_copy_only=False))
+            return numpy.asarray(numpy.isfinite(self.values.to_numpy(zero_copy_only=False)))
         return numpy.ones(len(self.values), dtype=bool)
 
     def _value(self, index: int) -> Scalar:
@@ -199,7 +214,7 @@ class _SampledColumn:
         if len(self.values) <= _BINS and self.settled:
             return [int(i) for i in order if counts[i]]
         mean = self.total / len(self.values)
-        noise = 0.0 if self.whole else 4 * math.sqrt(mean)  # of a count that is Poisson distributed
+        noise = 0.0 if self.whole else 8 + 4 * math.sqrt(mean)  # of the largest of many Poisson distributed counts
         least = max(2.0, 1.25 * mean, mean + noise)
         return [int(i) for i in order[:_COMMON] if counts[i] > least]
 
@@ -228,9 +243,9 @@ def _read_column(sample: pa.Table, index: int, name: str, type_: str, rows: int)
         values=found.field("values").take(order),
         counts=found.field("counts").take(order).to_numpy(),
         sampled=sample.num_rows,
+        rows=rows,
         width=width,
         ordered=is_ordered(type_),
-        whole=sample.num_rows >= rows,
     )
 
 
@@ -267,7 +282,10 @@ def _stretched(stats: ColumnStats, low: Scalar, high: Scalar) -> ColumnStats:
 
 
 def _add_distinct(cursor: _Connection, table: Table, names: Sequence[str], stats: dict[str, ColumnStats]) -> None:
-    """Replace the numbers of distinct values by those that HyperLogLog finds, within what else is known."""
+    """Correct the numbers of distinct values by HyperLogLog, within what else is known.
+
+    It is never far off, but errs by some 13 %; where the sample's estimate agrees with it, that one is better.
+    """
     if not names:
         return
     types = dict(table.columns)
@@ -277,7 +295,8 @@ def _add_distinct(cursor: _Connection, table: Table, names: Sequence[str], stats
         most = table.rows - known.nulls
         if types[name] in _INTEGERS and isinstance(known.minimum, float) and isinstance(known.maximum, float):
             most = min(most, known.maximum - known.minimum + 1)
-        stats[name] = replace(known, distinct=max(1.0, min(distinct, most)))
+        best = known.distinct if abs(known.distinct - distinct) <= _AGREE * distinct else distinct
+        stats[name] = replace(known, distinct=max(1.0, min(best, most)))
 
 
 def _approximate_distinct(cursor: _Connection, table: Table, columns: Columns) -> list[float]:
@@ -295,7 +314,7 @@ def _approximate_distinct(cursor: _Connection, table: Table, columns: Columns) -
 
 def _extrapolate(few: float, many: float, growth: float, factor: float) -> float:
     exponent = math.log(many / few) / math.log(growth) if few > 0 and many > 0 else 0.0
-    return many * factor ** min(1.0, max(0.0, exponent))
+    return many * math.pow(factor, min(1.0, max(0.0, exponent)))
 
 
 def _spread(table: Table, rows: int) -> Split:

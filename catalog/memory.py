@@ -40,7 +40,7 @@ class ArrowSource:
 
     @property
     def rows(self) -> int:
-        return self._here().num_rows
+        return int(self._here().num_rows)
 
     def digest(self) -> str:
         """The id of the registration."""

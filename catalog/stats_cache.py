@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from qoop.catalog.stats import ColumnStats, TableStats
 from qoop.catalog.table import Table
@@ -121,7 +122,7 @@ def from_json(text: str) -> TableStats | None:
         return None
 
 
-def _column(item: dict[str, object]) -> ColumnStats:
-    common = tuple((value, fraction) for value, fraction in item.pop("common"))  # type: ignore[attr-defined]
-    bounds = tuple(item.pop("bounds"))  # type: ignore[arg-type]
-    return ColumnStats(**item, common=common, bounds=bounds)  # type: ignore[arg-type]
+def _column(item: dict[str, Any]) -> ColumnStats:
+    common = tuple((value, fraction) for value, fraction in item.pop("common"))
+    bounds = tuple(item.pop("bounds"))
+    return ColumnStats(**item, common=common, bounds=bounds)
