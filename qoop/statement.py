@@ -19,6 +19,7 @@ _SET = re.compile(
 _RESET = re.compile(r"\s*RESET\s+(?:GLOBAL\s+|SESSION\s+|LOCAL\s+)?([\w.]+|\"[^\"]+\")\s*;?\s*", re.I)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(.+)", re.I | re.S)
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.I)
+_DESCRIBE = re.compile(r"\s*(?:DESCRIBE|DESC|SUMMARIZE)\b", re.I)
 _COMMENTS = re.compile(r"\s*(?:--[^\n]*(?:\n|$)\s*|/\*.*?\*/\s*)*", re.S)
 
 
@@ -85,13 +86,20 @@ def _statement(item: duckdb.Statement) -> Statement:
     if item.named_parameters:
         raise QueryError("the text has parameters ($1 or ?), which cannot be given yet; write the values")
     if item.type == duckdb.StatementType.SELECT:
-        return ShowTables() if _SHOW_TABLES.fullmatch(text) else Query(text)
+        return ShowTables() if _SHOW_TABLES.fullmatch(text) else Query(_as_query(text))
     if item.type == duckdb.StatementType.EXPLAIN and (match := _EXPLAIN.fullmatch(text)):
         return Explain(query_text(match[2]), match[1] is not None)
     if item.type == duckdb.StatementType.SET:
         return _option(text)
     raise QueryError(f"{item.type.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, SET, "
                      "RESET, EXPLAIN and SHOW TABLES; tables come in through register()")  # fmt: skip
+
+
+def _as_query(text: str) -> str:
+    """DESCRIBE and SUMMARIZE give rows, but only as the source of a query are they a query to every parser."""
+    if not _DESCRIBE.match(text):
+        return text
+    return f"FROM ({text.rstrip().removesuffix(';')})"
 
 
 def _option(text: str) -> SetOption:

@@ -68,6 +68,8 @@ def duckdb_says(text: str, *settings: str) -> duckdb.DuckDBPyRelation:
         "SELECT 'b'::ENUM('a', 'b') AS e, uuid() IS NULL AS u, [1::HUGEINT] AS l, {'k': 1} AS s",
         "PIVOT (SELECT item, price FROM orders) ON item IN ('tea', 'rice') USING sum(price)",
         "SELECT i % 10 AS d, count(*) AS n, sum(i) AS s FROM big GROUP BY ALL ORDER BY d DESC",
+        "DESCRIBE orders",
+        "SUMMARIZE SELECT price FROM orders",
         "SELECT max(moment) AS moment FROM orders",
     ],
 )

@@ -19,8 +19,6 @@ from qoop.statement import Explain, Query, SetOption, ShowTables, query_text, st
         "(SELECT 1) UNION (SELECT 2)",
         "PIVOT t ON a IN ('x') USING sum(b)",
         "UNPIVOT t ON a",
-        "DESCRIBE t",
-        "SUMMARIZE t",
     ],
 )
 def test_all_that_gives_rows_is_a_query(text: str) -> None:
@@ -40,6 +38,8 @@ def test_all_that_gives_rows_is_a_query(text: str) -> None:
         ("EXPLAIN SELECT 1", Explain("SELECT 1", analyze=False)),
         ("explain analyze FROM t", Explain("FROM t", analyze=True)),
         ("SHOW TABLES;", ShowTables()),
+        ("DESCRIBE t;", Query("FROM (DESCRIBE t)")),
+        ("summarize FROM t", Query("FROM (summarize FROM t)")),
     ],
 )
 def test_other_statements(text: str, expected: object) -> None:
