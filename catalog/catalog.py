@@ -89,10 +89,11 @@ class Catalog:
         Raises UnknownTable, CatalogError for an unknown column, SourceError or TableChanged.
         """
         table = self.table(name)
-        known = [column for column, _ in table.columns]
-        wanted = known if columns is None else [column for column in known if column in set(columns)]
-        if columns is not None and len(wanted) < len(set(columns)):
-            raise CatalogError(f"table {table.name} has no column {sorted(set(columns) - set(known))}")
+        names = [column for column, _ in table.columns]
+        unknown = sorted(set(columns or ()) - set(names))
+        if unknown:
+            raise CatalogError(f"table {table.name} has no column {', '.join(unknown)}; it has {', '.join(names)}")
+        wanted = names if columns is None else [name for name in names if name in columns]
         return self._cache.get(table, wanted, lambda missing, known: collect(self._probe, table, missing, known))
 
     def close(self) -> None:

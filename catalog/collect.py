@@ -101,6 +101,8 @@ def _select(cursor: _Connection, items: str, rows: str | pa.Table, rest: str = "
 def scalar_sql(value: str, type_: str) -> str:
     """SQL for the scalar of a value: a number, a string, or, for types without order, a hash of it.
 
+    What of a long text is over 200 characters is hashed, so that different ones stay different.
+
     >>> scalar_sql("d", "DATE")
     'epoch(d) / 86400'
     """
@@ -111,7 +113,8 @@ def scalar_sql(value: str, type_: str) -> str:
     if type_ == "DATE":
         return f"epoch({value}) / 86400"
     if _is_text(type_):
-        return f"left(CAST({value} AS VARCHAR), {_TEXT})"
+        text = f"CAST({value} AS VARCHAR)"
+        return f"CASE WHEN length({text}) > {_TEXT} THEN left({text}, {_TEXT}) || hash({text}) ELSE {text} END"
     if not is_ordered(type_):
         return f"CASE WHEN {value} IS NOT NULL THEN hash({value}) END"
     return f"epoch({value})" if type_.startswith(_TEMPORAL) else f"CAST({value} AS DOUBLE)"
@@ -201,11 +204,11 @@ class _SampledColumn:
 
     def _value(self, index: int) -> Scalar:
         value = self.values[index].as_py()
-        return value if isinstance(value, str) else float(value)
+        return value[:_TEXT] if isinstance(value, str) else float(value)
 
     def _is_entire(self, index: int) -> bool:
-        value = self._value(index)
-        return not isinstance(value, str) or len(value) < _TEXT
+        value = self.values[index].as_py()
+        return not isinstance(value, str) or len(value) <= _TEXT
 
     def _frequent(self) -> list[int]:
         """Places of the common values, most common first: all of few values, else those clearly above average."""
@@ -266,7 +269,7 @@ def _add_extremes(cursor: _Connection, table: Table, columns: Columns, stats: di
 
 def _scalar(value: object) -> Scalar | None:
     if value is None or isinstance(value, str):
-        return value
+        return value and value[:_TEXT]
     number = float(value)  # type: ignore[arg-type]
     return number if math.isfinite(number) else None
 

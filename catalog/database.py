@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import SourceError
-from qoop.catalog.files import File, check_file, fingerprint, reading, sql_name
+from qoop.catalog.files import File, check_file, fingerprint, hashed_row, reading, sql_name
 from qoop.catalog.probe import attached, describe
 from qoop.catalog.table import Columns, Range, Split, joined
 
@@ -71,7 +71,7 @@ class DatabaseSource:
 
     def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
         """Rows whose hashed row id says so."""
-        return f"{self._select(columns)} WHERE hash(rowid) % {one_in} = 0"
+        return f"{self._select(columns)} WHERE {hashed_row('rowid', one_in)}"
 
     def attach(self) -> tuple[str, str]:
         """The file and its alias."""

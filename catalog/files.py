@@ -153,3 +153,12 @@ def no_rows(columns: Columns) -> str:
     """SQL for an empty relation of these columns that touches no file."""
     nulls = ", ".join(f"CAST(NULL AS {type_}) AS {sql_name(name)}" for name, type_ in columns)
     return f"SELECT {nulls} WHERE false"
+
+
+def hashed_row(number: str, one_in: int) -> str:
+    """SQL that is true for about one row number in so many.
+
+    Unlike every n-th row it fits no period in the data; the second argument keeps it apart from data that were
+    themselves made by hashing a running number.
+    """
+    return f"hash({number}, 'sample') % {one_in} = 0"

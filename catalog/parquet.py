@@ -16,6 +16,7 @@ from qoop.catalog.files import (
     File,
     check_file,
     fingerprint,
+    hashed_row,
     hive_digest,
     hive_options,
     no_rows,
@@ -107,7 +108,7 @@ class ParquetSource:
         paths = [file.file.path for file in self.files]
         if not self.cuttable:
             return f"{self._select(columns, paths)} USING SAMPLE {100 / one_in:.6f}% (bernoulli, 0)"
-        return self._select(columns, paths, f"hash({_ROW_NUMBER}) % {one_in} = 0")
+        return self._select(columns, paths, hashed_row(_ROW_NUMBER, one_in))
 
     def _select(self, columns: Columns, paths: Sequence[str], where: str = "") -> str:
         names = ", ".join(self._column(name, type_) for name, type_ in columns)
