@@ -40,9 +40,13 @@ def type_of(template: str, args: Sequence[Expr]) -> str:
     """Return the DuckDB type of a call over arguments of these types.
 
     Raises BindError where DuckDB refuses it.  An integer literal is passed as it is: DuckDB types
-    ``smallint + 1`` by the size of the literal.
+    ``smallint + 1`` by the size of the literal.  All others stand as columns: DuckDB's binder drops NULL
+    constants, out of ``coalesce(NULL, x)`` for one.
     """
-    return _type_of(template.format(*(_stand_in(arg) for arg in args)))
+    columns = [arg.type for arg in args if not isinstance(arg, Literal)]
+    names = iter(f"c{i}" for i in range(len(columns)))
+    text = template.format(*(arg.sql if isinstance(arg, Literal) else next(names) for arg in args))
+    return _type_of(text, tuple(columns))
 
 
 def common_type(types: Sequence[str]) -> str:
@@ -74,16 +78,11 @@ def now_literal(sql: str) -> Literal:
     return Literal(f"CAST('{text}' AS {type_})", str(type_), None)
 
 
-def _stand_in(arg: Expr) -> str:
-    if isinstance(arg, Literal):
-        return arg.sql
-    return f"CAST(NULL AS {arg.type})"
-
-
 @lru_cache(maxsize=65536)
-def _type_of(text: str) -> str:
+def _type_of(text: str, columns: tuple[str, ...]) -> str:
+    typed = ", ".join(f"CAST(NULL AS {type_}) AS c{i}" for i, type_ in enumerate(columns))
     try:
-        ((_, type_, *_),) = _ask(f"DESCRIBE SELECT {text}")
+        ((_, type_, *_),) = _ask(f"DESCRIBE SELECT {text}" + (f" FROM (SELECT {typed})" if typed else ""))
     except duckdb.Error as error:
         raise BindError(str(error)) from error
     return str(type_)
