@@ -1,7 +1,7 @@
 """Runs a Plan with plain DuckDB and nothing of the engine: what a plan means, in sixty lines.
 
-Stages run in order, their tasks one after the other, each in a DuckDB connection of its own; a task's output
-is cut by ``hash(keys) % parts``; splits of a table are slices of its rows.
+Stages run in order, their tasks one after the other; a task's output is cut by ``hash(keys) % parts``; splits of a
+table are slices of its rows.
 """
 
 from __future__ import annotations
@@ -20,33 +20,48 @@ Outputs = dict[StageId, list[list[pa.Table]]]  # by stage, task and partition
 def run_plan(plan: Plan, tables: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of the root stage, under the plan's column names."""
     outputs: Outputs = {}
-    for stage in plan.stages:
-        outputs[stage.id] = [run_task(stage, part, tables, outputs) for part in range(stage.width)]
-    result = pa.concat_tables(part[0] for part in outputs[plan.root.id])
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("SET arrow_lossless_conversion = true")
+        connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+        for stage in plan.stages:
+            outputs[stage.id] = [
+                run_task(connection, stage, inputs(stage, part, tables, outputs)) for part in range(stage.width)
+            ]
+    result = pa.concat_tables(partitions[0] for partitions in outputs[plan.root.id])
     return result.rename_columns([name for name, _ in plan.columns])
 
 
-def run_task(stage: Stage, part: int, tables: Mapping[str, pa.Table], outputs: Outputs) -> list[pa.Table]:
+def inputs(stage: Stage, part: int, tables: Mapping[str, pa.Table], outputs: Outputs) -> dict[str, pa.Table]:
+    """What one task reads, by input name."""
+    return {
+        item.name: share(tables[item.table], item, part, stage.width)
+        if isinstance(item, TableInput)
+        else pa.concat_tables(read(item, part, outputs))
+        for item in stage.inputs
+    }
+
+
+def run_task(connection: duckdb.DuckDBPyConnection, stage: Stage, rows: Mapping[str, pa.Table]) -> list[pa.Table]:
     """The partitions that one task puts out."""
-    with duckdb.connect(config={"threads": stage.slots}) as connection:
-        connection.execute("SET arrow_lossless_conversion = true")
-        connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
-        for item in stage.inputs:
-            if isinstance(item, TableInput):
-                connection.register(quote(item.name), share(tables[item.table], item, part, stage.width))
-            else:
-                connection.register(quote(item.name), pa.concat_tables(read(item, part, outputs)))
-        described = connection.execute(f"DESCRIBE {stage.sql}").fetchall()
-        types = tuple(type_ for _, type_, *_ in described)
-        assert types == tuple(type_ for _, type_ in stage.columns), (stage.sql, types, stage.columns)
-        rows = connection.sql(stage.sql).to_arrow_table()
-        if stage.layout.parts == 1:
-            return [rows]
-        hashed = f"hash({', '.join(stage.layout.keys)}) % {stage.layout.parts}"
-        return [
-            connection.sql(f"SELECT * FROM rows WHERE {hashed} = {number}").to_arrow_table()
-            for number in range(stage.layout.parts)
-        ]
+    for name, table in rows.items():
+        connection.register(quote(name), table)
+    described = connection.execute(f"DESCRIBE {stage.sql}").fetchall()
+    assert tuple((name, type_) for name, type_, *_ in described) == stage.columns, stage.sql
+    output = connection.sql(stage.sql).to_arrow_table()
+    for name in rows:
+        connection.unregister(quote(name))
+    return [output] if stage.layout.parts == 1 else partitions_of(connection, stage, output)
+
+
+def partitions_of(connection: duckdb.DuckDBPyConnection, stage: Stage, output: pa.Table) -> list[pa.Table]:
+    """The output cut by ``hash(keys) % parts``."""
+    connection.register("task_output", output)
+    hashed = f"hash({', '.join(stage.layout.keys)}) % {stage.layout.parts}"
+    numbers = range(stage.layout.parts)
+    texts = (f"SELECT * FROM task_output WHERE {hashed} = {number}" for number in numbers)
+    cut = [connection.sql(text).to_arrow_table() for text in texts]
+    connection.unregister("task_output")
+    return cut
 
 
 def share(table: pa.Table, item: TableInput, part: int, width: int) -> pa.Table:

@@ -1,0 +1,76 @@
+"""A few small tables and everything between a SQL text and its plan, for tests of the planner."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import duckdb
+import pyarrow as pa
+
+from qoop.catalog.stats import ColumnStats, TableStats
+from qoop.planner.bind import Binder, Bound
+from qoop.planner.build import build
+from qoop.planner.cardinality import Cardinality
+from qoop.planner.cost import CostModel
+from qoop.planner.cut import cut
+from qoop.planner.exchange import Thresholds, place_exchanges
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.relation import Relation
+from qoop.planner.rules import apply_rules
+
+SPLITS = 8
+USUAL = Thresholds()
+COST = CostModel()
+
+
+class World:
+    """Tables made by a SQL script, with exact statistics; `scale` multiplies what the planner is told."""
+
+    def __init__(self, script: str, scale: float = 1.0) -> None:
+        self.connection = duckdb.connect(config={"threads": 1})
+        self.connection.execute("SET arrow_lossless_conversion = true")
+        self.connection.execute(script)
+        names = [name for (name,) in self.connection.execute("SHOW TABLES").fetchall()]
+        self.tables = {name: self.duckdb(f"SELECT * FROM {name}") for name in names}
+        self.stats = {name: self._stats(name, scale) for name in names}
+        self.binder = Binder()
+        for name in names:
+            described = self.connection.execute(f"DESCRIBE {name}").fetchall()
+            self.binder.add_table(name, "v1", tuple((column, type_) for column, type_, *_ in described))
+
+    def duckdb(self, query: str) -> pa.Table:
+        """The oracle's answer."""
+        return self.connection.sql(query).to_arrow_table()
+
+    def placed(
+        self, query: str, thresholds: Thresholds = USUAL, cost: CostModel = COST, slots: int = 2
+    ) -> tuple[Bound, Relation]:
+        """The query's relation with its exchanges."""
+        bound = self.binder.bind(query)
+        relation = apply_rules(build(bound, self.binder.describe))
+        splits = dict.fromkeys(self.tables, SPLITS)
+        return bound, place_exchanges(
+            relation, Cardinality(self.stats), Resources(slots, 4 << 30), cost, splits, thresholds
+        )
+
+    def plan(self, query: str, thresholds: Thresholds = USUAL, cost: CostModel = COST, slots: int = 2) -> Plan:
+        """The query's plan."""
+        bound, relation = self.placed(query, thresholds, cost, slots)
+        columns = {name: [column for column, _ in described] for name, (_, described) in bound.tables.items()}
+        return cut(relation, bound.columns, bound.settings, columns, identify=identify)
+
+    def _stats(self, name: str, scale: float) -> TableStats:
+        table = self.tables[name]
+        columns = {column: self._column(name, column, scale) for column in table.column_names}
+        return TableStats(table.num_rows * scale, table.nbytes * scale, columns)
+
+    def _column(self, name: str, column: str, scale: float) -> ColumnStats:
+        query = f'SELECT count(*) - count("{column}"), count(DISTINCT "{column}") FROM {name}'
+        nulls, distinct = self.connection.execute(query).fetchone() or (0, 0)
+        rows = max(1, self.tables[name].num_rows)
+        return ColumnStats(nulls * scale, distinct * scale if distinct > 0.9 * rows else distinct)
+
+
+def identify(relation: Relation) -> tuple[str, bool]:
+    """A signature good enough where nothing is shared between plans."""
+    return blake2b(repr(relation).encode(), digest_size=16).hexdigest(), False
