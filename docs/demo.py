@@ -53,7 +53,7 @@ def run(console: Console, data: Path, slots: int, tell_all: bool) -> None:
     with qoop.connect(slots=slots) as session:
         session.register_folder(data)
         if tell_all:
-            console.print(session.explain(QUERY), markup=False)
+            console.print(session.explain(QUERY), markup=False, soft_wrap=True)
         begun = time.perf_counter()
         job = session.submit(QUERY)
         watch(console, job)
@@ -62,7 +62,7 @@ def run(console: Console, data: Path, slots: int, tell_all: bool) -> None:
         if tell_all:
             print(result)
             for record in job.history():
-                console.print(str(record), markup=False)
+                console.print(str(record), markup=False, soft_wrap=True)
 
 
 def watch(console: Console, job: qoop.Job) -> None:
