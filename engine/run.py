@@ -188,7 +188,7 @@ class Run:
         self._now = 0.0
         self._commands: list[Command] = []
 
-    # --- what the driver calls -------------------------------------------------------------------------
+    # --- what the driver calls ------------------------------------------------------------------------------
 
     def begin_switch(self) -> None:
         """Start nothing new until `switch`: for a caller that must first ask which checkpoints there are."""
@@ -268,7 +268,7 @@ class Run:
         self._decide(State.FAILED, error)
         return self._flush()
 
-    # --- what others may ask -----------------------------------------------------------------------------
+    # --- what others may ask --------------------------------------------------------------------------------
 
     @property
     def ending(self) -> bool:
@@ -323,7 +323,7 @@ class Run:
         if self._frontier is not None and not self.ending:
             self._check_frontier(self._frontier)
 
-    # --- events --------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------
 
     def _take(self, event: Event) -> None:
         match event:
@@ -427,7 +427,7 @@ class Run:
             self.history.append(MemoryRaised(self._at, stage.id, had, wanted))
         self._forget_demands()
 
-    # --- consequences -------------------------------------------------------------------------------------------
+    # --- consequences ---------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Stop and release what the last event left without use; end if all is done."""
@@ -499,7 +499,7 @@ class Run:
         self._move(self._outcome)
         self.history.append(Ended(self._at, self._outcome.value, self.error))
 
-    # --- helpers -------------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------
 
     @property
     def _plan_frontier(self) -> Frontier:

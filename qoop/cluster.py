@@ -200,7 +200,7 @@ class Cluster:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
-    # --- for the loop's thread -----------------------------------------------------------------------------
+    # --- for the loop's thread ------------------------------------------------------------------------------
 
     def post(self, letter: Callable[[float], None]) -> None:
         """Have the loop's thread do something in its next turn. May be called from any thread."""

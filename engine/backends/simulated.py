@@ -70,7 +70,7 @@ class SimulatedBackend:
         self._closed = False
         self._committed: dict[CheckpointKey, tuple[Committed, set[JobId]]] = {}
 
-    # --- the backend's methods ---------------------------------------------------------------------------
+    # --- the backend's methods ------------------------------------------------------------------------------
 
     def machines(self) -> Mapping[MachineId, Resources]:
         return dict(self._machines)
@@ -125,7 +125,7 @@ class SimulatedBackend:
         self._committed.clear()
         self._closed = True
 
-    # --- the script's side -----------------------------------------------------------------------------------
+    # --- the script's side ----------------------------------------------------------------------------------
 
     def happen(self, event: Event, at: float) -> None:
         """Let a change of machines, or a lost checkpoint, happen at this time."""
@@ -146,7 +146,7 @@ class SimulatedBackend:
         """Outputs that some job holds."""
         return tuple(self._committed)
 
-    # --- within ------------------------------------------------------------------------------------------------
+    # --- within ---------------------------------------------------------------------------------------------
 
     def _plan(self, at: float, action: Callable[[], Sequence[Event]]) -> None:
         with self._changed:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from qoop.catalog.errors import Cancelled, CheckpointError, ExecutionError, OutOfMemory, PlanError, QoopError, Timeout
 from qoop.engine.events import (
@@ -20,11 +23,13 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
+from qoop.engine.history import Lost
 from qoop.engine.run import TRANSITIONS, Limits, Run, State
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId, checkpoint_key
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput, TableInput
 
 MB = 2**20
+MACHINE = Resources(2, 1000 * MB)
 
 
 def make_plan(text: str) -> Plan:
@@ -54,8 +59,8 @@ def _stage(row: list[str], cut: dict[str, int]) -> Stage:
 class Script:
     """A run, spoken to in short: ``"a.0"`` is part 0 of stage a."""
 
-    def __init__(self, plan: str, machine: Resources = Resources(2, 1000 * MB), limits: Limits = Limits()) -> None:
-        self.run = Run("j", {}, limits=limits)
+    def __init__(self, plan: str, machine: Resources = MACHINE, limits: Limits | None = None) -> None:
+        self.run = Run("j", {}, limits=limits or Limits())
         self.now = 0.0
         self.attempts: dict[str, AttemptId] = {}
         self.specs: dict[AttemptId, CheckpointKey] = {}
@@ -133,7 +138,7 @@ d 1 all:c
 """
 
 
-# --- order of tasks ---------------------------------------------------------------------------------------------
+# --- order of tasks -----------------------------------------------------------------------------------------
 
 
 def test_tasks_become_ready_when_what_they_read_is_committed() -> None:
@@ -206,7 +211,7 @@ def test_a_table_the_job_does_not_have_is_named() -> None:
         Run("j", {}).switch(Plan((stage,), (("x", "INTEGER"),)), now=0.0)
 
 
-# --- release ------------------------------------------------------------------------------------------------------
+# --- release ------------------------------------------------------------------------------------------------
 
 
 def test_outputs_are_released_once_every_reader_is_done() -> None:
@@ -224,7 +229,7 @@ def test_checkpoints_can_be_kept_until_the_job_ends() -> None:
     assert s.play("root.0") == ["release a.0", "release b.0"]
 
 
-# --- failures -------------------------------------------------------------------------------------------------------
+# --- failures -----------------------------------------------------------------------------------------------
 
 
 def test_a_retryable_failure_is_retried_at_most_so_many_times() -> None:
@@ -316,7 +321,7 @@ def test_an_island_made_again_takes_all_that_rests_on_it_with_it() -> None:
     assert any("cannot be made twice the same" in str(record) for record in s.run.history)
 
 
-# --- late and duplicate reports ---------------------------------------------------------------------------------------
+# --- late and duplicate reports -----------------------------------------------------------------------------
 
 
 def test_reports_may_come_twice_and_late() -> None:
@@ -342,7 +347,7 @@ def test_a_success_after_the_stop_counts() -> None:
     assert s.run.state is State.CANCELLED
 
 
-# --- switching ----------------------------------------------------------------------------------------------------------
+# --- switching ----------------------------------------------------------------------------------------------
 
 LEFT = "a 2\nb 1\nab 1 all:a all:b as=AB\nroot 1 all:ab as=R"
 RIGHT = "b 1\nc 1\nbc 1 all:b all:c as=BC\na 2\nroot 1 all:bc all:a as=R"
@@ -423,7 +428,7 @@ def test_nothing_starts_while_switching() -> None:
     assert s.ready == ["a.0", "b.0"]
 
 
-# --- ends -------------------------------------------------------------------------------------------------------------------
+# --- ends ---------------------------------------------------------------------------------------------------
 
 
 def test_cancelled_only_when_every_attempt_has_reported() -> None:
@@ -452,7 +457,7 @@ def test_final_states_are_final() -> None:
     assert all(not TRANSITIONS[state] for state in State if state.final)
 
 
-# --- what can be read ---------------------------------------------------------------------------------------------------------
+# --- what can be read ---------------------------------------------------------------------------------------
 
 
 def test_progress_counts_tasks_and_rows() -> None:
@@ -488,3 +493,150 @@ def test_the_share_is_told_and_kept() -> None:
     s = Script("a 1")
     s.tell(ShareChanged("j", Resources(1, 500 * MB)), ShareChanged("other", Resources(9, 9)))
     assert s.run.share == Resources(1, 500 * MB)
+
+
+# --- anything may happen, in any order ----------------------------------------------------------------------
+
+SHAPES = (
+    # (plans of one query that share some signatures)
+    (LEFT, RIGHT),
+    (
+        "a 3 t=2\nb 2\nc 3 partition:a partition:b\nd 3 forward:c\nroot 1 all:d as=R",
+        "a 3 t=2\nb 2\ne 1 all:a all:b\nf 1 all:e\nroot 2 all:f all:b as=R",
+    ),
+    (
+        "a 2 island\nb 2 forward:a\nc 2 all:a\ng 2\nroot 1 all:b all:c all:g as=R",
+        "g 2\na 2 island\nh 1 all:a all:g\nroot 1 all:h as=R",
+    ),
+    ("a 2 as=x\nb 2 as=x\nroot 2 all:a forward:b as=R", "a 2 as=x\nc 1 all:a\nroot 1 all:c as=R"),
+)
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """A run under random reports, losses and switches, against a model of the store that it commands."""
+
+    @initialize(shape=st.sampled_from(SHAPES), keep=st.booleans())
+    def begin(self, shape: tuple[str, str], keep: bool) -> None:
+        self.plans = [make_plan(text) for text in shape]
+        self.run = Run("j", {}, limits=Limits(max_attempts=30, keep_checkpoints=keep))
+        self.now = 0.0
+        self.store: set[CheckpointKey] = set()
+        self.alive: dict[AttemptId, CheckpointKey] = {}
+        self.stopping: set[AttemptId] = set()
+        self.past: list[TaskSucceeded | TaskFailed | TaskStopped] = []
+        self.ghosts: list[TaskSucceeded] = []
+        self.obey(self.run.handle(MachineJoined("m", Resources(4, 1000 * MB)), now=0.0))
+        self.obey(self.run.switch(self.plans[0], now=0.0))
+
+    def obey(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Stop):
+                assert command.attempt in self.alive, f"{command.attempt} was told to stop but is not alive"
+                self.stopping.add(command.attempt)
+            elif isinstance(command, Release):
+                self.store -= set(command.keys)
+
+    def tell(self, event: object) -> None:
+        self.now += 1
+        self.obey(self.run.handle(event, now=self.now))  # type: ignore[arg-type]
+
+    def report(self, event: TaskSucceeded | TaskFailed | TaskStopped) -> None:
+        self.alive.pop(event.attempt)
+        self.past.append(event)
+        if isinstance(event, TaskSucceeded):
+            self.store.add(event.committed.key)
+        self.tell(event)
+
+    def start(self, choice: int) -> None:
+        demand = self.run.ready()[choice % len(self.run.ready())]
+        spec = self.run.grant(demand.task, "m", demand.resources, now=self.now).spec
+        for item in spec.inputs:
+            for key, _ in item.reads:
+                assert key in self.store, f"{spec.attempt} reads {key}\n{self.run.story(key)}"
+        assert spec.key not in self.store or spec.key in [ghost.committed.key for ghost in self.ghosts]
+        self.alive[spec.attempt] = spec.key
+
+    def success(self, attempt: AttemptId) -> TaskSucceeded:
+        return TaskSucceeded(attempt, Committed(self.alive[attempt], (1,), (8,), 1.0))
+
+    @precondition(lambda self: self.run.ready())
+    @rule(choice=st.integers(0, 9))
+    def granted(self, choice: int) -> None:
+        self.start(choice)
+
+    @precondition(lambda self: self.alive)
+    @rule(choice=st.integers(0, 9), how=st.sampled_from(["success", "success", "success", "failed", "memory"]))
+    def ended(self, choice: int, how: str) -> None:
+        attempt = list(self.alive)[choice % len(self.alive)]
+        error = OutOfMemory("no room") if how == "memory" else ExecutionError("broken")
+        self.report(self.success(attempt) if how == "success" else TaskFailed(attempt, error, retryable=True))
+
+    @precondition(lambda self: self.stopping & set(self.alive))
+    @rule()
+    def has_stopped(self) -> None:
+        self.report(TaskStopped(min(self.stopping & set(self.alive), key=lambda attempt: attempt.number)))
+
+    @precondition(lambda self: self.past)
+    @rule(choice=st.integers(0, 99))
+    def told_again(self, choice: int) -> None:
+        self.tell(self.past[choice % len(self.past)])
+
+    @precondition(lambda self: self.store)
+    @rule(choice=st.integers(0, 99))
+    def lost(self, choice: int) -> None:
+        key = sorted(self.store, key=str)[choice % len(self.store)]
+        self.store.discard(key)
+        self.tell(CheckpointLost(key))
+
+    @rule(choice=st.integers(0, 1), pause=st.booleans())
+    def switched(self, choice: int, pause: bool) -> None:
+        if pause:
+            self.run.begin_switch()
+            assert not self.run.ready()
+        self.now += 1
+        self.obey(self.run.switch(self.plans[choice], now=self.now))
+
+    @rule()
+    def machine_lost(self) -> None:
+        """All attempts are gone, but some had written their output, and say so later."""
+        self.ghosts += [self.success(attempt) for attempt in self.alive]
+        self.alive.clear()
+        self.tell(MachineLost("m"))
+        self.tell(MachineJoined("m", Resources(4, 1000 * MB)))
+
+    @precondition(lambda self: self.ghosts)
+    @rule()
+    def ghost(self) -> None:
+        event = self.ghosts.pop()
+        self.store.add(event.committed.key)
+        self.tell(event)
+
+    @invariant()
+    def holds(self) -> None:
+        if hasattr(self, "run"):
+            self.run.check()
+            for fact in self.run.progress().held:
+                assert fact.key in self.store, f"{fact.key} is believed to be held\n{self.run.story(fact.key)}"
+
+    def teardown(self) -> None:
+        """Left alone, every run ends, and leaves nothing but its answer."""
+        if not hasattr(self, "run"):
+            return
+        for _ in range(1000):
+            if self.run.state.final:
+                break
+            while self.run.ready():
+                self.start(0)
+            assert self.alive, "nothing runs and nothing is ready, yet the job has not ended"
+            self.report(self.success(next(iter(self.alive))))
+            self.run.check()
+        assert self.run.state.final
+        while self.ghosts:
+            self.ghost()
+        answer = {fact.key for fact in self.run.outputs} if self.run.state is State.SUCCEEDED else set()
+        assert self.store >= answer or any(isinstance(e, Lost) and e.key in answer for e in self.run.history)
+        assert self.store <= answer, "outputs are left behind"
+
+
+AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAnyOrder = AnyOrder.TestCase

@@ -1,0 +1,340 @@
+"""The cluster on simulated machines: its own thread and virtual time, or turned by hand."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from qoop.catalog.errors import Cancelled, ConfigError, ExecutionError, OutOfMemory, PlanError, SessionClosed, Timeout
+from qoop.cluster import Cluster, JobHandle, JobRequest, with_spare_memory
+from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
+from qoop.engine.clock import VirtualClock
+from qoop.engine.events import CheckpointLost, Demand, Grant, MachineLost, ShareChanged, SlotsChanged
+from qoop.engine.history import Started
+from qoop.engine.run import Limits, State
+from qoop.engine.task import TaskId, TaskSpec, checkpoint_key
+from qoop.planner.packing import Room
+from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput, TableInput
+from qoop.schedulers.base import Claim
+from qoop.trace import Trace
+
+GB = 2**30
+TWO_SLOTS = {"m": Resources(2, 8 * GB)}
+COLUMNS = (("x", "INTEGER"),)
+
+
+def two_stages(width: int = 4, seconds: float = 1.0, name: str = "q", slots: int = 1, memory: float = 1.0) -> Plan:
+    """A stage of `width` tasks, and a root that reads all of them."""
+    estimate = Estimate(task_seconds=seconds, task_memory=memory)
+    scan = Stage("scan", "", (), COLUMNS, width, f"{name}/scan", Layout(), slots, estimate)
+    root = Stage("root", "", (StageInput("i", "scan", "all"),), COLUMNS, 1, f"{name}/root", Layout(), 1, estimate)
+    return Plan((scan, root), COLUMNS)
+
+
+def for_ever(_: TaskSpec) -> Outcome:
+    return Outcome(math.inf)
+
+
+class Bench:
+    """A cluster with the backend and clock under it."""
+
+    def __init__(
+        self,
+        script: Callable[[TaskSpec], Outcome] = as_estimated,
+        machines: dict[str, Resources] = TWO_SLOTS,
+        thread: bool = True,
+    ) -> None:
+        self.clock = VirtualClock()
+        self.backend = SimulatedBackend(machines, self.clock, script)
+        self.trace = Trace()
+        self.cluster = Cluster(self.backend, clock=self.clock, trace=self.trace, thread=thread)
+
+    def submit(self, plan: Plan | None = None, **options: object) -> JobHandle:
+        return self.cluster.submit(JobRequest(plan or two_stages(), **options))  # type: ignore[arg-type]
+
+    def settle(self) -> None:
+        """Turn the loop by hand until all jobs have ended, checking all invariants after every turn."""
+        for _ in range(10_000):
+            if not self.cluster.busy:
+                return
+            self.cluster.step()
+            self.cluster._driver.check()
+        raise AssertionError("jobs never end")
+
+    def running(self, count: int) -> None:
+        """Wait until so many attempts run (they run in virtual time, but start in ours)."""
+        until = time.monotonic() + 5
+        while len(self.backend.running) != count:
+            assert time.monotonic() < until, f"{self.backend.running} run"
+            time.sleep(0.001)
+
+
+@contextmanager
+def bench(*args: object, **options: object) -> Iterator[Bench]:
+    made = Bench(*args, **options)  # type: ignore[arg-type]
+    try:
+        yield made
+    finally:
+        made.cluster.close()
+        assert made.backend.closed
+        assert not [thread for thread in threading.enumerate() if thread.name == "qoop-cluster"]
+
+
+# --- with a thread of its own -----------------------------------------------------------------------------
+
+
+def test_a_job_runs_and_leaves_only_its_answer() -> None:
+    with bench() as b:
+        handle = b.submit()
+        assert handle.wait(5)
+        assert handle.state is State.SUCCEEDED and handle.error is None
+        assert [fact.key for fact in handle.outputs()] == list(b.backend.committed)
+        handle.release()
+        b.submit(two_stages(name="r")).wait(5)
+        assert [key.signature for key in b.backend.committed] == ["r/root"]
+
+
+def test_several_jobs_from_several_threads_all_end() -> None:
+    with bench() as b:
+        handles: list[JobHandle] = []
+        lock = threading.Lock()
+
+        def submit(i: int) -> None:
+            handle = b.submit(two_stages(width=i + 1, name=f"q{i}"))
+            with lock:
+                handles.append(handle)
+
+        threads = [threading.Thread(target=submit, args=(i,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(handle.wait(5) for handle in handles)
+        assert {handle.state for handle in handles} == {State.SUCCEEDED}
+        assert len({handle.id for handle in handles}) == 8
+
+
+def test_a_cancelled_job_stops_its_attempts_and_no_other() -> None:
+    with bench(for_ever) as b:
+        one, other = b.submit(), b.submit(two_stages(name="r"))
+        b.running(2)
+        assert not one.wait(0.01)
+        one.cancel()
+        assert one.wait(5)
+        assert one.state is State.CANCELLED
+        with pytest.raises(Cancelled):
+            one.outputs()
+        b.running(2)
+        assert {attempt.task.job for attempt in b.backend.running} == {other.id}
+        one.cancel()
+
+
+def test_a_job_that_takes_too_long_fails_with_timeout() -> None:
+    with bench(for_ever) as b:
+        handle = b.submit(timeout=7.0)
+        assert handle.wait(5)
+        assert handle.state is State.FAILED
+        assert isinstance(handle.error, Timeout) and "7 seconds" in str(handle.error)
+        assert b.clock.now() == 7.0
+
+
+def test_a_failure_is_told_with_its_error() -> None:
+    error = ExecutionError("stage scan: division by zero")
+    with bench(lambda spec: Outcome(1.0, error, retryable=False)) as b:
+        handle = b.submit()
+        with pytest.raises(ExecutionError, match="division by zero"):
+            handle.outputs()
+        assert handle.error is error
+        assert not b.backend.running
+
+
+def test_a_plan_that_cannot_start_fails_its_job_only() -> None:
+    stage = Stage("a", "", (TableInput("t", "sales", "v1", ("x",), True),), COLUMNS, 1, "a")
+    with bench() as b:
+        bad, good = b.submit(Plan((stage,), COLUMNS)), b.submit()
+        assert bad.wait(5) and isinstance(bad.error, PlanError)
+        assert good.wait(5) and good.state is State.SUCCEEDED
+
+
+def test_close_cancels_what_runs_and_refuses_what_comes() -> None:
+    with bench(for_ever) as b:
+        handle = b.submit()
+        b.running(2)
+        b.cluster.close()
+        assert handle.state is State.CANCELLED
+        assert b.backend.running == () and b.backend.committed == ()
+        with pytest.raises(SessionClosed):
+            b.submit()
+
+
+def test_the_loop_does_not_die_in_silence() -> None:
+    def broken(_: TaskSpec) -> Outcome:
+        raise ZeroDivisionError("a bug")
+
+    with bench(broken) as b:
+        handle = b.submit()
+        assert handle.wait(5)
+        with pytest.raises(ExecutionError, match="the engine's loop failed: ZeroDivisionError: a bug") as caught:
+            handle.outputs()
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        with pytest.raises(ExecutionError, match="a bug"):
+            b.submit()
+
+
+def test_progress_and_history_can_be_read_at_any_time() -> None:
+    with bench(lambda spec: Outcome(math.inf if spec.attempt.task.part == 3 else 1.0)) as b:
+        handle = b.submit()
+        b.running(1)
+        progress = handle.progress()
+        assert [(stage.stage, stage.done, stage.running) for stage in progress.stages] == [
+            ("scan", 3, 1),
+            ("root", 0, 0),
+        ]
+        assert sum(isinstance(record, Started) for record in handle.history()) == 4
+
+
+@pytest.mark.parametrize("options", [{"weight": 0.0}, {"weight": math.nan}, {"timeout": 0.0}])
+def test_nonsense_is_refused(options: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        JobRequest(two_stages(), **options)  # type: ignore[arg-type]
+
+
+# --- turned by hand -----------------------------------------------------------------------------------------
+
+
+def test_tasks_run_side_by_side_on_the_slots_there_are() -> None:
+    b = Bench(thread=False)
+    b.submit()
+    b.settle()
+    assert b.clock.now() == 3.0  # four tasks on two slots, then the root
+
+
+def test_two_jobs_share_the_slots() -> None:
+    b = Bench(thread=False)
+    one, other = b.submit(two_stages(8)), b.submit(two_stages(20, name="r"))
+    b.cluster.step()
+    assert sorted(spec.attempt.task.job for spec in b.backend.started) == [one.id, other.id]
+    b.settle()
+    shares = [entry.what.share.cpu for entry in b.trace.entries if isinstance(entry.what, ShareChanged)]
+    assert shares == [1.0, 1.0, 2.0]  # two at the start, and the rest for the last
+
+
+def test_a_heavier_job_gets_more() -> None:
+    b = Bench(machines={"m": Resources(4, 8 * GB)}, thread=False)
+    b.submit(two_stages(30), weight=3.0)
+    b.submit(two_stages(30, name="r"))
+    b.cluster.step()
+    jobs = [spec.attempt.task.job for spec in b.backend.started]
+    assert sorted(jobs) == ["job1", "job1", "job1", "job2"]
+
+
+def test_lost_slots_cost_only_the_attempts_on_them() -> None:
+    b = Bench(machines={"m": Resources(4, 8 * GB)}, thread=False)
+    handle = b.submit(two_stages(8))
+    b.backend.happen(SlotsChanged("m", Resources(1, 2 * GB)), at=0.5)
+    b.settle()
+    assert handle.state is State.SUCCEEDED
+    assert b.clock.now() == 9.0  # one task by 1.0, seven more and the root one after another
+    assert len(b.backend.started) == 9 + 3
+
+
+def test_a_lost_machine_and_a_lost_checkpoint_are_made_good() -> None:
+    plan = two_stages(4)
+    b = Bench(machines={"m": Resources(1, GB), "n": Resources(1, GB)}, thread=False)
+    handle = b.submit(plan)
+    b.backend.happen(MachineLost("n"), at=0.5)
+    b.backend.happen(CheckpointLost(checkpoint_key(plan.stages[0], 0)), at=1.5)
+    b.settle()
+    assert handle.state is State.SUCCEEDED
+    assert b.clock.now() == 6.0
+
+
+def test_running_out_of_memory_ends_alone_on_the_machine_or_in_a_clear_error() -> None:
+    def script(spec: TaskSpec) -> Outcome:
+        return Outcome(1.0, OutOfMemory("full") if spec.resources.memory < need else None)
+
+    need = 8.0 * GB
+    b = Bench(script, thread=False)
+    assert b.submit().wait(0) is False
+    b.settle()
+    scans = [spec.resources.memory / GB for spec in b.backend.started if spec.stage.id == "scan"]
+    assert scans == [4, 4, 8, 8, 8, 8]
+    need = 9.0 * GB
+    handle = b.submit()
+    b.settle()
+    assert isinstance(handle.error, OutOfMemory)
+
+
+def test_a_wide_task_takes_the_slots_there_are() -> None:
+    b = Bench(thread=False)
+    b.submit(two_stages(2, slots=16))
+    b.settle()
+    assert [spec.resources.cpu for spec in b.backend.started] == [2, 2, 1]
+
+
+def test_a_wide_task_does_not_starve_among_small_ones() -> None:
+    """Small tasks of uneven length would never leave both slots free at once."""
+    b = Bench(lambda spec: Outcome(0.7 + 0.37 * (spec.attempt.task.part % 2)), thread=False)
+    b.submit(two_stages(400, name="small"), weight=100.0)
+    b.cluster.step(0.1)
+    wide = b.submit(two_stages(1, slots=2, name="wide"))
+    while not wide.wait(0):
+        b.cluster.step()
+    assert b.clock.now() < 40
+    b.cluster.close()
+
+
+def test_checkpoints_that_the_backend_has_are_used_if_asked_for() -> None:
+    b = Bench(thread=False)
+    b.submit()
+    b.settle()
+    b.submit()
+    b.settle()
+    assert len(b.backend.started) == 10
+    handle = b.submit(reuse=True)
+    b.settle()
+    assert handle.state is State.SUCCEEDED
+    assert len(b.backend.started) == 10
+
+
+def test_the_trace_is_json_lines() -> None:
+    b = Bench(thread=False)
+    b.submit(two_stages(1))
+    b.settle()
+    lines = list(b.trace.to_json())
+    assert lines[0] == '{"format": "qoop-trace", "version": 1}'
+    assert sum('"kind": "Start"' in line for line in lines) == 2
+    assert sum('"kind": "TaskSucceeded"' in line for line in lines) == 2
+
+
+# --- spare memory --------------------------------------------------------------------------------------------
+
+
+def spare(demand: float, free: float, *others: float) -> float:
+    grant = Grant("j", TaskId("j", "s", 0), "m", Resources(1, demand))
+    room = Room(Resources(4, 800), Resources(2, free))
+    waiting = tuple(Demand("k", TaskId("k", "s", i), Resources(1, other)) for i, other in enumerate(others))
+    return with_spare_memory(grant, room, [Claim("k", 1, 1.0, Resources(), waiting)]).resources.memory
+
+
+def test_a_task_gets_the_memory_of_its_slots() -> None:
+    assert spare(50, 800) == 200
+    assert spare(300, 800) == 300
+    assert spare(50, 120) == 120
+
+
+def test_memory_that_a_waiting_task_needs_is_left_to_it() -> None:
+    assert spare(50, 400, 300) == 100
+    assert spare(50, 400, 360) == 200  # it does not fit beside this one anyhow
+
+
+def test_limits_reach_the_run() -> None:
+    b = Bench(lambda spec: Outcome(1.0, ExecutionError("broken")), thread=False)
+    handle = b.submit(two_stages(1), limits=Limits(max_attempts=2))
+    b.settle()
+    assert "failed 2 times" in str(handle.error)

@@ -1,0 +1,134 @@
+"""Scheduling policies: max-min by current share, work conserving, never beyond the room, nobody starves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qoop.engine.events import Demand, Grant
+from qoop.engine.task import TaskId
+from qoop.planner.packing import Room
+from qoop.planner.plan import Resources
+from qoop.schedulers.base import Claim, Scheduler
+from qoop.schedulers.max_min import MaxMin, current_share
+from qoop.schedulers.patient import Patient
+
+NOTHING = Resources()
+
+
+def claim(job: str, *wants: tuple[float, float], weight: float = 1.0, used: Resources = NOTHING) -> Claim:
+    demands = tuple(Demand(job, TaskId(job, f"s{i}", 0), Resources(*want)) for i, want in enumerate(wants))
+    return Claim(job, int(job[1:]), weight, used, demands)
+
+
+def empty(**machines: tuple[float, float]) -> dict[str, Room]:
+    return {name: Room(Resources(*size), Resources(*size)) for name, size in machines.items()}
+
+
+def fill(policy: Scheduler, claims: Sequence[Claim], rooms: dict[str, Room], endless: bool = False) -> list[Grant]:
+    """Apply grants until there are none. endless: a granted task is followed by another like it."""
+    now = {claim.job: claim for claim in claims}
+    grants = []
+    while (grant := policy.next_grant(tuple(now.values()), rooms)) is not None:
+        grants.append(grant)
+        room, owner = rooms[grant.machine], now[grant.job]
+        rooms[grant.machine] = replace(room, free=room.free - grant.resources)
+        left = tuple(demand for demand in owner.demands if demand.task != grant.task or endless)
+        now[grant.job] = replace(owner, used=owner.used + grant.resources, demands=left)
+    return grants
+
+
+def test_the_job_with_the_lowest_current_share_goes_first() -> None:
+    claims = [claim("j1", (1, 1), used=Resources(2, 1)), claim("j2", (1, 1), used=Resources(1, 1))]
+    grant = MaxMin().next_grant(claims, empty(m=(4, 100)))
+    assert grant is not None and grant.job == "j2"
+
+
+def test_equal_shares_go_to_the_earlier_job() -> None:
+    grant = MaxMin().next_grant([claim("j2", (1, 1)), claim("j1", (1, 1))], empty(m=(4, 100)))
+    assert grant is not None and grant.job == "j1"
+
+
+def test_the_share_is_that_of_the_scarcest_resource() -> None:
+    total = Resources(10, 100)
+    assert current_share(claim("j1", used=Resources(2, 50)), total) == 0.5
+    assert current_share(claim("j1", used=Resources(2, 50), weight=2.0), total) == 0.25
+
+
+def test_room_goes_to_another_job_if_the_poorest_does_not_fit() -> None:
+    claims = [claim("j1", (4, 1)), claim("j2", (1, 1), used=Resources(1, 1))]
+    grant = MaxMin().next_grant(claims, empty(m=(3, 100)))
+    assert grant is not None and grant.job == "j2"
+
+
+def test_slots_are_shared_by_weight() -> None:
+    claims = [claim("j1", (1, 0)), claim("j2", (1, 0), weight=2.0)]
+    grants = fill(MaxMin(), claims, empty(m=(9, 100)), endless=True)
+    assert [sum(grant.job == job for grant in grants) for job in ("j1", "j2")] == [3, 6]
+
+
+def test_fair_shares_are_the_capacity_by_weight() -> None:
+    shares = MaxMin().fair_shares([claim("j1"), claim("j2", weight=3.0)], Resources(4, 100))
+    assert shares == {"j1": Resources(1, 25), "j2": Resources(3, 75)}
+
+
+wants = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 50)), max_size=5)
+sizes = st.lists(st.tuples(st.integers(1, 8), st.integers(1, 100)), min_size=1, max_size=3)
+
+
+@pytest.mark.parametrize("policy", [MaxMin, lambda: Patient(MaxMin())])
+@given(jobs=st.lists(wants, min_size=1, max_size=4), machines=sizes)
+def test_no_room_is_left_that_a_task_fits_and_none_is_given_twice(
+    policy: type[MaxMin], jobs: list[list[tuple[float, float]]], machines: list[tuple[float, float]]
+) -> None:
+    claims = [claim(f"j{i}", *tasks) for i, tasks in enumerate(jobs)]
+    rooms = empty(**{f"m{i}": size for i, size in enumerate(machines)})
+    grants = fill(policy(), claims, rooms)
+    assert all(Resources().fits(room.free) for room in rooms.values())
+    granted = {grant.task for grant in grants}
+    assert len(granted) == len(grants)
+    for waiting in (demand for claim in claims for demand in claim.demands if demand.task not in granted):
+        assert not any(waiting.resources.fits(room.free) for room in rooms.values())
+
+
+@given(weights=st.lists(st.integers(1, 4), min_size=2, max_size=4), slots=st.integers(4, 40))
+def test_endless_jobs_end_up_at_most_one_task_from_equal_shares(weights: list[int], slots: int) -> None:
+    claims = [claim(f"j{i}", (1, 0), weight=weight) for i, weight in enumerate(weights)]
+    grants = fill(MaxMin(), claims, empty(m=(slots, 1)), endless=True)
+    held = {c.job: sum(grant.job == c.job for grant in grants) for c in claims}
+    for poor in claims:
+        for rich in claims:
+            # before its last grant nobody's share was above anybody else's
+            assert (held[rich.job] - 1) / rich.weight <= held[poor.job] / poor.weight + 1e-9
+
+
+def test_a_task_that_needs_a_whole_machine_is_not_passed_over_for_ever() -> None:
+    """Slots become free one at a time, and small tasks always wait for them."""
+    policy = Patient(MaxMin(), patience=5)
+    machine = Room(Resources(2, 100), Resources(1, 50))
+    wide, small = claim("j1", (2, 10)), claim("j2", (1, 10))
+    for _ in range(5):
+        grant = policy.next_grant([wide, small], {"m": machine})
+        assert grant is not None and grant.job == "j2"
+    assert policy.next_grant([wide, small], {"m": machine}) is None
+    other = Room(Resources(2, 100), Resources(1, 50))
+    elsewhere = policy.next_grant([wide, small], {"m": machine, "n": other})
+    assert elsewhere is not None and (elsewhere.job, elsewhere.machine) == ("j2", "n")
+    grant = policy.next_grant([wide, small], {"m": replace(machine, free=machine.capacity)})
+    assert grant is not None and (grant.job, grant.machine) == ("j1", "m")
+    # and all is as before
+    grant = policy.next_grant([small], {"m": machine})
+    assert grant is not None and grant.job == "j2"
+
+
+def test_room_is_not_kept_for_a_task_that_is_gone() -> None:
+    policy = Patient(MaxMin(), patience=1)
+    machine = Room(Resources(2, 100), Resources(1, 50))
+    policy.next_grant([claim("j1", (2, 10)), claim("j2", (1, 10))], {"m": machine})
+    assert policy.next_grant([claim("j1", (2, 10)), claim("j2", (1, 10))], {"m": machine}) is None
+    grant = policy.next_grant([claim("j2", (1, 10))], {"m": machine})
+    assert grant is not None and grant.job == "j2"
