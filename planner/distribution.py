@@ -18,8 +18,6 @@ from qoop.planner.types import common_type
 
 HashKeys = tuple[Expr, ...]
 
-UNLIMITED = 1 << 30
-
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
             "DECIMAL", "DOUBLE")  # fmt: skip
 _MOMENTS = ("DATE", "TIMESTAMP")

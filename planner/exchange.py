@@ -20,7 +20,6 @@ from math import ceil
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
 from qoop.planner.distribution import (
-    UNLIMITED,
     HashKeys,
     Placed,
     agree,
@@ -70,6 +69,7 @@ class Thresholds:
     threads_seconds: work of a lone task from which on it is given all slots.
     stage_seconds: time that one more stage costs.
     hash_row: seconds to partition one row by hash.
+    most_parts: into how many parts rows are hashed at most.
     gather_rows: shared rows up to which readers take all of them rather than stay spread.
     """
 
@@ -81,6 +81,7 @@ class Thresholds:
     stage_seconds: float = 0.003
     hash_row: float = 8e-8
     gather_rows: float = 100_000.0
+    most_parts: int = 64
 
 
 def place_exchanges(
@@ -221,7 +222,7 @@ class _Placer:
         placed = replace(placed, seconds=placed.seconds + self.limits.hash_row * placed.rows)
         return Placed(
             placed.meaning, lambda n: self.end(placed, "hash", keys, n), placed.rows, spread=True,
-            partial=placed.partial, hashed=(keys,), splits=UNLIMITED,
+            partial=placed.partial, hashed=(keys,), splits=self.limits.most_parts,
         )  # fmt: skip
 
     # ---- operators ----
