@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from qoop.engine.failures import Stopped
 from qoop.engine.partition import cut, quoted, with_partition_number
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Stage, TableInput
@@ -65,23 +63,33 @@ class Kernel:
             connection.execute(f"SET {name} = {_value(value)}")
         return connection
 
-    def run(self, spec: TaskSpec, read: Callable[[str], pa.Table], stop: threading.Event) -> tuple[pa.Table, ...]:
+    def run(
+        self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None] = lambda: None
+    ) -> tuple[pa.Table, ...]:
         """Run the task and return the partitions of its output.
 
-        read: the rows of a stage input by its name. stop: set it and call `interrupt` to end the run.
+        read: the rows of a stage input by its name. between: called before, after and between all that takes
+            long; raises Stopped to end the run, for which a query that is under way needs `interrupt` too.
         Raises Stopped, DuckDB's and Arrow's own errors, and the catalog's (TableChanged, SourceError).
         """
         with contextlib.ExitStack() as undo:
             self._configure(spec)
             sql = self._bind(spec, read, undo)
-            _check(stop)
-            try:
-                table = self._connection.sql(sql).to_arrow_table(BATCH_ROWS)
-            except duckdb.InterruptException:
-                _check(stop)
-                raise
-            _check(stop)
-            return cut(table, spec.stage.layout.parts, stop) if spec.stage.layout.parts > 1 else (table,)
+            if spec.stage.layout.parts == 1:
+                return (self._query(sql, between),)
+            return cut(
+                self._query(sql, between), spec.stage.layout.parts, between
+            )  # the only reference: freed as it is cut
+
+    def _query(self, sql: str, between: Callable[[], None]) -> pa.Table:
+        between()
+        try:
+            table = self._connection.sql(sql).to_arrow_table(BATCH_ROWS)
+        except duckdb.InterruptException:
+            between()
+            raise
+        between()
+        return table
 
     def interrupt(self) -> None:
         """End the query that runs now, within about 1 ms. Without effect if none runs *yet*: repeat it."""
@@ -178,11 +186,6 @@ def with_scans(sql: str, scans: Mapping[str, str]) -> str:
     if found is None:
         return f"WITH {definitions} {sql}"
     return f"WITH {found.group(1) or ''}{definitions}, {sql[found.end() :]}"
-
-
-def _check(stop: threading.Event) -> None:
-    if stop.is_set():
-        raise Stopped
 
 
 def _value(value: Any) -> str:

@@ -10,13 +10,11 @@ query per partition over the result 0.9 s.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from qoop.engine.failures import Stopped
 from qoop.planner.plan import Stage
 
 PARTITION_FUNCTION = "duckdb-hash"
@@ -38,10 +36,10 @@ def with_partition_number(stage: Stage) -> str:
     return f"SELECT {columns}, {value} AS {number} FROM ({stage.sql})"
 
 
-def cut(table: pa.Table, parts: int, stop: threading.Event) -> tuple[pa.Table, ...]:
+def cut(table: pa.Table, parts: int, between: Callable[[], None]) -> tuple[pa.Table, ...]:
     """Cut by the number in the last column, which is dropped. Order within a partition is kept.
 
-    Raises Stopped between two batches once `stop` is set.
+    between: called from batch to batch; may raise to give up.
     """
     schema = pa.schema(list(table.schema)[:-1], table.schema.metadata)
     pieces: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
@@ -49,8 +47,7 @@ def cut(table: pa.Table, parts: int, stop: threading.Event) -> tuple[pa.Table, .
     del table  # each batch is freed as soon as it is cut
     batches.reverse()
     while batches:
-        if stop.is_set():
-            raise Stopped
+        between()
         for number, piece in enumerate(_cut_batch(batches.pop(), parts)):
             if piece.num_rows:
                 pieces[number].append(piece)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import queue
+import resource
 import shutil
 import tempfile
 import threading
@@ -37,7 +38,7 @@ KERNEL_SHARE = 0.5
 STORE_SHARE = 0.3
 
 _INSIST = 0.005  # seconds between interrupts, since one that comes before the query starts is lost
-_RETURN_BYTES = 64 << 20  # outputs of that size make it worth giving free memory back to the system
+_CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
 
 
 @dataclass(eq=False)
@@ -68,6 +69,8 @@ class LocalBackend:
     ) -> None:
         if slots < 1 or memory < 1:
             raise ConfigError(f"a machine needs slots and memory, not {slots} slots and {memory} bytes")
+        self._memory = memory
+        self._relieved = 0  # anonymous memory after it was last given back
         self._capacity = Resources(cpu=slots, memory=int(memory * KERNEL_SHARE))
         self._temporary = _make_temporary(spill_dir)
         try:
@@ -131,10 +134,8 @@ class LocalBackend:
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs."""
-        before = self.store.used
         self.store.release(job, keys)
-        if before - self.store.used >= _RETURN_BYTES:
-            _return_memory()
+        self._relieve()
 
     def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
         """The rows of an output (the root's are the result). Raises CheckpointError."""
@@ -201,7 +202,12 @@ class LocalBackend:
     def _run(self, kernel: Kernel, attempt: _Attempt) -> Committed:
         spec = attempt.spec
         began, cpu_began = time.perf_counter(), time.thread_time()
-        partitions = kernel.run(spec, _reader(self.store, spec), attempt.stop)
+
+        def between() -> None:
+            attempt.check()
+            self._relieve(growth=0.05)
+
+        partitions = kernel.run(spec, _reader(self.store, spec), between)
         committed = Committed(
             spec.key,
             tuple(table.num_rows for table in partitions),
@@ -210,10 +216,25 @@ class LocalBackend:
             # DuckDB works in this thread as long as it has one; what others did is not known.
             time.thread_time() - cpu_began if spec.resources.cpu <= 1 else 0.0,
         )
-        committed = self.store.put(committed, spec.attempt.task.job, partitions, spec.durable, attempt.check)
-        if sum(committed.bytes) >= _RETURN_BYTES:
-            _return_memory()
+        committed = self.store.put(committed, spec.attempt.task.job, partitions, spec.durable, between)
+        del partitions  # if they were spilled, this frees them
+        self._relieve()
         return committed
+
+    def _relieve(self, growth: float = 0.0) -> None:
+        """Give free memory back to the system if the process holds much, and, with `growth`, that fraction of
+        the whole more than after the last time.
+
+        Not always, since getting it again costs page faults: that added 10 to 40 % CPU.
+        """
+        threshold = _CROWDED * self._memory
+        if growth:
+            threshold = max(threshold, self._relieved + growth * self._memory)
+        if anonymous_memory() > threshold:
+            pa.default_memory_pool().release_unused()
+            if _malloc_trim is not None:
+                _malloc_trim(0)
+            self._relieved = anonymous_memory()
 
 
 class _LostInput(CheckpointError):
@@ -273,11 +294,14 @@ def _make_temporary(parent: Path | None) -> Path:
         raise DiskFull(f"the spill directory {parent or tempfile.gettempdir()} cannot be written: {error}") from error
 
 
-def _return_memory() -> None:
-    """Give memory that was freed back to the system: Arrow's pool and the C library keep it otherwise."""
-    pa.default_memory_pool().release_unused()
-    if _malloc_trim is not None:
-        _malloc_trim(0)
+def anonymous_memory() -> int:
+    """Resident bytes of this process that no file backs; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm") as text:
+            fields = text.read().split()
+    except OSError:
+        return 0
+    return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
 
 
 def _find_malloc_trim() -> Callable[[int], int] | None:

@@ -61,7 +61,7 @@ def a_spec(
 
 
 def run(kernel: Kernel, spec: TaskSpec, inputs: Mapping[str, pa.Table] = NOTHING) -> tuple[pa.Table, ...]:
-    return kernel.run(spec, inputs.__getitem__, threading.Event())
+    return kernel.run(spec, inputs.__getitem__)
 
 
 def rows(table: pa.Table) -> list[tuple[object, ...]]:
@@ -272,12 +272,17 @@ def test_room_is_what_was_granted(kernel: Kernel) -> None:
 LONG = "SELECT count(*) AS n FROM range(1000000000) a, range(1000) b WHERE (a.range * b.range) % 7 = 3"
 
 
+def raise_if(stop: threading.Event) -> None:
+    if stop.is_set():
+        raise Stopped
+
+
 def test_stops_a_long_query(kernel: Kernel) -> None:
-    stop, ended = threading.Event(), []
+    stop, ended = threading.Event(), list[float]()
 
     def attempt() -> None:
         try:
-            kernel.run(a_spec(a_stage(LONG, N)), NOTHING.__getitem__, stop)
+            kernel.run(a_spec(a_stage(LONG, N)), NOTHING.__getitem__, lambda: raise_if(stop))
         except Stopped:
             ended.append(time.perf_counter())
 
@@ -296,7 +301,7 @@ def test_a_stop_before_the_start_is_not_lost(kernel: Kernel) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped):
-        kernel.run(a_spec(a_stage(LONG, N)), NOTHING.__getitem__, stop)
+        kernel.run(a_spec(a_stage(LONG, N)), NOTHING.__getitem__, lambda: raise_if(stop))
 
 
 def failure(kernel: Kernel, spec: TaskSpec) -> tuple[Exception, bool]:
