@@ -28,18 +28,10 @@ class CheckpointKey:
 def layout_digest(stage: Stage) -> str:
     """Digest of everything that decides which rows land in which part and partition of a stage's output.
 
-    Part of it is how the inputs were cut (a stage that reads the third quarter of a table puts out other
-    rows than one that reads the third half), so the width and the input modes belong to it.
+    `stage.cut` says how the rows fall to the tasks: the third quarter of a table holds other rows than the
+    third half of it.
     """
-    text = repr(
-        (
-            "duckdb-hash",
-            stage.layout,
-            stage.width,
-            [(item.name, item.split) for item in stage.table_inputs],
-            [(item.name, item.mode) for item in stage.stage_inputs],
-        )
-    )
+    text = repr(("duckdb-hash", stage.layout, stage.width, stage.cut))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 

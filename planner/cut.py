@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.distribution import fragment_nodes
-from qoop.planner.expr import quote
+from qoop.planner.expr import Column, quote, substitute
+from qoop.planner.form import form
 from qoop.planner.plan import Layout, Plan, Signature, Stage, StageId, StageInput, TableInput
 from qoop.planner.relation import (
     Aggregate,
@@ -30,7 +32,16 @@ from qoop.planner.relation import (
 )
 from qoop.planner.sqlgen import to_sql
 
-Identify = Callable[[Relation], tuple[Signature, bool]]
+
+class Identity(NamedTuple):
+    """What a relation means: its signature, a canonical name for each column, and whether it is an island."""
+
+    signature: Signature
+    names: Mapping[Column, str]
+    island: bool
+
+
+Identify = Callable[[Relation], Identity]
 
 _MODES = {"gather": "all", "hash": "partition", "forward": "forward"}
 
@@ -48,11 +59,11 @@ def cut(
     columns: names and DuckDB types of the result.
     settings: SET options that change results.
     table_columns: all columns by table name, for opaque fragments, which do not say what they read.
-    identify: the signature of a relation without exchanges, and whether it is an island (law 12).
+    identify: what a relation without exchanges means.
     Raises PlanError if an exchange does not know its fragment.
     """
     cutter = _Cutter(identify, table_columns or {})
-    cutter.stage(_exchange(relation), Layout())
+    cutter.stage(_exchange(relation), root=True)
     return Plan(tuple(cutter.stages), tuple(columns), tuple(settings))
 
 
@@ -76,40 +87,97 @@ class _Cutter:
     def __post_init__(self) -> None:
         self.stages: list[Stage] = []
         self.shared: dict[str, StageId] = {}
+        self.producers: dict[int, StageId] = {}
+        self.same: dict[tuple[object, ...], StageId] = {}
+        self.names: dict[StageId, dict[Column, str]] = {}
 
     def producer(self, exchange: Exchange) -> StageId:
-        """The stage whose output the exchange reads; a shared subplan's is made for its first reader."""
+        """The stage whose output the exchange reads; equal content in equal parts is made once."""
+        known = self.producers.get(id(exchange))
+        if known is None:
+            known = self.producers[id(exchange)] = self.produced(exchange)
+        return known
+
+    def produced(self, exchange: Exchange) -> StageId:
         if not isinstance(exchange.input, Shared):
-            return self.stage(exchange, _layout(exchange))
+            return self.stage(exchange)
         name = exchange.input.name
         if name not in self.shared:
-            self.shared[name] = self.stage(exchange, Layout())
+            self.shared[name] = self.stage(exchange, whole=True)
         return self.shared[name]
 
-    def stage(self, exchange: Exchange, layout: Layout) -> StageId:
+    def stage(self, exchange: Exchange, whole: bool = False, root: bool = False) -> StageId:
+        """Make the stage that the exchange reads. whole: not cut by its readers' keys. root: it is the result."""
         fragment, top = _fragment(exchange), exchange.input
         if isinstance(top, Shared):
             top = top.input
         inputs = self.inputs(top, fragment.width)
-        names = {id(node): quote(item.name) for node, item in inputs}
-        signature, island = self.identify(fragment.meaning)
+        identity = self.identify(top if fragment.partial else fragment.meaning)
+        names = {column: Column(identity.names[column], column.type) for column in top.columns}
+        ordered = top.columns if root else tuple(sorted(top.columns, key=lambda column: names[column].name))
         opaque = top if isinstance(top, Opaque) else None
+        kind = "root" if root else "partial" if fragment.partial else "whole"
         stage = Stage(
             id=f"s{len(self.stages) + 1}",
-            sql=to_sql(top, lambda node: names.get(id(node)), cast=True),
+            sql=self.sql(top, inputs, names, ordered, root),
             inputs=self.opaque_inputs(opaque) if opaque else tuple(dict.fromkeys(item for _, item in inputs)),
-            columns=tuple((column.name, column.type) for column in top.columns),
+            columns=tuple((column.name if root else names[column].name, column.type) for column in ordered),
             width=fragment.width,
-            signature=_partial(signature, top) if fragment.partial else signature,
-            layout=layout,
+            signature=_signature(kind, identity.signature, [names[column] for column in ordered]),
+            layout=Layout() if whole or root else _layout(exchange, names),
+            cut=self.form(top) if fragment.width > 1 else "",
             slots=fragment.slots,
             estimate=fragment.estimate,
             opaque=opaque.reason if opaque else None,
-            shareable=not island,
-            label=label(top, names, fragment.partial),
+            shareable=not identity.island,
+            label=label(top, {id(node): item.name for node, item in inputs}, fragment.partial),
         )
-        self.stages.append(stage)
-        return stage.id
+        return self.added(stage, {column: names[column].name for column in top.columns})
+
+    def added(self, stage: Stage, names: Mapping[Column, str]) -> StageId:
+        """The id of the stage, or of the equal one that the plan has; islands are never shared."""
+        key = (stage.signature, stage.layout, stage.width, stage.cut)
+        same = self.same.get(key) if stage.shareable else None
+        if same is None:
+            self.stages.append(stage)
+            self.same[key] = same = stage.id
+        self.names.setdefault(same, {}).update(names)
+        return same
+
+    def sql(
+        self,
+        top: Relation,
+        inputs: Sequence[tuple[Relation, TableInput | StageInput]],
+        names: Mapping[Column, Column],
+        ordered: Sequence[Column],
+        root: bool,
+    ) -> str:
+        """The fragment's text: reads other stages by their columns' canonical names, and puts out its own."""
+        leaves = {id(node): self.read(node, item) for node, item in inputs}
+        text = to_sql(top, lambda node: leaves.get(id(node)), cast=True)
+        if root:
+            return text
+        items = ", ".join(f"{column} AS {names[column]}" for column in ordered)
+        return f"SELECT {items or '1'} FROM ({text})"
+
+    def read(self, node: Relation, item: TableInput | StageInput) -> str:
+        if not isinstance(item, StageInput):
+            return quote(item.name)
+        names = self.names[item.stage]
+        items = ", ".join(f"{quote(names[column])} AS {column}" for column in node.columns)
+        return f"(SELECT {items or '1'} FROM {quote(item.name)})"
+
+    def form(self, top: Relation) -> str:
+        """Digest of how the fragment's rows fall to its tasks."""
+        stages = {stage.id: stage for stage in self.stages}
+
+        def source(exchange: Exchange) -> tuple[str, tuple[str, ...]]:
+            stage = stages[self.producer(exchange)]
+            names = self.names[stage.id]
+            what = (stage.signature, exchange.kind, stage.layout, stage.width, stage.cut)
+            return repr(what), tuple(names[column] for column in exchange.columns)
+
+        return blake2b(form(top, source).encode(), digest_size=16).hexdigest()
 
     def inputs(self, top: Relation, width: int) -> list[tuple[Relation, TableInput | StageInput]]:
         """Every leaf of the fragment with its input; equal leaves have one."""
@@ -157,16 +225,19 @@ def _rename(item: TableInput | StageInput, name: str) -> TableInput | StageInput
     return StageInput(name, item.stage, item.mode)
 
 
-def _layout(exchange: Exchange) -> Layout:
+def _layout(exchange: Exchange, names: Mapping[Column, Column]) -> Layout:
     if exchange.kind != "hash":
         return Layout()
-    return Layout(tuple(str(key) for key in exchange.keys), exchange.parts)
+    return Layout(tuple(str(substitute(key, names)) for key in exchange.keys), exchange.parts)
 
 
-def _partial(signature: Signature, top: Relation) -> Signature:
-    """Unfinished rows are another content than the finished ones, and their form is part of it."""
-    form = ",".join(column.type for column in top.columns)
-    return blake2b(f"partial|{form}|{signature}".encode(), digest_size=16).hexdigest()
+def _signature(kind: str, signature: Signature, columns: Sequence[Column]) -> Signature:
+    """Unfinished rows are another content than finished ones; the set of columns is part of the content.
+
+    The columns of a root are in the order of the result, and so part of it.
+    """
+    form = ",".join(f"{column.name}:{column.type}" for column in columns)
+    return blake2b(f"{kind}|{form}|{signature}".encode(), digest_size=16).hexdigest()
 
 
 def label(top: Relation, names: Mapping[int, str], partial: bool = False) -> str:

@@ -114,6 +114,7 @@ class Stage:
     sql: DuckDB SQL over the names of `inputs`; its columns are `columns` in order, cast to their types.
     columns: (name, DuckDB type).
     layout: how each task cuts its output.
+    cut: digest of how the rows fall to the tasks; empty where one task has them all.
     slots: threads (and slots) that each task is given.
     opaque: why the planner did not take the fragment apart, None if it did.
     shareable: False for islands (law 12), whose outputs must never serve another plan.
@@ -127,6 +128,7 @@ class Stage:
     width: int
     signature: Signature
     layout: Layout = Layout()
+    cut: str = ""
     slots: int = 1
     estimate: Estimate = Estimate()
     opaque: str | None = None

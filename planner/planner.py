@@ -15,7 +15,7 @@ from qoop.planner.bind import Bound
 from qoop.planner.build import Describe, build
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
-from qoop.planner.cut import cut
+from qoop.planner.cut import Identity, cut
 from qoop.planner.exchange import place_exchanges
 from qoop.planner.join_order import reorder
 from qoop.planner.plan import Plan, Resources
@@ -57,5 +57,10 @@ def physical(
         bound.columns,
         bound.settings,
         every_column,
-        identify=lambda meaning: (provenances.of(meaning).signature, is_island(meaning)),
+        identify=lambda meaning: _identity(provenances, meaning),
     )
+
+
+def _identity(provenances: Provenances, meaning: Relation) -> Identity:
+    found = provenances.of(meaning)
+    return Identity(found.signature, found.columns, is_island(meaning))

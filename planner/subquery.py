@@ -172,7 +172,7 @@ class SubqueryJoins:
             relation,
             keys,
             (
-                Aggregation(value, Call("first", (column,), "first({0})", column.type)),
+                Aggregation(value, Call("min", (column,), "min({0})", column.type)),  # the only one, if all is well
                 Aggregation(count, Call("count_star", (), "count(*)", "BIGINT")),
             ),
         )
