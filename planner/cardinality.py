@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from qoop.catalog.stats import ColumnStats, Scalar, TableStats
-from qoop.planner.equijoin import equalities, equi_join, match_fraction, narrowed, range_overlap
+from qoop.planner.equijoin import Pair, equalities, equi_join, match_fraction, narrowed, range_overlap
 from qoop.planner.expr import Column, Expr, conjuncts
 from qoop.planner.predicates import conjoin, filtered
 from qoop.planner.profile import (
@@ -29,6 +29,7 @@ from qoop.planner.profile import (
     guess,
     settled,
     spread_of,
+    with_factor,
 )
 from qoop.planner.relation import (
     Aggregate,
@@ -180,7 +181,7 @@ class Cardinality:
             narrowed(replace(both, rows=both.rows * conjoin(rest, both)[0]), pairs) if rest else narrowed(both, pairs)
         )
         if join.kind == "inner":
-            return matched
+            return replace(matched, origins=_thinned(pairs, left, right, matched))
         rows = matched.rows
         if join.kind in ("left", "full"):
             rows += left.rows * (1.0 - match_fraction(pairs, rest, left, right))
@@ -324,6 +325,16 @@ def _outer_range(parts: list[Spread]) -> tuple[Scalar | None, Scalar | None]:
     return min(lows), max(highs)  # type: ignore[type-var]
 
 
+def _thinned(pairs: Sequence[Pair], left: Profile, right: Profile, output: Profile) -> Mapping[int, Origin]:
+    """Origins after a join, which is a filter of its columns' tables where it loses rows."""
+    origins = output.origins
+    for pair in pairs:
+        for expr, side in zip(pair, (left, right), strict=True):
+            if 0 < output.rows < side.rows:
+                origins = with_factor(origins, spread_of(expr, side), output.rows / side.rows, output.rows)
+    return origins
+
+
 def _half_join(join: Join, left: Profile, right: Profile) -> Profile:
     """Semi, anti and mark joins: rows of the left only."""
     pairs, rest = equalities(join.on, left, right)
@@ -331,4 +342,5 @@ def _half_join(join: Join, left: Profile, right: Profile) -> Profile:
     if join.mark is not None:
         spread = Spread(2.0, max(2.0, left.rows), 2.0, 0.0, 0.0, 1.0, ((1.0, matched), (0.0, 1.0 - matched)))
         return Profile(left.rows, {**left.columns, join.mark.name: spread}, left.origins)
-    return replace(left, rows=left.rows * (matched if join.kind == "semi" else 1.0 - matched))
+    kept = replace(left, rows=left.rows * (matched if join.kind == "semi" else 1.0 - matched))
+    return replace(kept, origins=_thinned(pairs, left, kept, kept)) if join.kind == "semi" else kept

@@ -95,7 +95,7 @@ def _composite(pairs: Sequence[Pair], left: Profile, right: Profile) -> float:
         _domain([b for _, b in known], [y for _, y in pairs], right) * common_right,
         1.0,
     )
-    within = rows_in_range(known[0][0], left, common_left) * rows_in_range(known[0][1], right, common_right)
+    within = rows_in_range(pairs[0][0], left, common_left) * rows_in_range(pairs[0][1], right, common_right)
     return min(1.0, not_null * within / domain)
 
 
@@ -125,17 +125,19 @@ def range_overlap(spread: Spread, low: Scalar | None, high: Scalar | None) -> fl
     return max(1.0 / max(1.0, spread.domain), below(values, high, True) - below(values, low, False))
 
 
-def rows_in_range(spread: Spread, profile: Profile, fraction: float) -> float:
+def rows_in_range(key: Expr, profile: Profile, fraction: float) -> float:
     """Fraction of the rows whose key lies in a range that holds `fraction` of the key's values.
 
     Filters on other columns of the same table are independent of the key if their column has few values
     (a month number says nothing about which century), but a column of more values than the range has
-    shares (a year) follows the key, and then a query that asks for some of them asks for those that exist.
+    shares (a year) follows the key of its table, and a query that asks for some of them asks for those that exist.
     """
     if fraction >= 1.0 or fraction <= 0.0:
         return fraction
-    origin = profile.origins.get(spread.origin or 0)
-    along = [kept for kept, values in origin.filters if values * fraction >= 1.0] if origin is not None else []
+    origin = profile.origins.get(spread_of(key, profile).origin or 0)
+    if origin is None or frozenset((str(key),)) not in origin.keys:
+        return fraction
+    along = [kept for kept, values in origin.filters if values * fraction >= 1.0]
     return min(1.0, fraction / max(min(along), 1e-12)) if along else fraction
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from qoop.catalog.stats import Scalar
 from qoop.planner.expr import COMPARISONS, Call, Column, Expr, Literal, columns_of, conjuncts, disjuncts
-from qoop.planner.profile import Profile, constant, spread_of
+from qoop.planner.profile import Profile, constant, spread_of, with_factor
 from qoop.planner.selectivity import UNKNOWN_LIKE, UNKNOWN_RANGE, Spread, between, equal, like
 
 _SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
@@ -20,14 +20,10 @@ def filtered(profile: Profile, predicates: Iterable[Expr]) -> Profile:
     fraction, factors = conjoin(parts, profile)
     rows = profile.rows * fraction
     columns = dict(profile.columns)
-    origins = dict(profile.origins)
+    origins = profile.origins
     for expr, kept in factors:
-        spread = spread_of(expr, profile) if expr is not None else None
-        if spread is None or spread.origin is None or spread.origin not in origins:
-            continue
-        origin = origins[spread.origin]
-        known = (*origin.filters, (kept, max(1.0, spread.distinct)))
-        origins[spread.origin] = replace(origin, filters=known, rows=min(origin.rows, rows))
+        if expr is not None:
+            origins = with_factor(origins, spread_of(expr, profile), kept, rows)
     for part in parts:
         _restrict(part, columns, fraction)
     return Profile(rows, columns, origins)
@@ -47,7 +43,7 @@ def conjoin(parts: Sequence[Expr], profile: Profile) -> tuple[float, list[tuple[
         if subject is not None and isinstance(part, Call):
             ranges.setdefault(subject, []).append(part)
         else:
-            factors.append((_subject(part), _fraction(part, profile)))
+            factors.append((_main_column(part, profile), _fraction(part, profile)))
     factors.extend((subject, _range_fraction(subject, calls, profile)) for subject, calls in ranges.items())
     return _backed_off(factors, profile), factors
 
@@ -68,6 +64,14 @@ def _subject(part: Expr) -> Expr | None:
     """The column or expression a predicate is about, if it is about one alone."""
     columns = columns_of(part)
     return next(iter(columns)) if len(columns) == 1 else None
+
+
+def _main_column(part: Expr, profile: Profile) -> Expr | None:
+    """The column of most values that a predicate on one table looks at."""
+    columns = sorted(columns_of(part), key=lambda column: column.name)
+    if len({spread_of(column, profile).origin for column in columns}) != 1:
+        return None
+    return max(columns, key=lambda column: spread_of(column, profile).distinct)
 
 
 def _range_subject(part: Expr) -> Expr | None:

@@ -38,6 +38,15 @@ class Profile:
     origins: Mapping[int, Origin]
 
 
+def with_factor(origins: Mapping[int, Origin], spread: Spread, kept: float, rows: float) -> Mapping[int, Origin]:
+    """Note that a condition on a column of this spread kept a fraction of its table, and `rows` rows."""
+    origin = origins.get(spread.origin) if spread.origin is not None else None
+    if origin is None or spread.origin is None or kept >= 1.0:
+        return origins
+    filters = (*origin.filters, (kept, max(1.0, spread.distinct)))
+    return {**origins, spread.origin: replace(origin, filters=filters, rows=min(origin.rows, rows))}
+
+
 def guess(rows: float) -> Spread:
     """The spread of a column of which nothing is known."""
     distinct = max(1.0, rows * UNKNOWN_DISTINCT)

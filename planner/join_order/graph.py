@@ -11,14 +11,14 @@ equated once a join.  With the members' domains d1 <= d2 <= ... <= dk a class ke
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.equijoin import equalities, equi_join, inner_range, match_fraction, range_overlap, rows_in_range
 from qoop.planner.expr import Call, Expr, columns_of, columns_of_all, equals
 from qoop.planner.join_order.group import Group, Leaf
 from qoop.planner.predicates import conjoin
-from qoop.planner.profile import Profile, spread_of
+from qoop.planner.profile import Profile, distinct_values, spread_of, with_factor
 from qoop.planner.relation import Filter, Relation
 from qoop.planner.selectivity import Spread
 
@@ -132,6 +132,7 @@ class JoinGraph:
 
     def _estimate(self, cardinality: Cardinality) -> None:
         self.profiles = [cardinality.profile(relation) for relation in self.relations]
+        self._thin_out()
         self.rows: dict[Mask, float] = {1 << i: profile.rows for i, profile in enumerate(self.profiles)}
         self.widths: dict[Mask, float] = {
             1 << i: cardinality.width(relation.columns) for i, relation in enumerate(self.relations)
@@ -139,6 +140,18 @@ class JoinGraph:
         self.factors = [(mask, conjoin((p,), self._joined(mask))[0]) for p, mask in self.predicates]
         self.factors += self._composite_keys()
         self.growth = {bit: self._growth(self.leaves[bit.bit_length() - 1], bit) for bit in bits(self.attached)}
+
+    def _thin_out(self) -> None:
+        """Note for each leaf what the classes it belongs to will keep of it, whichever join comes first."""
+        for cls in self.classes:
+            members = [(expr, mask.bit_length() - 1) for expr, mask in cls.members if mask & (mask - 1) == 0]
+            found = [(i, spread_of(expr, self.profiles[i])) for expr, i in members]
+            values = [distinct_values(spread, self.profiles[i]) for i, spread in found]
+            for n, (i, spread) in enumerate(found):
+                fewest = min((count for m, count in enumerate(values) if m != n), default=spread.domain)
+                profile = self.profiles[i]
+                kept = fewest / max(1.0, spread.domain)
+                self.profiles[i] = replace(profile, origins=with_factor(profile.origins, spread, kept, profile.rows))
 
     def _joined(self, mask: Mask) -> Profile:
         """A profile of all columns of some leaves, as if they were one table."""
@@ -215,9 +228,9 @@ class JoinGraph:
         for spread in spreads[1:]:
             low, high = inner_range(Spread(1, 1, 1, minimum=low, maximum=high), spread)
         factor, domains = 1.0, []
-        for spread, profile in zip(spreads, profiles, strict=True):
+        for (expr, _), spread, profile in zip(here, spreads, profiles, strict=True):
             overlap = range_overlap(spread, low, high)
-            factor *= (1.0 - spread.nulls) * rows_in_range(spread, profile, overlap)
+            factor *= (1.0 - spread.nulls) * rows_in_range(expr, profile, overlap)
             domains.append(max(1.0, spread.domain * overlap))
         for domain in sorted(domains)[1:]:
             factor /= domain
