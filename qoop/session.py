@@ -119,15 +119,16 @@ class Session:
         return result
 
     @interruptible()
-    def submit(self, text: str, weight: float = 1.0, timeout: float | None = None) -> Job:
+    def submit(self, text: str, weight: float = 1.0, timeout: float | None = None, *, resume: bool = False) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
         weight: its part of the slots relative to other jobs. timeout: seconds after which it is cancelled and
-        `result` raises Timeout.
+        `result` raises Timeout. resume: take what an earlier run, even of another process, has left in the folder
+        of checkpoints, and run only the rest.
 
         Raises QueryError, CatalogError or SessionClosed; errors of the run come from `Job.result`.
         """
-        return self._submit(self._plan(query_text(text)), weight, timeout)
+        return self._submit(self._plan(query_text(text)), weight, timeout, resume)
 
     @interruptible()
     def explain(self, text: str) -> str:
@@ -211,11 +212,18 @@ class Session:
             bound = self._binder.bind(text)
             return bound, {name: self._catalog.table(name) for name in bound.tables}
 
-    def _submit(self, planned: Planned, weight: float = 1.0, timeout: float | None = None) -> Job:
-        durable = self.config.checkpoints is not None
-        handle = self._cluster.submit(
-            JobRequest(planned.plan, planned.tables, planned.bound.settings, weight, timeout, durable, reuse=durable)
+    def _submit(self, planned: Planned, weight: float = 1.0, timeout: float | None = None, resume: bool = False) -> Job:
+        self._open()
+        request = JobRequest(
+            planned.plan,
+            planned.tables,
+            planned.bound.settings,
+            weight,
+            timeout,
+            durable=self.config.checkpoints is not None,
+            reuse=resume,
         )
+        handle = self._cluster.submit(request)
         return Job(handle, planned, lambda: self._take(handle))
 
     def _take(self, handle: JobHandle) -> pa.Table:

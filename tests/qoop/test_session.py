@@ -246,6 +246,21 @@ def test_a_job_can_be_given_a_time_limit(session: qoop.Session) -> None:
     assert time.perf_counter() - begun < 5
 
 
+def test_a_job_can_resume_from_the_checkpoints_of_another_session(tmp_path: Path) -> None:
+    pq.write_table(big(), tmp_path / "big.parquet")
+    text = "SELECT i % 5 AS r, count(*) AS n FROM big GROUP BY r ORDER BY r"
+
+    def run(resume: bool) -> tuple[list[tuple[int, int]], int]:
+        with qoop.connect(slots=2, checkpoints=tmp_path / "checkpoints") as session:
+            session.register("big", tmp_path / "big.parquet")
+            job = session.submit(text, resume=resume)
+            return job.result().fetchall(), sum(report.tasks for report in job.stage_reports())
+
+    first, anew, resumed = run(False), run(False), run(True)
+    assert first[0] == anew[0] == resumed[0]
+    assert first[1] == anew[1] > resumed[1] == 0
+
+
 def test_explain_shows_the_plan_without_running_it(session: qoop.Session) -> None:
     text = session.explain(FOREVER)
     assert "big" in text
