@@ -54,7 +54,6 @@ from qoop.planner.two_phase import TwoPhase, two_phase
 _LEFT_SPREADS = frozenset({"inner", "left", "semi", "anti", "mark"})
 _RIGHT_SPREADS = frozenset({"inner", "right"})
 _HALF_JOINS = frozenset({"semi", "anti", "mark"})
-_ONE = Column("one:row", "BOOLEAN")
 _BASE_MEMORY = 32 << 20
 
 
@@ -112,6 +111,7 @@ class _Placer:
         self.tables = tables
         self.limits = limits
         self.shared: dict[str, tuple[Exchange, Placed]] = {}
+        self.fillers = 0
 
     def place(self, node: Relation) -> Placed:
         """The subtree with its exchanges, as the lower part of a fragment."""
@@ -188,8 +188,10 @@ class _Placer:
         relation = placed.at(width)
         if isinstance(relation, Exchange) and kind == "gather":
             return replace(relation, kind="gather", keys=(), parts=1)
-        if not relation.columns:
-            relation = Project(relation, ((_ONE, TRUE),))
+        if not relation.columns:  # a stage has a column to count its rows by
+            self.fillers += 1
+            filler = ((Column(f"row:{self.fillers}", "BOOLEAN"), TRUE),)
+            relation, placed = Project(relation, filler), replace(placed, meaning=Project(placed.meaning, filler))
         fragment = self.fragment(placed, relation, width)
         return Exchange(relation, kind, keys, parts, fragment)  # type: ignore[arg-type]
 

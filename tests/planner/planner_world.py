@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from functools import partial
 
 import duckdb
 import pyarrow as pa
@@ -12,9 +12,10 @@ from qoop.planner.bind import Binder, Bound
 from qoop.planner.build import build
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
-from qoop.planner.cut import cut
+from qoop.planner.cut import Identity, cut
 from qoop.planner.exchange import Thresholds, place_exchanges
 from qoop.planner.plan import Plan, Resources
+from qoop.planner.provenance import Provenances, is_island
 from qoop.planner.relation import Relation
 from qoop.planner.rules import apply_rules
 
@@ -57,7 +58,8 @@ class World:
         """The query's plan."""
         bound, relation = self.placed(query, thresholds, cost, slots)
         columns = {name: [column for column, _ in described] for name, (_, described) in bound.tables.items()}
-        return cut(relation, bound.columns, bound.settings, columns, identify=identify)
+        provenances = Provenances(bound.settings)
+        return cut(relation, bound.columns, bound.settings, columns, identify=partial(identify, provenances))
 
     def _stats(self, name: str, scale: float) -> TableStats:
         table = self.tables[name]
@@ -71,6 +73,7 @@ class World:
         return ColumnStats(nulls * scale, distinct * scale if distinct > 0.9 * rows else distinct)
 
 
-def identify(relation: Relation) -> tuple[str, bool]:
-    """A signature good enough where nothing is shared between plans."""
-    return blake2b(repr(relation).encode(), digest_size=16).hexdigest(), False
+def identify(provenances: Provenances, relation: Relation) -> Identity:
+    """What a relation means."""
+    found = provenances.of(relation)
+    return Identity(found.signature, found.columns, is_island(relation))
