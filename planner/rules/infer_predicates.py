@@ -57,21 +57,23 @@ def _infer(node: Join, known: dict[int, Facts]) -> Relation:
 
 
 def _carried(source: Facts, there: Facts, side: Relation) -> Facts:
-    """Predicates of `source` translated to columns of `side` and not known there yet."""
-    columns = frozenset(side.columns)
+    """Predicates of `source` translated to columns of `side`, where they do not follow from what is known there."""
     equal = _closure((*source, *there))
     if not equal:
         return ()
-    new = []
-    for predicate in source:
+    alike = _closure(there)
+    have = dict.fromkeys(there)
+    for predicate in (*source, *there):
         used = columns_of(predicate)
         if len(used) != 1 or not is_total(predicate) or not _worthwhile(predicate):
             continue
         (column,) = used
-        twins = (twin for twin in equal.get(column, ()) if twin in columns and twin != column)
-        new += [substitute(predicate, {column: twin}) for twin in twins]
-    have = frozenset(there)
-    return tuple(predicate for predicate in unique(new) if predicate not in have)
+        for twin in equal.get(column, ()):
+            if twin in side.columns and twin != column:
+                forms = [substitute(predicate, {column: same}) for same in alike.get(twin, (twin,))]
+                if not any(form in have for form in forms):
+                    have[substitute(predicate, {column: twin})] = None
+    return tuple(have)[len(dict.fromkeys(there)) :]
 
 
 def _worthwhile(predicate: Expr) -> bool:

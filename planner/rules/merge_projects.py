@@ -26,7 +26,7 @@ def merge_projects(relation: Relation) -> Relation:
 def _merge(node: Relation) -> Relation:
     if not isinstance(node, Project):
         return node
-    if isinstance(node.input, Project) and _mergeable(node, node.input):
+    while isinstance(node.input, Project) and _mergeable(node, node.input):
         mapping = dict(node.input.exprs)
         node = Project(node.input.input, tuple((column, substitute(expr, mapping)) for column, expr in node.exprs))
     identity = node.columns == node.input.columns and all(column == expr for column, expr in node.exprs)

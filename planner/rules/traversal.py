@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from qoop.planner.expr import Column, Expr, conjuncts
+from qoop.planner.expr import FALSE, Column, Expr, conjuncts
 from qoop.planner.relation import Filter, Project, Relation, Shared, with_inputs
 
 Visit = Callable[[Relation], Relation]
@@ -86,9 +86,13 @@ def filtered(relation: Relation, predicates: Iterable[Expr]) -> Relation:
     if not new:
         return relation
     if isinstance(relation, Filter):
-        merged = unique((*relation.predicates, *new))
+        merged = _unless_false(unique((*relation.predicates, *new)))
         return relation if merged == relation.predicates else Filter(relation.input, merged)
-    return Filter(relation, unique(new))
+    return Filter(relation, _unless_false(unique(new)))
+
+
+def _unless_false(predicates: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    return (FALSE,) if FALSE in predicates else predicates
 
 
 def narrowed(relation: Relation, columns: tuple[Column, ...]) -> Relation:
