@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import log
 
 from qoop.catalog.stats import ColumnStats, Scalar, TableStats
 from qoop.planner.equijoin import Pair, equalities, equi_join, match_fraction, narrowed, range_overlap
@@ -120,7 +121,7 @@ class Cardinality:
             case Limit():
                 return _limit(relation, self.profile(relation.input))
             case SetOp():
-                return _set_operation(relation, [self.profile(branch) for branch in relation.branches])
+                return self._set_operation(relation)
             case Opaque():
                 return self._opaque(relation)
             case Sort() | Shared() | Exchange():
@@ -150,7 +151,8 @@ class Cardinality:
             for key in sorted(table.keys, key=sorted)
             if all(name.lower() in ours for name in key)
         )
-        return Profile(table.rows, spreads, {origin: Origin(table.rows, table.rows, keys)})
+        keyed = any(len(key) == 1 for key in table.keys)
+        return Profile(table.rows, spreads, {origin: Origin(table.rows, table.rows, keys, keyed=keyed)})
 
     def _opaque(self, opaque: Opaque) -> Profile:
         """A piece of SQL not looked into: as many rows as its largest table."""
@@ -202,6 +204,25 @@ class Cardinality:
         for aggregation in aggregate.aggregations:
             spreads[aggregation.column.name] = _aggregated(aggregation, input, rows, origin)
         keys = (frozenset(key.name for key in aggregate.keys),) if aggregate.grouping_sets is None else ()
+        return Profile(rows, spreads, {origin: Origin(rows, rows, keys)})
+
+    def _set_operation(self, operation: SetOp) -> Profile:
+        branches, origin = [self.profile(branch) for branch in operation.branches], self._next_origin()
+        spreads: dict[str, Spread] = {}
+        for index, column in enumerate(operation.columns):
+            pairs = zip(operation.branches, branches, strict=True)
+            parts = [spread_of(branch.columns[index], known) for branch, known in pairs]
+            spread = _united(parts, branches) if operation.kind == "union" else _detached(parts[0])
+            spreads[column.name] = replace(spread, origin=origin)
+        rows = sum(branch.rows for branch in branches) if operation.kind == "union" else branches[0].rows
+        whole = Profile(rows, spreads, {origin: Origin(rows, rows)})
+        if operation.all and operation.kind == "union":
+            return whole
+        rows = combinations(whole, operation.columns)
+        if operation.kind == "intersect":
+            pairs = zip(operation.branches, branches, strict=True)
+            rows = min(rows, *(combinations(known, branch.columns) for branch, known in pairs))
+        keys = () if operation.all else (frozenset(column.name for column in operation.columns),)
         return Profile(rows, spreads, {origin: Origin(rows, rows, keys)})
 
 
@@ -266,9 +287,18 @@ def _aggregated(aggregation: Aggregation, input: Profile, rows: float, origin: i
         few = min(some, max(1.0, distinct_values(inner, input)))
         return Spread(few, some, inner.domain, 0.0, inner.minimum, inner.maximum, origin=origin)
     if op in ("count", "count_star"):
-        most = 2.0 * max(1.0, input.rows / some)
-        return Spread(min(some, most), some, min(some, most), 0.0, 1.0, most, origin=origin)
+        sizes = _geometric(max(1.0, input.rows / some))
+        few = min(some, max(1.0, sizes[-1]))
+        return Spread(few, some, few, 0.0, 1.0, sizes[-1], bounds=sizes, origin=origin)
     return Spread(some, some, some, origin=origin)
+
+
+def _geometric(mean: float) -> tuple[float, ...]:
+    """Quantiles of group sizes: a geometric distribution, since of groups only the mean size is known."""
+    if mean <= 1.0 + 1e-9:
+        return (1.0, 1.0)
+    steps = [quantile / 20 for quantile in range(20)]
+    return (*(1.0 + log(1.0 - q) / log(1.0 - 1.0 / mean) for q in steps), 1.0 + 7.0 * mean)
 
 
 def _window(window: Window, input: Profile) -> Profile:
@@ -282,28 +312,8 @@ def _window(window: Window, input: Profile) -> Profile:
     return Profile(input.rows, spreads, input.origins)
 
 
-def _set_operation(operation: SetOp, branches: list[Profile]) -> Profile:
-    spreads: dict[str, Spread] = {}
-    for index, column in enumerate(operation.columns):
-        parts = [
-            spread_of(branch.columns[index], known) for branch, known in zip(operation.branches, branches, strict=True)
-        ]
-        spreads[column.name] = _united(parts, branches) if operation.kind == "union" else _detached(parts[0])
-    total = sum(branch.rows for branch in branches)
-    rows = total if operation.kind == "union" else branches[0].rows
-    whole = Profile(rows, spreads, {})
-    if operation.all and operation.kind == "union":
-        return whole
-    groups = combinations(whole, operation.columns)
-    if operation.kind == "intersect":
-        pairs = zip(operation.branches, branches, strict=True)
-        others = [combinations(known, branch.columns) for branch, known in pairs]
-        return replace(whole, rows=min(groups, *others))
-    return replace(whole, rows=groups)
-
-
 def _detached(spread: Spread) -> Spread:
-    return replace(spread, common=(), bounds=(), origin=None)
+    return replace(spread, common=(), bounds=())
 
 
 def _united(parts: list[Spread], branches: list[Profile]) -> Spread:
@@ -315,7 +325,8 @@ def _united(parts: list[Spread], branches: list[Profile]) -> Spread:
     nulls = sum(p.nulls * b.rows for p, b in zip(parts, branches, strict=True)) / rows if rows > 0 else 0.0
     low, high = _outer_range(parts)
     distinct = max(1.0, combine(found))
-    return Spread(distinct, max(rows, distinct), combine(part.domain for part in parts), nulls, low, high)
+    domain, share = combine(part.domain for part in parts), max(part.share for part in parts)
+    return Spread(distinct, max(rows, distinct), domain, nulls, low, high, share=share)
 
 
 def _outer_range(parts: list[Spread]) -> tuple[Scalar | None, Scalar | None]:

@@ -88,8 +88,8 @@ def _composite(pairs: Sequence[Pair], left: Profile, right: Profile) -> float:
     not_null, common_left, common_right = 1.0, 1.0, 1.0
     for a, b in known:
         not_null *= (1.0 - a.nulls) * (1.0 - b.nulls)
-        common_left = min(common_left, range_overlap(a, b.minimum, b.maximum))
-        common_right = min(common_right, range_overlap(b, a.minimum, a.maximum))
+        common_left = min(common_left, range_overlap(a, b.minimum, b.maximum, b.share))
+        common_right = min(common_right, range_overlap(b, a.minimum, a.maximum, a.share))
     domain = max(
         _domain([a for a, _ in known], [x for x, _ in pairs], left) * common_left,
         _domain([b for _, b in known], [y for _, y in pairs], right) * common_right,
@@ -111,8 +111,15 @@ def _domain(spreads: list[Spread], exprs: list[Expr], profile: Profile) -> float
     return min(most, backoff_product(sorted((spread.domain for spread in spreads), reverse=True)))
 
 
-def range_overlap(spread: Spread, low: Scalar | None, high: Scalar | None) -> float:
-    """Fraction of a column's non-NULL values that lie in a range; 1 if the range or the column's is unknown."""
+def range_overlap(spread: Spread, low: Scalar | None, high: Scalar | None, share: float = 1.0) -> float:
+    """Fraction of a column's non-NULL values that lie in a range, or in a share of it.
+
+    Ranges that are not known overlap wholly.
+    """
+    return min(_overlap(spread, low, high), share / spread.share)
+
+
+def _overlap(spread: Spread, low: Scalar | None, high: Scalar | None) -> float:
     if low is None or high is None or spread.minimum is None or spread.maximum is None:
         return 1.0
     if type(low) is not type(spread.minimum) or type(high) is not type(spread.maximum):
@@ -135,7 +142,9 @@ def rows_in_range(key: Expr, profile: Profile, fraction: float) -> float:
     if fraction >= 1.0 or fraction <= 0.0:
         return fraction
     origin = profile.origins.get(spread_of(key, profile).origin or 0)
-    if origin is None or frozenset((str(key),)) not in origin.keys:
+    if origin is None or not origin.keyed:
+        return fraction
+    if frozenset((str(key),)) not in origin.keys and not _follows(spread_of(key, profile), fraction):
         return fraction
     along = [kept for kept, values in origin.filters if values * fraction >= 1.0]
     return min(1.0, fraction / max(min(along), 1e-12)) if along else fraction
@@ -151,12 +160,33 @@ def narrowed(profile: Profile, pairs: Sequence[Pair]) -> Profile:
         )
         if a is None or b is None or not isinstance(x, Column) or not isinstance(y, Column):
             continue
+        for column, other in ((x, b), (y, a)):
+            overlap = range_overlap(columns[column.name], other.minimum, other.maximum, other.share)
+            _follow(column, overlap, profile, columns)
         low, high = inner_range(a, b)
         fewest = min(a.distinct, b.distinct)
         for name, spread in ((x.name, a), (y.name, b)):
             rows = max(fewest, min(spread.rows, profile.rows))
             columns[name] = replace(spread, distinct=fewest, rows=rows, nulls=0.0, minimum=low, maximum=high)
     return replace(profile, columns=columns)
+
+
+def _follow(key: Column, fraction: float, profile: Profile, columns: dict[str, Spread]) -> None:
+    """A range of a table's key holds only a share of the values of columns that follow it (:func:`rows_in_range`)."""
+    number = columns[key.name].origin
+    origin = profile.origins.get(number or 0)
+    if not 0.0 < fraction < 1.0 or origin is None or frozenset((key.name,)) not in origin.keys:
+        return
+    within = rows_in_range(key, profile, fraction)
+    for name, spread in columns.items():
+        if spread.origin == number and name != key.name and _follows(spread, fraction):
+            distinct, domain = max(1.0, spread.distinct * within), max(1.0, spread.domain * fraction)
+            columns[name] = replace(spread, distinct=distinct, domain=domain, share=spread.share * fraction)
+
+
+def _follows(spread: Spread, fraction: float) -> bool:
+    """True if a range of the table's key should hold only a share of the column's values, too."""
+    return spread.domain * fraction >= 1.0
 
 
 def inner_range(a: Spread, b: Spread) -> tuple[Scalar | None, Scalar | None]:

@@ -20,6 +20,7 @@ class Origin:
 
     table_rows: its rows before filters. rows: after the filters right above it.
     keys: sets of our column names that are unique together.
+    keyed: one column alone is a key, be it read or not: a dimension table.
     filters: (fraction kept, distinct values of the column) for each column that those filters look at.
     """
 
@@ -27,6 +28,7 @@ class Origin:
     rows: float
     keys: tuple[frozenset[str], ...] = ()
     filters: tuple[tuple[float, float], ...] = ()
+    keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,19 +46,19 @@ class Search:
         needs = self.graph.needs
         if left in needs or right in needs:
             return self._attach(left, right, a.cost + b.cost)
-        rows = self.graph.merged_rows(left, right)
-        one, other = self._join(left, right, rows), self._join(right, left, rows)
-        if one <= other:
-            return Step(a.cost + b.cost + one, left, right)
-        return Step(a.cost + b.cost + other, right, left)
-
-    def _join(self, probe: Mask, build: Mask, rows: float) -> float:
         graph, model = self.graph, self.model
-        n, m = graph.rows[probe], graph.rows[build]
-        seconds = m * (self._build_row + self._build_byte * graph.widths[build]) + rows * model.output_row
-        if graph.connects(probe, build):
-            return seconds + model.probe(n, m)
-        return seconds + n * m * model.nested_pair
+        below = a.cost + b.cost + graph.merged_rows(left, right) * model.output_row
+        n, m = graph.rows[left], graph.rows[right]
+        build_left = n * (self._build_row + self._build_byte * graph.widths[left])
+        build_right = m * (self._build_row + self._build_byte * graph.widths[right])
+        if graph.connects(left, right):
+            build_left += model.probe(m, n)
+            build_right += model.probe(n, m)
+        else:
+            below += n * m * model.nested_pair
+        if build_right <= build_left:
+            return Step(below + build_right, left, right)
+        return Step(below + build_left, right, left)
 
     def _attach(self, left: Mask, right: Mask, below: float) -> Step | None:
         """Join an attached leaf to a set that holds what its ON refers to."""

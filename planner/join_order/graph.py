@@ -35,6 +35,11 @@ class EqualityClass:
     mask: Mask = 0
     factors: dict[Mask, float] = field(default_factory=dict)
 
+    @property
+    def wide(self) -> bool:
+        """True if a member needs several leaves, so that touching a leaf of the class does not make it available."""
+        return any(mask & (mask - 1) for _, mask in self.members)
+
     def available(self, leaves: Mask) -> list[Expr]:
         """The members that can be computed from these leaves."""
         return [expr for expr, needs in self.members if not needs & ~leaves]
@@ -62,6 +67,7 @@ class JoinGraph:
         self.constants: list[Expr] = []
         local = self._sort_out(group.predicates)
         self.relations = [_with_filter(leaf.relation, local.get(1 << i, [])) for i, leaf in enumerate(group.leaves)]
+        self._meeting = [(cls.mask, cls if cls.wide else None) for cls in self.classes]
         self._estimate(cardinality)
         self.neighbours = self._edges()
 
@@ -199,9 +205,13 @@ class JoinGraph:
             return known
         rows = self.rows[left] * (self.growth[right] if right in self.growth else self.rows[right])
         for cls in self.classes:
-            if cls.mask & left and cls.mask & right:
-                rows *= self._class_factor(cls, both)
-                rows /= self._class_factor(cls, left) * self._class_factor(cls, right)
+            mask, factors = cls.mask, cls.factors
+            a, b = mask & left, mask & right
+            if a and b:
+                for key in (a, b, a | b):
+                    if key not in factors:
+                        factors[key] = self._equated(cls, key)
+                rows *= factors[a | b] / (factors[a] * factors[b])
         for mask, factor in self.factors:
             if not mask & ~both and mask & ~left and mask & ~right:
                 rows *= factor
@@ -209,13 +219,6 @@ class JoinGraph:
         narrow = right in self.growth and self.leaves[right.bit_length() - 1].kind != "left"
         self.widths[both] = self.widths[left] + (1.0 if narrow else self.widths[right])
         return rows
-
-    def _class_factor(self, cls: EqualityClass, leaves: Mask) -> float:
-        key = leaves & cls.mask
-        factor = cls.factors.get(key)
-        if factor is None:
-            factor = cls.factors[key] = self._equated(cls, key)
-        return factor
 
     def _equated(self, cls: EqualityClass, key: Mask) -> float:
         """Fraction of combinations in which all available members of a class are equal."""
@@ -227,9 +230,10 @@ class JoinGraph:
         low, high = spreads[0].minimum, spreads[0].maximum
         for spread in spreads[1:]:
             low, high = inner_range(Spread(1, 1, 1, minimum=low, maximum=high), spread)
+        share = min(spread.share for spread in spreads)
         factor, domains = 1.0, []
         for (expr, _), spread, profile in zip(here, spreads, profiles, strict=True):
-            overlap = range_overlap(spread, low, high)
+            overlap = range_overlap(spread, low, high, share)
             factor *= (1.0 - spread.nulls) * rows_in_range(expr, profile, overlap)
             domains.append(max(1.0, spread.domain * overlap))
         for domain in sorted(domains)[1:]:
@@ -240,10 +244,10 @@ class JoinGraph:
 
     def connects(self, left: Mask, right: Mask) -> bool:
         """True if an equality class has members on both sides, so that the join can be done by hashing."""
-        return any(
-            cls.mask & left and cls.mask & right and cls.available(left) and cls.available(right)
-            for cls in self.classes
-        )
+        for mask, wide in self._meeting:
+            if mask & left and mask & right and (wide is None or (wide.available(left) and wide.available(right))):
+                return True
+        return False
 
     def _edges(self) -> list[Mask]:
         neighbours = [0] * len(self.leaves)
