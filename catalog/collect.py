@@ -31,7 +31,7 @@ from qoop.catalog.table import Columns, Split, Table, width_of
 # Tables up to twice this are taken whole.
 SAMPLE_ROWS = 100_000
 # HyperLogLog costs some 10 ns a value: above this, it sees every n-th piece of the table only.
-DISTINCT_ROWS = 32_000_000
+DISTINCT_ROWS = 12_000_000
 # Above this no key is looked for: an exact count of so many distinct values takes seconds.
 KEY_ROWS = 40_000_000
 _ROWS_A_PASS = 8_000_000

@@ -71,7 +71,7 @@ class DatabaseSource:
 
     def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
         """Rows whose hashed row id says so."""
-        return f"{self._select(columns)} WHERE {hashed_row('rowid', one_in)}"
+        return f"{self._select(columns)} WHERE {hashed_row('rowid', one_in, self.rows)}"
 
     def attach(self) -> tuple[str, str]:
         """The file and its alias."""

@@ -24,6 +24,9 @@ _Seen = tuple[int, int, int, int]
 # A file touched less than this before it was read may be written again with equal times (clocks tick coarsely).
 _SETTLED_NS = 50_000_000
 _CHUNK = 1 << 20
+# A stripe is one vector of DuckDB; so many of them show values that lie together in proportion.
+_STRIPE_ROWS = 2048
+_STRIPES = 2000
 
 _cache: dict[tuple[str, str], tuple[_Seen, str]] = {}
 
@@ -155,10 +158,15 @@ def no_rows(columns: Columns) -> str:
     return f"SELECT {nulls} WHERE false"
 
 
-def hashed_row(number: str, one_in: int) -> str:
-    """SQL that is true for about one row number in so many.
+def hashed_row(number: str, one_in: int, rows: int, salt: int = 0) -> str:
+    """SQL that is true for about one row number in `one_in`, of a table of so many rows.
 
-    Unlike every n-th row it fits no period in the data; the second argument keeps it apart from data that were
-    themselves made by hashing a running number.
+    Unlike every n-th row it fits no period in the data; the second argument of hash() keeps it apart from data
+    that were themselves made by hashing a running number. A large table is first thinned to some thousand
+    stripes of neighbouring rows, since DuckDB does not decode the vectors that a filter leaves no row of.
     """
-    return f"hash({number}, 'sample') % {one_in} = 0"
+    stripes = max(1, min(one_in, rows // (_STRIPE_ROWS * _STRIPES)))
+    row = f"hash({number}, {salt + 1}) % {one_in // stripes} = 0"
+    if stripes == 1:
+        return row
+    return f"CASE WHEN hash({number} // {_STRIPE_ROWS}, {salt + 1}) % {stripes} = 0 THEN {row} ELSE false END"

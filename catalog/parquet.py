@@ -27,6 +27,8 @@ from qoop.catalog.files import (
 from qoop.catalog.table import Columns, Range, Split, joined
 
 _ROW_NUMBER = "file_row_number"
+# One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
+_SAMPLE_GROUPS = 32
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,16 @@ class ParquetSource:
         return [replace(item, whole=item.rows == rows[item.file]) for item in joined(ranges)]
 
     def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
-        """Rows whose hashed position in their file says so: unlike every n-th row, that fits no period in the data."""
+        """Rows whose hashed position in their file says so; other positions in other files."""
         paths = [file.file.path for file in self.files]
         if not self.cuttable:
             return f"{self._select(columns, paths)} USING SAMPLE {100 / one_in:.6f}% (bernoulli, 0)"
-        return self._select(columns, paths, hashed_row(_ROW_NUMBER, one_in))
+        groups = (paths[start::_SAMPLE_GROUPS] for start in range(min(_SAMPLE_GROUPS, len(paths))))
+        parts = (
+            self._select(columns, group, hashed_row(_ROW_NUMBER, one_in, self.rows, salt))
+            for salt, group in enumerate(groups)
+        )
+        return "\nUNION ALL ".join(parts)
 
     def _select(self, columns: Columns, paths: Sequence[str], where: str = "") -> str:
         names = ", ".join(self._column(name, type_) for name, type_ in columns)
