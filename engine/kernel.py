@@ -23,6 +23,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog.memory import ArrowSource
 from qoop.engine.partition import cut, quoted, with_partition_number
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Stage, TableInput
@@ -110,7 +111,8 @@ class Kernel:
         wanted["threads"] = max(1, int(spec.resources.cpu))
         if spec.resources.memory > 0:
             wanted["memory_limit"] = f"{int(spec.resources.memory)}B"
-        wanted["disabled_optimizers"] = disabled_optimizers(spec.stage)
+        arrow = any(isinstance(spec.tables[item.table].source, ArrowSource) for item in spec.stage.table_inputs)
+        wanted["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
         # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
         wanted["preserve_insertion_order"] = spec.stage.layout.parts == 1
         for name in self._applied.keys() - wanted.keys():
@@ -157,13 +159,12 @@ class Kernel:
         return table.scan(item.columns, split)
 
 
-def disabled_optimizers(stage: Stage) -> str:
-    """DuckDB's optimizers that must not touch this fragment."""
-    if stage.opaque is not None:
-        return ""
-    if _PUSHES_INTO_ARROW and not stage.table_inputs:
-        return f"{_AS_PLANNED},join_filter_pushdown"
-    return _AS_PLANNED
+def disabled_optimizers(stage: Stage, arrow_tables: bool = False) -> str:
+    """DuckDB's optimizers that must not touch this fragment. arrow_tables: some base table is held by pyarrow."""
+    disabled = [] if stage.opaque is not None else [_AS_PLANNED]
+    if _PUSHES_INTO_ARROW and (arrow_tables or not stage.join_filters):
+        disabled.append("join_filter_pushdown")
+    return ",".join(disabled)
 
 
 _WITH = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)

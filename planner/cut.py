@@ -130,6 +130,7 @@ class _Cutter:
             estimate=fragment.estimate,
             opaque=opaque.reason if opaque else None,
             shareable=not identity.island,
+            join_filters=not any(isinstance(leaf, Exchange) for leaf in _probing(top)),
             label=label(top, {id(node): item.name for node, item in inputs}, fragment.partial),
         )
         return self.added(stage, {column: names[column].name for column in top.columns})
@@ -223,6 +224,19 @@ def _rename(item: TableInput | StageInput, name: str) -> TableInput | StageInput
     if isinstance(item, TableInput):
         return TableInput(name, item.table, item.version, item.columns, item.split)
     return StageInput(name, item.stage, item.mode)
+
+
+def _probing(node: Relation, probing: bool = False) -> Iterator[Relation]:
+    """The leaves on the probe side of a hash join, into whose scans DuckDB may push a filter on its keys."""
+    if isinstance(node, Exchange) or not node.inputs:
+        if probing:
+            yield node
+    elif isinstance(node, Join):
+        yield from _probing(node.left, True)
+        yield from _probing(node.right)
+    else:
+        for child in node.inputs:
+            yield from _probing(child, probing)
 
 
 def _layout(exchange: Exchange, names: Mapping[Column, Column]) -> Layout:

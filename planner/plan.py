@@ -118,6 +118,8 @@ class Stage:
     slots: threads (and slots) that each task is given.
     opaque: why the planner did not take the fragment apart, None if it did.
     shareable: False for islands (law 12), whose outputs must never serve another plan.
+    join_filters: False where a hash join probes another stage's output: DuckDB would hand pyarrow, which holds
+        it, a Bloom filter, and pyarrow refuses that with an error.
     label: a few words for people.
     """
 
@@ -133,6 +135,7 @@ class Stage:
     estimate: Estimate = Estimate()
     opaque: str | None = None
     shareable: bool = True
+    join_filters: bool = True
     label: str = ""
 
     @property
