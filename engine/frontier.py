@@ -18,7 +18,7 @@ from collections.abc import Container, Iterable, Iterator
 from heapq import heappop, heappush
 
 from qoop.engine.task import CheckpointKey, checkpoint_key, layout_digest
-from qoop.planner.plan import Plan, Resources, Stage, StageId
+from qoop.planner.plan import Plan, Stage, StageId
 
 
 class TaskNode:
@@ -52,7 +52,7 @@ class StageNode:
     """
 
     __slots__ = (
-        "demand", "held", "order", "readers", "reading", "ready", "ready_parts", "sources", "stage",
+        "held", "order", "readers", "reading", "ready", "ready_parts", "sources", "stage",
         "tail", "tainted", "tasks",
     )  # fmt: skip
 
@@ -69,7 +69,6 @@ class StageNode:
         self.tainted: bool = not stage.shareable or any(source.tainted for source, _ in sources)
         self.ready = 0
         self.ready_parts: list[int] = []
-        self.demand: Resources | None = None  # for the Run, which knows the machines
         for source, forward in sources:
             source.reading.append((self, forward))
 

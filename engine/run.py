@@ -27,6 +27,7 @@ from enum import StrEnum
 
 from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, PlanError, QoopError
 from qoop.catalog.table import Table
+from qoop.engine.demand import Demands
 from qoop.engine.events import (
     CheckpointLost,
     Command,
@@ -62,9 +63,9 @@ from qoop.engine.history import (
     mentions,
     size,
 )
+from qoop.engine.progress import Progress, fraction_of, stages_of
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, ResolvedInput, TaskId, TaskSpec
-from qoop.planner.packing import cap
-from qoop.planner.plan import Plan, Resources, Signature, Stage, StageId
+from qoop.planner.plan import Plan, Resources, Stage
 
 
 class State(StrEnum):
@@ -107,35 +108,6 @@ class Limits:
     keep_checkpoints: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StageProgress:
-    """How far one stage is. done + running + waiting + not needed = total parts; rows and bytes put out and
-    seconds spent (sum over attempts that succeeded) are of the parts made or found so far."""
-
-    stage: StageId
-    label: str
-    total: int
-    done: int
-    running: int
-    rows: int
-    bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a job is. fraction: finished share of the estimated work of the plan, 0 to 1.
-
-    held: the checkpoints there are. running: key and start time of attempts that are not being stopped.
-    """
-
-    state: State
-    fraction: float
-    stages: tuple[StageProgress, ...]
-    held: tuple[Committed, ...]
-    running: tuple[tuple[CheckpointKey, float], ...]
-
-
 @dataclass(slots=True)
 class _Attempt:
     """A living attempt. void: its output rests on data that is being made anew and must not be used."""
@@ -174,13 +146,13 @@ class Run:
         self._settings = settings
         self._durable = durable
         self._limits = limits
-        self._machines: dict[MachineId, Resources] = {}
+        self._demands = Demands(limits.min_memory)
         self._frontier: Frontier | None = None
         self._held: dict[CheckpointKey, Committed] = {}
         self._facts: dict[CheckpointKey, Committed] = {}
         self._attempts: dict[int, _Attempt] = {}
+        self._strays: set[CheckpointKey] = set()
         self._failures: dict[CheckpointKey, int] = {}
-        self._raised: dict[tuple[Signature, str], float] = {}
         self._outcome: State | None = None
         self._began: float | None = None
         self._next_attempt = 1
@@ -214,6 +186,7 @@ class Run:
             self._drop_tainted()
         busy = {attempt.key for attempt in self._attempts.values()}
         self._frontier = Frontier(plan, self._held, busy, reuse_tainted=same)
+        self._demands.forget_plan()
         self._release([key for key in self._held if self._useless(key)])
         self._move(State.RUNNING)
         self._stop_useless()
@@ -238,7 +211,7 @@ class Run:
         if self._frontier is None or self._outcome is not None or self.state is not State.RUNNING:
             return ()
         return tuple(
-            Demand(self.job, TaskId(self.job, node.stage.id, node.next_ready().part), self._demand(node))
+            Demand(self.job, TaskId(self.job, node.stage.id, node.next_ready().part), self._demands.of(node))
             for node in self._frontier.ready_stages()
         )
 
@@ -296,11 +269,10 @@ class Run:
         if self._frontier is None:
             return Progress(self.state, 0.0, (), (), ())
         running = [attempt for attempt in self._attempts.values() if not attempt.stopping]
-        keys = {attempt.key for attempt in running}
         return Progress(
             self.state,
-            1.0 if self.state is State.SUCCEEDED else self._fraction(self._frontier),
-            tuple(self._stage_progress(node, keys) for node in self._frontier.stages),
+            1.0 if self.state is State.SUCCEEDED else fraction_of(self._frontier),
+            stages_of(self._frontier, self._facts, frozenset(attempt.key for attempt in running)),
             tuple(self._held.values()),
             tuple((attempt.key, attempt.started) for attempt in running),
         )
@@ -338,8 +310,7 @@ class Run:
             case MachineLost(machine):
                 self._machine_lost(machine)
             case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
-                self._machines[machine] = capacity
-                self._forget_demands()
+                self._demands.machine(machine, capacity)
             case ShareChanged(job, share) if job == self.job:
                 self.share = share
                 self.history.append(ShareTold(self._at, share))
@@ -348,7 +319,8 @@ class Run:
         """Take the output if it is new and may be used; give it back to the store if nobody will ever read it.
 
         A report of an attempt that is not alive (a duplicate, or of a machine thought lost) proves nothing:
-        its output may have been released since.
+        its output may have been released since. So it is given back, unless another attempt is about to put
+        out the same.
         """
         attempt, key = self._end_attempt(id), committed.key
         task = self._node(key)
@@ -357,18 +329,21 @@ class Run:
         self.history.append(Succeeded(self._at, id, committed, used))
         if taken:
             self._held[key] = self._facts[key] = committed
+            self._strays.discard(key)
             if task is not None:
                 self._plan_frontier.commit(task)
             elif not self._limits.keep_checkpoints:
                 self._release([key])
-        elif key not in self._held and all(other.key != key for other in self._attempts.values()):
-            self._release([key])
+        elif key not in self._held:
+            self._strays.add(key)
+            self._release_stray(key)
 
     def _failed(self, id: AttemptId, error: QoopError, retryable: bool) -> None:
         attempt = self._end_attempt(id)
         if attempt is None:
             return
         self.history.append(Failed(self._at, id, attempt.key, error, retryable))
+        self._release_stray(attempt.key)
         if attempt.stopping or self.ending:
             return
         if isinstance(error, OutOfMemory):
@@ -382,6 +357,7 @@ class Run:
         attempt = self._end_attempt(id)
         if attempt is not None:
             self.history.append(Stopped(self._at, id, attempt.key))
+            self._release_stray(attempt.key)
 
     def _lost(self, key: CheckpointKey) -> None:
         if self._held.pop(key, None) is None:
@@ -394,8 +370,7 @@ class Run:
                 self._outcome = None  # it was part of the answer
 
     def _machine_lost(self, machine: MachineId) -> None:
-        self._machines.pop(machine, None)
-        self._forget_demands()
+        self._demands.machine(machine, None)
         error = ExecutionError(f"machine {machine} was lost")
         for attempt in [attempt for attempt in self._attempts.values() if attempt.machine == machine]:
             self._failed(attempt.id, error, retryable=True)
@@ -409,23 +384,18 @@ class Run:
             self._decide(State.FAILED, final)
 
     def _raise_memory(self, attempt: _Attempt, error: QoopError) -> None:
-        """Ask for twice the room next time, at most for a whole machine; give up when that was not enough."""
+        """Ask for more room next time; give up when the task had a whole machine."""
         stage, had = attempt.stage.stage, attempt.resources.memory
-        whole = max((capacity.memory for capacity in self._machines.values() if capacity.cpu >= 1), default=had)
-        if had >= whole:
-            final = OutOfMemory(
-                f"{_name(stage)} needs more than {size(had)} of memory for one task, which is all the largest "
-                f"machine has: {error}"
-            )
-            final.__cause__ = error
-            self._decide(State.FAILED, final)
-            return
-        wanted = min(2 * had, whole)
-        key = (stage.signature, attempt.key.layout)
-        if wanted > self._raised.get(key, 0.0):
-            self._raised[key] = wanted
+        wanted = self._demands.raise_memory(attempt.stage, had)
+        if wanted is not None:
             self.history.append(MemoryRaised(self._at, stage.id, had, wanted))
-        self._forget_demands()
+            return
+        final = OutOfMemory(
+            f"{_name(stage)} needs more than {size(had)} of memory for one task, which is all the largest "
+            f"machine has: {error}"
+        )
+        final.__cause__ = error
+        self._decide(State.FAILED, final)
 
     # --- consequences ---------------------------------------------------------------------------------------
 
@@ -469,6 +439,12 @@ class Run:
         self._commands.append(Stop(attempt.id))
         self.history.append(Stopping(self._at, attempt.id, attempt.key, reason))
         return True
+
+    def _release_stray(self, key: CheckpointKey) -> None:
+        """Release an output that was reported but not taken, once no attempt at the same key is alive."""
+        if key in self._strays and all(attempt.key != key for attempt in self._attempts.values()):
+            self._strays.discard(key)
+            self._release([key])
 
     def _release(self, keys: Iterable[CheckpointKey]) -> None:
         """Let go of these outputs, whether they are held or were just reported."""
@@ -580,23 +556,6 @@ class Run:
             raise PlanError(f"task {task} was granted room but is not ready")
         return node.tasks[task.part]
 
-    def _demand(self, node: StageNode) -> Resources:
-        if node.demand is None:
-            stage = node.stage
-            raised = self._raised.get((stage.signature, node.tasks[0].key.layout), 0.0)
-            memory = max(self._least_memory(), stage.estimate.task_memory, raised)
-            node.demand = cap(Resources(float(stage.slots), memory), self._machines.values())
-        return node.demand
-
-    def _least_memory(self) -> float:
-        """The floor of demands, lowered where a machine's slots could not all have it."""
-        by_slot = [capacity.memory / capacity.cpu for capacity in self._machines.values() if capacity.cpu >= 1]
-        return min(self._limits.min_memory, *by_slot) if by_slot else self._limits.min_memory
-
-    def _forget_demands(self) -> None:
-        for node in self._frontier.stages if self._frontier is not None else ():
-            node.demand = None
-
     def _spec(self, attempt: _Attempt, task: TaskNode) -> TaskSpec:
         frontier = self._plan_frontier
         stage = task.stage.stage
@@ -612,24 +571,6 @@ class Run:
             resources=attempt.resources,
             settings=frontier.plan.settings + self._settings,
             durable=self._durable,
-        )
-
-    def _fraction(self, frontier: Frontier) -> float:
-        total = sum(len(node.tasks) * node.stage.estimate.task_seconds for node in frontier.stages)
-        left = sum(task.stage.stage.estimate.task_seconds for task in frontier.tasks() if task.active)
-        return 1.0 - left / total if total > 0 else 0.0
-
-    def _stage_progress(self, node: StageNode, running: set[CheckpointKey]) -> StageProgress:
-        facts = [self._facts[task.key] for task in node.tasks if task.made and task.key in self._facts]
-        return StageProgress(
-            stage=node.stage.id,
-            label=node.stage.label,
-            total=len(node.tasks),
-            done=sum(task.made and not task.active for task in node.tasks),
-            running=sum(task.key in running for task in node.tasks),
-            rows=sum(sum(fact.rows) for fact in facts),
-            bytes=sum(sum(fact.bytes) for fact in facts),
-            seconds=sum(fact.seconds for fact in facts),
         )
 
     def _check_frontier(self, frontier: Frontier) -> None:

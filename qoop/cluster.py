@@ -25,7 +25,8 @@ from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Committed, Grant, Release, ShareChanged
 from qoop.engine.history import Record
-from qoop.engine.run import Limits, Progress, Run, State
+from qoop.engine.progress import Progress
+from qoop.engine.run import Limits, Run, State
 from qoop.engine.task import CheckpointKey, JobId, checkpoint_key
 from qoop.planner.packing import Room
 from qoop.planner.plan import Plan

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from qoop.catalog.table import Table
     from qoop.cluster import JobHandle
-    from qoop.engine.run import Progress
+    from qoop.engine.progress import Progress
     from qoop.planner.bind import Bound
     from qoop.planner.plan import Plan, Stage
 

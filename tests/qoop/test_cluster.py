@@ -19,7 +19,7 @@ from qoop.engine.history import Started
 from qoop.engine.run import Limits, State
 from qoop.engine.task import TaskId, TaskSpec, checkpoint_key
 from qoop.planner.packing import Room
-from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput, TableInput
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.schedulers.base import Claim
 from qoop.trace import Trace
 
@@ -31,8 +31,8 @@ COLUMNS = (("x", "INTEGER"),)
 def two_stages(width: int = 4, seconds: float = 1.0, name: str = "q", slots: int = 1, memory: float = 1.0) -> Plan:
     """A stage of `width` tasks, and a root that reads all of them."""
     estimate = Estimate(task_seconds=seconds, task_memory=memory)
-    scan = Stage("scan", "", (), COLUMNS, width, f"{name}/scan", Layout(), slots, estimate)
-    root = Stage("root", "", (StageInput("i", "scan", "all"),), COLUMNS, 1, f"{name}/root", Layout(), 1, estimate)
+    scan = Stage("scan", "", (), COLUMNS, width, f"{name}/scan", slots=slots, estimate=estimate)
+    root = Stage("root", "", (StageInput("i", "scan", "all"),), COLUMNS, 1, f"{name}/root", estimate=estimate)
     return Plan((scan, root), COLUMNS)
 
 

@@ -1,0 +1,63 @@
+"""How much room tasks ask for: by estimate, by experience, and by what the machines have."""
+
+from __future__ import annotations
+
+from qoop.engine.frontier import StageNode
+from qoop.engine.task import MachineId
+from qoop.planner.packing import cap
+from qoop.planner.plan import Resources, Signature
+
+
+class Demands:
+    """The least room of a task of each stage, given the machines there are.
+
+    least_memory: bytes that every task asks for, lowered where a machine's slots could not all have it.
+    """
+
+    def __init__(self, least_memory: float) -> None:
+        self._least_memory = least_memory
+        self._machines: dict[MachineId, Resources] = {}
+        self._raised: dict[tuple[Signature, str], float] = {}
+        self._known: dict[StageNode, Resources] = {}
+
+    def machine(self, name: MachineId, capacity: Resources | None) -> None:
+        """A machine has this capacity from now on; None: it is gone."""
+        self._machines.pop(name, None)
+        if capacity is not None:
+            self._machines[name] = capacity
+        self._known.clear()
+
+    def of(self, node: StageNode) -> Resources:
+        """Slots and memory that one task of the stage asks for; never more than some empty machine has."""
+        known = self._known.get(node)
+        if known is None:
+            stage = node.stage
+            memory = max(self._least(), stage.estimate.task_memory, self._raised.get(_content(node), 0.0))
+            known = self._known[node] = cap(Resources(float(stage.slots), memory), self._machines.values())
+        return known
+
+    def raise_memory(self, node: StageNode, had: float) -> float | None:
+        """A task failed with `had` bytes: ask for twice that, at most for all of the largest machine.
+
+        Returns the new demand, None if the task has had all there is. What was learnt outlives the plan.
+        """
+        whole = max((capacity.memory for capacity in self._machines.values() if capacity.cpu >= 1), default=had)
+        if had >= whole:
+            return None
+        content = _content(node)
+        self._raised[content] = max(self._raised.get(content, 0.0), min(2 * had, whole))
+        self._known.clear()
+        return self._raised[content]
+
+    def forget_plan(self) -> None:
+        """The stages asked about so far are of no more interest."""
+        self._known.clear()
+
+    def _least(self) -> float:
+        by_slot = [capacity.memory / capacity.cpu for capacity in self._machines.values() if capacity.cpu >= 1]
+        return min(self._least_memory, *by_slot) if by_slot else self._least_memory
+
+
+def _content(node: StageNode) -> tuple[Signature, str]:
+    key = node.tasks[0].key
+    return key.signature, key.layout

@@ -1,0 +1,74 @@
+"""How far a job is, as values that people and the re-planner read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from qoop.engine.events import Committed
+from qoop.engine.frontier import Frontier, StageNode
+from qoop.engine.task import CheckpointKey
+from qoop.planner.plan import StageId
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgress:
+    """How far one stage is.
+
+    total: its parts. done: those put out, found or not needed. running: those with an attempt that goes on.
+    rows, bytes: put out by the parts made or found so far. seconds: wall time spent on them, added up.
+    """
+
+    stage: StageId
+    label: str
+    total: int
+    done: int
+    running: int
+    rows: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is.
+
+    state: of the job, as text. fraction: finished share of the estimated work of the plan, 0 to 1.
+    held: the checkpoints there are. running: key and start time of attempts that are not being stopped.
+    """
+
+    state: str
+    fraction: float
+    stages: tuple[StageProgress, ...]
+    held: tuple[Committed, ...]
+    running: tuple[tuple[CheckpointKey, float], ...]
+
+
+def stages_of(
+    frontier: Frontier, facts: Mapping[CheckpointKey, Committed], running: frozenset[CheckpointKey]
+) -> tuple[StageProgress, ...]:
+    """Progress of every stage, in plan order. facts: all outputs made or found, released ones too."""
+    return tuple(_stage(node, facts, running) for node in frontier.stages)
+
+
+def fraction_of(frontier: Frontier) -> float:
+    """Estimated work that is done or was never needed, as a fraction of that of the whole plan."""
+    total = sum(len(node.tasks) * node.stage.estimate.task_seconds for node in frontier.stages)
+    left = sum(task.stage.stage.estimate.task_seconds for task in frontier.tasks() if task.active)
+    return 1.0 - left / total if total > 0 else 0.0
+
+
+def _stage(
+    node: StageNode, facts: Mapping[CheckpointKey, Committed], running: frozenset[CheckpointKey]
+) -> StageProgress:
+    made = [facts[task.key] for task in node.tasks if task.made and task.key in facts]
+    return StageProgress(
+        stage=node.stage.id,
+        label=node.stage.label,
+        total=len(node.tasks),
+        done=sum(not task.active for task in node.tasks),
+        running=sum(task.key in running for task in node.tasks),
+        rows=sum(sum(fact.rows) for fact in made),
+        bytes=sum(sum(fact.bytes) for fact in made),
+        seconds=sum(fact.seconds for fact in made),
+    )

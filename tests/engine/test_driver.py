@@ -1,0 +1,82 @@
+"""The driver's accounts: room is taken by a grant and given back by the first report, whatever comes after."""
+
+from __future__ import annotations
+
+from qoop.catalog.errors import ExecutionError
+from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.clock import VirtualClock
+from qoop.engine.driver import Driver
+from qoop.engine.events import Event, Grant, MachineJoined, MachineLost, SlotsChanged, Start, TaskFailed
+from qoop.engine.run import Run, State
+from qoop.engine.task import TaskId
+from qoop.planner.plan import Plan, Resources, Stage
+
+COLUMNS = (("x", "INTEGER"),)
+BROKEN = ExecutionError("broken")
+PLAN = Plan((Stage("a", "", (), COLUMNS, 3, "a"),), COLUMNS)
+
+
+def begin() -> tuple[Driver, SimulatedBackend, list[object]]:
+    seen: list[object] = []
+    backend = SimulatedBackend({"m": Resources(2, 100)}, VirtualClock())
+    driver = Driver(backend, seen.append)
+    run = Run("j", {})
+    driver.add(run, now=0.0)
+    driver.obey(run.switch(PLAN, now=0.0))
+    return driver, backend, seen
+
+
+def grant(driver: Driver, part: int) -> Start:
+    return driver.apply(Grant("j", TaskId("j", "a", part), "m", Resources(1, 40)), now=0.0)
+
+
+def take(driver: Driver, *events: Event) -> bool:
+    changed = driver.take(events, now=1.0)
+    driver.check()
+    return changed
+
+
+def test_room_is_taken_until_the_attempt_reports() -> None:
+    driver, backend, seen = begin()
+    starts = [grant(driver, 0), grant(driver, 1)]
+    assert driver.room("m").free == Resources(0, 20)
+    assert driver.used_by("j") == Resources(2, 80)
+    events = backend.wait(None)
+    assert not take(driver, *events)
+    assert driver.room("m").free == Resources(2, 100)
+    assert driver.used_by("j") == Resources()
+    assert seen == [*starts, *events]
+
+
+def test_a_second_report_gives_no_room_back() -> None:
+    driver, _, _ = begin()
+    failed = [TaskFailed(grant(driver, part).spec.attempt, BROKEN, True) for part in (0, 1)]
+    take(driver, failed[0], failed[0])
+    assert driver.room("m").free == Resources(1, 60)
+
+
+def test_a_lost_machine_takes_its_accounts_with_it() -> None:
+    driver, _, _ = begin()
+    attempt = grant(driver, 0).spec.attempt
+    assert take(driver, MachineLost("m"))
+    assert driver.rooms() == {} and driver.capacity == Resources()
+    assert take(driver, TaskFailed(attempt, BROKEN, True), MachineJoined("m", Resources(1, 50)))
+    assert driver.room("m").free == Resources(1, 50)
+    assert driver.runs["j"].ready()[0].resources == Resources(1, 50)
+
+
+def test_a_machine_that_shrank_has_nothing_free_until_reports_come() -> None:
+    driver, _, _ = begin()
+    grant(driver, 0), grant(driver, 1)
+    assert take(driver, SlotsChanged("m", Resources(1, 100)))
+    assert driver.room("m").free.cpu == -1
+
+
+def test_a_run_that_was_removed_hears_no_more() -> None:
+    driver, backend, _ = begin()
+    run = driver.runs["j"]
+    grant(driver, 0)
+    driver.remove("j")
+    take(driver, *backend.wait(None))
+    assert driver.room("m").free == Resources(2, 100)
+    assert run.state is State.RUNNING and len(run.alive) == 1
