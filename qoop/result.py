@@ -82,7 +82,8 @@ class Result:
     @interruptible()
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row, beginning with the first; None after the last."""
-        return self._one_by_one.fetchone()
+        row: tuple[Any, ...] | None = self._one_by_one.fetchone()
+        return row
 
     def text_rows(self) -> Iterator[tuple[str | None, ...]]:
         """The rows with every value as the text DuckDB casts it to; NULL is None."""
@@ -115,37 +116,39 @@ class Result:
         wrong = [index for index, field in enumerate(self._raw.schema) if not field.type.equals(wanted[index].type)]
         arrays = list(self._raw.columns)
         if wrong:
-            casts = ", ".join(self._cast(index) for index in wrong)
-            for index, array in zip(
-                wrong, _reader(self._settings, self._raw).project(casts).to_arrow_table(), strict=True
-            ):
+            converted = self._query(self._cast(index) for index in wrong).to_arrow_table()
+            for index, array in zip(wrong, converted.columns, strict=True):
                 arrays[index] = array
         return pa.Table.from_arrays(arrays, schema=wanted)
 
     @cached_property
-    def _one_by_one(self) -> duckdb.DuckDBPyRelation:
-        return self._relation()
+    def _one_by_one(self) -> duckdb.DuckDBPyConnection:
+        return self._query(self._named_casts())
 
     def _relation(self, limit: int | None = None) -> duckdb.DuckDBPyRelation:
         """The rows as DuckDB's own relation, for the conversions it does best."""
         rows = self._raw if limit is None else self._raw.slice(0, limit)
-        casts = (f"{self._cast(index)} AS {_quoted(name)}" for index, (name, _) in enumerate(self._columns))
-        return _reader(self._settings, rows).project(", ".join(casts))
+        return _database(self._settings).cursor().from_arrow(rows).project(", ".join(self._named_casts()))
+
+    def _query(self, exprs: Iterable[str]) -> duckdb.DuckDBPyConnection:
+        """A connection that holds the result of the expressions over the rows."""
+        cursor = _database(self._settings).cursor()
+        cursor.register("answer", self._raw)
+        return cursor.execute(f"SELECT {', '.join(exprs)} FROM answer")
 
     def _fetch(self, exprs: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-        rows = _reader(self._settings, self._raw).project(", ".join(exprs))
-        while batch := rows.fetchmany(_BATCH):
+        cursor = self._query(exprs)
+        while batch := cursor.fetchmany(_BATCH):
             yield from batch
+
+    def _named_casts(self) -> list[str]:
+        return [f"{self._cast(index)} AS {_quoted(name)}" for index, (name, _) in enumerate(self._columns)]
 
     def _cast(self, index: int) -> str:
         return f"CAST(c{index} AS {_type_sql(self._columns[index][1])})"
 
     def _total(self) -> str:
         return f"({len(self):,} rows in all)"
-
-
-def _reader(settings: Settings, table: pa.Table) -> duckdb.DuckDBPyRelation:
-    return _database(settings).cursor().from_arrow(table)
 
 
 @lru_cache(maxsize=16)
