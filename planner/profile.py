@@ -67,7 +67,18 @@ def spread_of(expr: Expr, profile: Profile) -> Spread:
         if _family(expr.type) == _family(expr.args[0].type):
             return spread
         return replace(spread, minimum=None, maximum=None, common=(), bounds=())
-    return _computed(expr, profile)
+    return _shifted(expr, profile) or _computed(expr, profile)
+
+
+def _shifted(call: Call, profile: Profile) -> Spread | None:
+    """A number plus or minus a constant: the same values, elsewhere."""
+    if call.op not in ("+", "-") or len(call.args) != 2 or not columns_of(call.args[0]):
+        return None
+    by, spread = constant(call.args[1]), spread_of(call.args[0], profile)
+    if not isinstance(by, float) or not isinstance(spread.minimum, float) or not isinstance(spread.maximum, float):
+        return None
+    by = by if call.op == "+" else -by
+    return replace(spread, minimum=spread.minimum + by, maximum=spread.maximum + by, common=(), bounds=())
 
 
 def _computed(call: Call, profile: Profile) -> Spread:

@@ -8,10 +8,13 @@ the most selective first; a bushy tree is taken where a build side is better red
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from qoop.planner.cost import CostModel
 from qoop.planner.join_order.graph import JoinGraph, Mask, bits
+
+_SMALL = 6  # leaves up to which a greedy plan first would cost more than it prunes
 
 
 class Step(NamedTuple):
@@ -38,10 +41,13 @@ class Search:
         if known is None or step.cost < known.cost:
             self.best[both] = step
 
-    def consider(self, left: Mask, right: Mask) -> Step | None:
-        """The cheaper way round of joining two sets; None if either cannot stand alone or they cannot be joined."""
+    def consider(self, left: Mask, right: Mask, cheaper_than: float = inf) -> Step | None:
+        """The cheaper way round of joining two sets.
+
+        None if either cannot stand alone, they cannot be joined, or making both costs `cheaper_than` already.
+        """
         a, b = self.best.get(left), self.best.get(right)
-        if a is None or b is None:
+        if a is None or b is None or a.cost + b.cost >= cheaper_than:
             return None
         needs = self.graph.needs
         if left in needs or right in needs:
@@ -87,16 +93,24 @@ def search(graph: JoinGraph, model: CostModel, limit: int) -> Search:
     tops = []
     for component in graph.components():
         pairs = connected_pairs(component, graph.neighbours, limit)
-        if pairs is None:
+        if pairs is None or component.bit_count() > _SMALL:
             _greedy(found, component)
-        else:
-            for left, right in pairs:
-                step = found.consider(left, right)
-                if step is not None:
-                    found.offer(left | right, step)
+        if pairs is not None:
+            _exhaustive(found, component, pairs)
         tops.append(component)
     _cross(found, tops)
     return found
+
+
+def _exhaustive(found: Search, component: Mask, pairs: list[tuple[Mask, Mask]]) -> None:
+    """Dynamic programming; what is dearer than a plan known for the whole is not followed up."""
+    best = found.best
+    for left, right in pairs:
+        both = left | right
+        known = best.get(both) or best.get(component)
+        step = found.consider(left, right, known.cost if known is not None else inf)
+        if step is not None:
+            found.offer(both, step)
 
 
 def _cross(found: Search, parts: list[Mask]) -> None:
