@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import duckdb
@@ -290,9 +291,31 @@ def test_a_text_file_changed_in_place_is_noticed_at_once(catalog: Catalog, tmp_p
     first, second = ("a\n1\n", "a\n2\n") if name == "t.csv" else ('{"a":1}\n', '{"a":2}\n')
     (tmp_path / name).write_text(first)
     table = catalog.register("t", tmp_path / name)
-    (tmp_path / name).write_text(second)  # of the same size, within one tick of the clock
+    (tmp_path / name).write_text(second)  # of the same size
     with pytest.raises(TableChanged):
         table.check()
+
+
+def test_a_write_within_one_tick_of_the_clock_is_noticed(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tick = time.time_ns()
+    monkeypatch.setattr("qoop.catalog.files._look", lambda path: (4, tick, tick, 1))
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    table = catalog.register("t", tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text("a\n2\n")
+    with pytest.raises(TableChanged):
+        table.check()
+
+
+def test_a_file_that_stands_still_is_not_read_again(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    time.sleep(0.06)
+    table = catalog.register("t", tmp_path / "t.csv")
+    monkeypatch.setattr("builtins.open", lambda *_args, **_kwargs: pytest.fail("read again"))
+    table.check()
 
 
 def test_any_write_to_a_duckdb_file_is_another_version(catalog: Catalog, tmp_path: Path) -> None:

@@ -181,6 +181,25 @@ def test_statistics_are_the_same_every_time(tmp_path: Path) -> None:
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("files", [1, 3, 80])
+def test_a_sample_in_stripes_shows_all_parts_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int) -> None:
+    monkeypatch.setattr("qoop.catalog.files._STRIPE_ROWS", 16)
+    monkeypatch.setattr(collecting, "SAMPLE_ROWS", 10_000)
+    rows = 480_000 // files
+    for number in range(files):
+        select = f"SELECT {number * rows} + i AS id, ({number * rows} + i) // 9600 AS slow FROM range({rows}) r(i)"
+        duckdb.execute(f"COPY ({select}) TO '{tmp_path}/{number:02}.parquet'")
+    with Catalog(tmp_path / "cache") as catalog:
+        table = catalog.register("t", tmp_path)
+        sql = table.source.sample((("id", "BIGINT"), ("slow", "BIGINT")), table.rows // 10_000)
+        assert "CASE" in str(sql)
+        counts = [count for (count,) in duckdb.execute(f"SELECT count(*) FROM ({sql}) GROUP BY slow").fetchall()]
+        assert sum(counts) == pytest.approx(10_000, rel=0.15)
+        assert len(counts) == 50
+        assert catalog.stats("t", ["slow"]).columns["slow"].distinct == 50
+        assert catalog.stats("t", ["id"]).columns["id"].bounds[32] == pytest.approx(240_000, rel=0.1)
+
+
 @pytest.mark.parametrize("kind", ["arrow", "csv", "duckdb", "json"])
 def test_every_kind_of_source_has_statistics(tmp_path: Path, kind: str) -> None:
     data = duckdb.sql("SELECT i AS x, 's' || i % 7 AS s FROM range(250000) r(i)")
