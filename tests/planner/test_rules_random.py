@@ -24,6 +24,7 @@ from qoop.planner.expr import (
     is_null,
     negate,
 )
+from qoop.planner.provenance import Provenance, Provenances
 from qoop.planner.relation import (
     Aggregate,
     Aggregation,
@@ -40,6 +41,7 @@ from qoop.planner.relation import (
     Values,
     Window,
     WindowCall,
+    walk,
 )
 from qoop.planner.rules import RULES, apply_rules
 from qoop.planner.rules.outline import outline
@@ -242,3 +244,27 @@ def test_all_rules_together_lose_no_column_and_no_reference(relation: Relation) 
     assert result.columns == relation.columns
     assert isinstance(result, Values) or result.inputs or isinstance(result, Scan)
     assert columns_of(result.columns[0]) <= frozenset(relation.columns)
+
+
+def canonical_rows(database: duckdb.DuckDBPyConnection, relation: Relation, known: Provenance) -> Counter[object]:
+    """The rows with columns in the order of their canonical names."""
+    ordered = sorted(relation.columns, key=lambda column: known.columns[column])
+    names = ", ".join(map(str, ordered))
+    return Counter(database.execute(f"SELECT {names} FROM ({to_sql(relation)})").fetchall())
+
+
+_ROWS_OF: dict[str, tuple[str, Counter[object]]] = {}
+
+
+@settings(max_examples=200, deadline=None)
+@given(relations())
+def test_equal_signatures_have_equal_rows(database: duckdb.DuckDBPyConnection, relation: Relation) -> None:
+    """Over all relations drawn, their parts, and what the rules make of them."""
+    provenances = Provenances()
+    for part in (*walk(relation), *walk(apply_rules(relation))):
+        if not part.columns or len(part.columns) != len(set(part.columns)):
+            continue
+        known = provenances.of(part)
+        found = canonical_rows(database, part, known)
+        other, expected = _ROWS_OF.setdefault(known.signature, (outline(part), found))
+        assert found == expected, f"one signature for\n{outline(part)}\n{other}"
