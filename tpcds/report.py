@@ -5,6 +5,7 @@ from __future__ import annotations
 from qoop.tpcds.bench import BenchReport, QueryReport
 
 _WORST = 8  # queries named as the worst
+_LONGEST = 240  # characters of a line of an error; the JSON has it whole
 
 HEADER = (
     f"{'query':>5} {'ms':>8} {'DuckDB':>8} {'ratio':>6} {'plan ms':>7} {'rows':>7} {'stages':>6} {'tasks':>5} "
@@ -75,7 +76,8 @@ def _verdict(report: QueryReport) -> str:
     if report.correct:
         return "right, but empty" if report.empty else "right"
     kind = "FAILED" if report.seconds is None else "WRONG"
-    return kind + ": " + (report.error or "").replace("\n", "\n      ")
+    said = [line if len(line) <= _LONGEST else line[:_LONGEST] + " …" for line in (report.error or "").splitlines()]
+    return f"{kind}: " + "\n      ".join(said)
 
 
 def _listed(title: str, numbers: list[int], count: bool = False) -> str:
