@@ -347,6 +347,38 @@ def test_a_success_after_the_stop_counts() -> None:
     assert s.run.state is State.CANCELLED
 
 
+def test_a_late_writer_is_cleaned_up_after_once_nobody_writes_the_same() -> None:
+    s = Script("a 1\nroot 1 all:a")
+    s.start("a.0")
+    lost = TaskSucceeded(s.attempts["a.0"], Committed(s.specs[s.attempts["a.0"]], (5,), (40,), 0.5))
+    s.tell(MachineLost("m"), MachineJoined("m", MACHINE))
+    s.start("a.0")
+    assert s.tell(lost) == []
+    assert s.fail("a.0") == ["release a.0"]
+
+
+def test_an_attempt_that_fails_while_being_stopped_fails_nothing() -> None:
+    s = Script("a 1\nb 1\nroot 1 all:a all:b")
+    s.start("a.0")
+    assert s.switch("b 1\nroot 1 all:b") == ["stop a.0"]
+    s.fail("a.0", ExecutionError("interrupted"), retryable=False)
+    assert s.run.state is State.RUNNING and not s.run.ending
+
+
+def test_a_part_of_the_answer_lost_before_the_end_is_made_again() -> None:
+    s = Script("a 1\nb 1\nroot 1 all:a all:b")
+    s.play("a.0")
+    s.start("b.0")
+    assert s.switch("a 1\nroot 1 all:a as=R") == ["stop b.0"]
+    s.play("root.0")
+    assert s.run.ending and s.run.state is State.RUNNING
+    s.lose("root", 0)
+    assert not s.run.ending
+    s.stopped("b.0")
+    s.play("a.0", "root.0")
+    assert s.run.state is State.SUCCEEDED
+
+
 # --- switching ----------------------------------------------------------------------------------------------
 
 LEFT = "a 2\nb 1\nab 1 all:a all:b as=AB\nroot 1 all:ab as=R"
@@ -512,15 +544,24 @@ SHAPES = (
 )
 
 
+Content = frozenset[tuple[CheckpointKey, AttemptId]]
+
+
 class AnyOrder(RuleBasedStateMachine):
-    """A run under random reports, losses and switches, against a model of the store that it commands."""
+    """A run under random reports, losses and switches, against a model of the store that it commands.
+
+    What an output rests on is modelled as well: every time an island is made it puts out something else, and
+    nothing may rest on two makings of it.
+    """
 
     @initialize(shape=st.sampled_from(SHAPES), keep=st.booleans())
     def begin(self, shape: tuple[str, str], keep: bool) -> None:
         self.plans = [make_plan(text) for text in shape]
         self.run = Run("j", {}, limits=Limits(max_attempts=30, keep_checkpoints=keep))
         self.now = 0.0
-        self.store: set[CheckpointKey] = set()
+        self.store: dict[CheckpointKey, Content] = {}
+        self.read: dict[AttemptId, Content] = {}
+        self.islands: set[CheckpointKey] = set()
         self.alive: dict[AttemptId, CheckpointKey] = {}
         self.stopping: set[AttemptId] = set()
         self.past: list[TaskSucceeded | TaskFailed | TaskStopped] = []
@@ -534,7 +575,8 @@ class AnyOrder(RuleBasedStateMachine):
                 assert command.attempt in self.alive, f"{command.attempt} was told to stop but is not alive"
                 self.stopping.add(command.attempt)
             elif isinstance(command, Release):
-                self.store -= set(command.keys)
+                for key in command.keys:
+                    self.store.pop(key, None)
 
     def tell(self, event: object) -> None:
         self.now += 1
@@ -544,8 +586,12 @@ class AnyOrder(RuleBasedStateMachine):
         self.alive.pop(event.attempt)
         self.past.append(event)
         if isinstance(event, TaskSucceeded):
-            self.store.add(event.committed.key)
+            self.put(event)
         self.tell(event)
+
+    def put(self, event: TaskSucceeded) -> None:
+        own = {(event.committed.key, event.attempt)} if event.committed.key in self.islands else set()
+        self.store[event.committed.key] = self.read[event.attempt] | own
 
     def start(self, choice: int) -> None:
         demand = self.run.ready()[choice % len(self.run.ready())]
@@ -553,8 +599,17 @@ class AnyOrder(RuleBasedStateMachine):
         for item in spec.inputs:
             for key, _ in item.reads:
                 assert key in self.store, f"{spec.attempt} reads {key}\n{self.run.story(key)}"
-        assert spec.key not in self.store or spec.key in [ghost.committed.key for ghost in self.ghosts]
+        self.read[spec.attempt] = self.consistent({key for item in spec.inputs for key, _ in item.reads})
+        if not spec.stage.shareable:
+            self.islands.add(spec.key)
         self.alive[spec.attempt] = spec.key
+
+    def consistent(self, keys: set[CheckpointKey]) -> Content:
+        rests_on = frozenset(pair for key in keys for pair in self.store[key])
+        islands = [island for island, _ in rests_on]
+        for island in islands:
+            assert islands.count(island) == 1, f"two makings of {island} meet\n{self.run.story(island)}"
+        return rests_on
 
     def success(self, attempt: AttemptId) -> TaskSucceeded:
         return TaskSucceeded(attempt, Committed(self.alive[attempt], (1,), (8,), 1.0))
@@ -585,7 +640,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(choice=st.integers(0, 99))
     def lost(self, choice: int) -> None:
         key = sorted(self.store, key=str)[choice % len(self.store)]
-        self.store.discard(key)
+        del self.store[key]
         self.tell(CheckpointLost(key))
 
     @rule(choice=st.integers(0, 1), pause=st.booleans())
@@ -608,7 +663,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def ghost(self) -> None:
         event = self.ghosts.pop()
-        self.store.add(event.committed.key)
+        self.put(event)
         self.tell(event)
 
     @invariant()
@@ -634,8 +689,9 @@ class AnyOrder(RuleBasedStateMachine):
         while self.ghosts:
             self.ghost()
         answer = {fact.key for fact in self.run.outputs} if self.run.state is State.SUCCEEDED else set()
-        assert self.store >= answer or any(isinstance(e, Lost) and e.key in answer for e in self.run.history)
-        assert self.store <= answer, "outputs are left behind"
+        assert self.store.keys() >= answer or any(isinstance(e, Lost) and e.key in answer for e in self.run.history)
+        assert self.store.keys() <= answer, "outputs are left behind"
+        self.consistent(answer & self.store.keys())
 
 
 AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
