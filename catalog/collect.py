@@ -3,20 +3,18 @@
 1. A sample of about 100,000 rows, spread over the whole table by a hash of the row's place, so that it is the
    same every time; a small table is taken whole. From it come NULLs, common values, histogram and widths.
 2. Minimum and maximum over all rows; for Parquet and DuckDB files they cost nothing.
-3. Distinct values of those columns whose sample does not settle it: a HyperLogLog over all rows.
+3. Distinct values of those columns whose sample does not settle it: a HyperLogLog over all rows, or over evenly
+   spread blocks of a table of many millions.
 
-Then keys: columns, and pairs of columns, without a duplicate in the sample are counted exactly.
-
-Values of every type become numbers or strings in DuckDB (see :func:`scalar_sql`), as `stats.Scalar` wants them.
+Then keys, which `keys.py` finds by exact counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
 
 import duckdb
 import numpy
@@ -24,7 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from qoop.catalog.files import sql_name
+from qoop.catalog.keys import find_keys
 from qoop.catalog.probe import Probe, attached
+from qoop.catalog.scalars import INTEGERS, TEXT, is_ordered, is_text, scalar_sql, select
 from qoop.catalog.stats import ColumnStats, Scalar, TableStats
 from qoop.catalog.table import Columns, Split, Table, width_of
 
@@ -32,19 +32,11 @@ from qoop.catalog.table import Columns, Split, Table, width_of
 SAMPLE_ROWS = 100_000
 # HyperLogLog costs some 10 ns a value: above this, it sees every n-th piece of the table only.
 DISTINCT_ROWS = 12_000_000
-# Above this no key is looked for: an exact count of so many distinct values takes seconds.
-KEY_ROWS = 40_000_000
-_ROWS_A_PASS = 8_000_000
 
 _COMMON = 20
 _BINS = 64
-_TEXT = 200
-_TEMPORAL = ("DATE", "TIME", "INTERVAL")
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _BLOCKS = 16
 _AGREE = 0.3
-
-_Connection = duckdb.DuckDBPyConnection
 
 
 def collect(probe: Probe, table: Table, columns: Sequence[str], known: TableStats | None = None) -> TableStats:
@@ -68,7 +60,9 @@ def collect(probe: Probe, table: Table, columns: Sequence[str], known: TableStat
     return TableStats(table.rows, table.rows * sum(widths), found, keys)
 
 
-def _collect(cursor: _Connection, table: Table, columns: Columns) -> tuple[dict[str, ColumnStats], list[str]]:
+def _collect(
+    cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns
+) -> tuple[dict[str, ColumnStats], list[str]]:
     """Statistics of the columns, and which of them had no duplicate in the sample."""
     sample = _sample(cursor, table, columns)
     seen = [_read_column(sample, index, name, type_, table.rows) for index, (name, type_) in enumerate(columns)]
@@ -79,55 +73,16 @@ def _collect(cursor: _Connection, table: Table, columns: Columns) -> tuple[dict[
     return stats, [item.name for item in seen if item.once == sample.num_rows]
 
 
-def _sample(cursor: _Connection, table: Table, columns: Columns) -> pa.Table:
+def _sample(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns) -> pa.Table:
     """For column i: its values as scalars in ``v<i>`` and, of texts, their lengths in bytes in ``w<i>``."""
     one_in = table.rows // SAMPLE_ROWS
     rows = table.source.sample(columns, one_in) if one_in > 1 else table.source.scan(columns, None)
     items = []
     for index, (name, type_) in enumerate(columns):
         items.append(f"{scalar_sql(sql_name(name), type_)} AS v{index}")
-        if _is_text(type_):
+        if is_text(type_):
             items.append(f"strlen(CAST({sql_name(name)} AS VARCHAR)) AS w{index}")
-    return _select(cursor, ", ".join(items), rows).to_arrow_table()
-
-
-def _select(cursor: _Connection, items: str, rows: str | pa.Table, rest: str = "") -> _Connection:
-    if isinstance(rows, str):
-        return cursor.execute(f"SELECT {items} FROM ({rows}) AS source {rest}")
-    cursor.register("source", rows)
-    return cursor.execute(f"SELECT {items} FROM source {rest}")
-
-
-def scalar_sql(value: str, type_: str) -> str:
-    """SQL for the scalar of a value: a number, a string, or, for types without order, a hash of it.
-
-    What of a long text is over 200 characters is hashed, so that different ones stay different.
-
-    >>> scalar_sql("d", "DATE")
-    'epoch(d) / 86400'
-    """
-    if type_ in _INTEGERS:
-        return value
-    if type_ == "BOOLEAN":
-        return f"CAST({value} AS TINYINT)"
-    if type_ == "DATE":
-        return f"epoch({value}) / 86400"
-    if _is_text(type_):
-        text = f"CAST({value} AS VARCHAR)"
-        return f"CASE WHEN length({text}) > {_TEXT} THEN left({text}, {_TEXT}) || hash({text}) ELSE {text} END"
-    if not is_ordered(type_):
-        return f"CASE WHEN {value} IS NOT NULL THEN hash({value}) END"
-    return f"epoch({value})" if type_.startswith(_TEMPORAL) else f"CAST({value} AS DOUBLE)"
-
-
-def is_ordered(type_: str) -> bool:
-    """True if values of the type have scalars that order as they do."""
-    number = type_ in (*_INTEGERS, "BOOLEAN", "FLOAT", "DOUBLE", "HUGEINT", "UHUGEINT")
-    return not type_.endswith("]") and (number or _is_text(type_) or type_.startswith(("DECIMAL", *_TEMPORAL)))
-
-
-def _is_text(type_: str) -> bool:
-    return type_ in ("VARCHAR", "UUID", "JSON") or (type_.startswith("ENUM(") and not type_.endswith("]"))
+    return select(cursor, ", ".join(items), rows).to_arrow_table()
 
 
 @dataclass(frozen=True)
@@ -204,11 +159,11 @@ class _SampledColumn:
 
     def _value(self, index: int) -> Scalar:
         value = self.values[index].as_py()
-        return value[:_TEXT] if isinstance(value, str) else float(value)
+        return value[:TEXT] if isinstance(value, str) else float(value)
 
     def _is_entire(self, index: int) -> bool:
         value = self.values[index].as_py()
-        return not isinstance(value, str) or len(value) <= _TEXT
+        return not isinstance(value, str) or len(value) <= TEXT
 
     def _frequent(self) -> list[int]:
         """Places of the common values, most common first: all of few values, else those clearly above average."""
@@ -239,7 +194,7 @@ def _read_column(sample: pa.Table, index: int, name: str, type_: str, rows: int)
     found = column.value_counts()
     order = pc.sort_indices(found.field("values"))
     width = width_of(type_)
-    if _is_text(type_):
+    if is_text(type_):
         width = pc.mean(sample.column(f"w{index}")).as_py() or 0.0
     return _SampledColumn(
         name=name,
@@ -252,15 +207,17 @@ def _read_column(sample: pa.Table, index: int, name: str, type_: str, rows: int)
     )
 
 
-def _add_extremes(cursor: _Connection, table: Table, columns: Columns, stats: dict[str, ColumnStats]) -> None:
+def _add_extremes(
+    cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns, stats: dict[str, ColumnStats]
+) -> None:
     """Replace smallest and largest value by those of all rows; stretch the histogram to them."""
     if not columns:
         return
     items = []
     for name, type_ in columns:
-        value = f"CAST({sql_name(name)} AS VARCHAR)" if _is_text(type_) else sql_name(name)
-        items += [scalar_sql(f"{which}({value})", "VARCHAR" if _is_text(type_) else type_) for which in ("min", "max")]
-    found = _select(cursor, ", ".join(items), table.source.scan(columns, None)).fetchone()
+        value = f"CAST({sql_name(name)} AS VARCHAR)" if is_text(type_) else sql_name(name)
+        items += [scalar_sql(f"{which}({value})", "VARCHAR" if is_text(type_) else type_) for which in ("min", "max")]
+    found = select(cursor, ", ".join(items), table.source.scan(columns, None)).fetchone()
     for index, (name, _) in enumerate(columns):
         low, high = (_scalar(value) for value in (found or ())[2 * index : 2 * index + 2])
         if low is not None and high is not None:
@@ -269,7 +226,7 @@ def _add_extremes(cursor: _Connection, table: Table, columns: Columns, stats: di
 
 def _scalar(value: object) -> Scalar | None:
     if value is None or isinstance(value, str):
-        return value and value[:_TEXT]
+        return value and value[:TEXT]
     number = float(value)  # type: ignore[arg-type]
     return number if math.isfinite(number) else None
 
@@ -284,7 +241,9 @@ def _stretched(stats: ColumnStats, low: Scalar, high: Scalar) -> ColumnStats:
     return replace(stats, minimum=low, maximum=high, bounds=bounds)
 
 
-def _add_distinct(cursor: _Connection, table: Table, names: Sequence[str], stats: dict[str, ColumnStats]) -> None:
+def _add_distinct(
+    cursor: duckdb.DuckDBPyConnection, table: Table, names: Sequence[str], stats: dict[str, ColumnStats]
+) -> None:
     """Correct the numbers of distinct values by HyperLogLog, within what else is known.
 
     It is never far off, but errs by some 13 %; where the sample's estimate agrees with it, that one is better.
@@ -296,13 +255,13 @@ def _add_distinct(cursor: _Connection, table: Table, names: Sequence[str], stats
     for name, distinct in zip(names, _approximate_distinct(cursor, table, columns), strict=True):
         known = stats[name]
         most = table.rows - known.nulls
-        if types[name] in _INTEGERS and isinstance(known.minimum, float) and isinstance(known.maximum, float):
+        if types[name] in INTEGERS and isinstance(known.minimum, float) and isinstance(known.maximum, float):
             most = min(most, known.maximum - known.minimum + 1)
         best = known.distinct if abs(known.distinct - distinct) <= _AGREE * distinct else distinct
         stats[name] = replace(known, distinct=max(1.0, min(best, most)))
 
 
-def _approximate_distinct(cursor: _Connection, table: Table, columns: Columns) -> list[float]:
+def _approximate_distinct(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns) -> list[float]:
     if table.rows <= DISTINCT_ROWS or table.max_parts() < 4 * _BLOCKS:
         return _hyperloglog(cursor, table, columns, None)
     # What a quarter of the blocks adds up to tells how the number of distinct values grows with rows: not at
@@ -329,90 +288,7 @@ def _spread(table: Table, rows: int) -> Split:
     return Split(tuple(piece for start in order for piece in pieces[start : start + size]))
 
 
-def _hyperloglog(cursor: _Connection, table: Table, columns: Columns, split: Split | None) -> list[float]:
+def _hyperloglog(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns, split: Split | None) -> list[float]:
     items = ", ".join(f"approx_count_distinct({sql_name(name)})" for name, _ in columns)
-    found = _select(cursor, items, table.source.scan(columns, split)).fetchone()
+    found = select(cursor, items, table.source.scan(columns, split)).fetchone()
     return [float(value) for value in found or ()]
-
-
-def find_keys(
-    cursor: _Connection,
-    table: Table,
-    stats: Mapping[str, ColumnStats],
-    new: Collection[str],
-    unique: Sequence[str],
-    known: frozenset[frozenset[str]],
-) -> frozenset[frozenset[str]]:
-    """Sets of one or two columns that are unique together, as all rows show; of those with a column in `new`.
-
-    unique: those of the new columns that have no duplicate in the sample.
-    Pairs are looked for only where no single column is a key, among few candidates.
-    """
-    if not 0 < table.rows <= KEY_ROWS:
-        return frozenset()
-    likely = [name for name in unique if stats[name].distinct > 0.6 * table.rows]  # HyperLogLog errs by some 13 %
-    found = {frozenset((name,)) for name in likely if _is_unique(cursor, table, (name,))}
-    if not any(len(key) == 1 for key in known | found):
-        pairs = _likely_pairs(table, stats, new)
-        pairs = _without_duplicates_nearby(cursor, table, pairs)
-        found |= {frozenset(pair) for pair in pairs if _is_unique(cursor, table, pair)}
-    return frozenset(found)
-
-
-def _likely_pairs(table: Table, stats: Mapping[str, ColumnStats], new: Collection[str]) -> list[tuple[str, str]]:
-    types = dict(table.columns)
-    able = [
-        name for name in stats
-        if stats[name].nulls == 0 and (types[name] in (*_INTEGERS, "DATE") or _is_text(types[name]))
-    ]  # fmt: skip
-    able = sorted(able, key=lambda name: -stats[name].distinct)[:5]
-    return [
-        pair for pair in combinations(able, 2)
-        if (pair[0] in new or pair[1] in new) and stats[pair[0]].distinct * stats[pair[1]].distinct >= table.rows
-    ]  # fmt: skip
-
-
-def _without_duplicates_nearby(
-    cursor: _Connection, table: Table, pairs: Sequence[tuple[str, str]]
-) -> list[tuple[str, str]]:
-    """Those pairs that are unique in a run of neighbouring rows, where duplicates mostly are."""
-    if not pairs:
-        return []
-    columns = _typed(table, sorted({name for pair in pairs for name in pair}))
-    start = table.split(max(1, table.rows // SAMPLE_ROWS))[0]
-    names = ", ".join(sql_name(name) for name, _ in columns)
-    block = _select(cursor, names, table.source.scan(columns, start), f"LIMIT {SAMPLE_ROWS}").to_arrow_table()
-    return [pair for pair in pairs if _distinct_rows(cursor, block, pair) == block.num_rows]
-
-
-def _is_unique(cursor: _Connection, table: Table, names: Sequence[str]) -> bool:
-    """Count distinct values exactly, some millions of rows at a time to bound the memory it takes."""
-    rows = table.source.scan(_typed(table, names), None)
-    passes = -(-table.rows // _ROWS_A_PASS)
-    wanted = table.rows
-    for number in range(passes):
-        where = f"hash({sql_name(names[0])}) % {passes} = {number}" if passes > 1 else "true"
-        counted = _select(cursor, "count(*)", rows, f"WHERE {where}").fetchone() if passes > 1 else (table.rows,)
-        here = counted[0] if counted else 0
-        if _distinct_rows(cursor, rows, names, where) != here:
-            return False
-        wanted -= here
-    return wanted == 0
-
-
-def _distinct_rows(cursor: _Connection, rows: str | pa.Table, names: Sequence[str], where: str = "true") -> int:
-    """Number of distinct rows of these columns that have no NULL."""
-    quoted = [sql_name(name) for name in names]
-    full = " AND ".join(f"{name} IS NOT NULL" for name in quoted)
-    if not isinstance(rows, str):
-        cursor.register("source", rows)
-        rows = "SELECT * FROM source"
-    found = cursor.execute(
-        f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(quoted)} FROM ({rows}) WHERE {full} AND {where})"
-    ).fetchone()
-    return int(found[0]) if found else 0
-
-
-def _typed(table: Table, names: Sequence[str]) -> Columns:
-    types = dict(table.columns)
-    return tuple((name, types[name]) for name in names)

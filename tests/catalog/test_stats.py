@@ -16,6 +16,7 @@ from qoop.catalog import collect as collecting
 from qoop.catalog import stats_cache
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, SourceError, TableChanged
+from qoop.catalog.scalars import scalar_sql
 from qoop.catalog.stats import ColumnStats, TableStats, to_scalar
 from qoop.catalog.table import Table
 
@@ -78,7 +79,7 @@ def test_a_histogram_cuts_the_rows_evenly(example: tuple[Path, TableStats], name
     column = stats.columns[name]
     assert list(column.bounds) == sorted(column.bounds)
     assert len(column.bounds) == 65
-    scalar = collecting.scalar_sql(name, kind(path, name))
+    scalar = scalar_sql(name, kind(path, name))
     inside = stats.rows - column.nulls - sum(fraction for _, fraction in column.common) * stats.rows
     common = ", ".join(str(value) for value, _ in column.common) or "NULL::INTEGER"
     below = exact(
@@ -135,7 +136,7 @@ def pairs(rows: int, duplicate: str = "") -> pa.Table:
 
 @pytest.mark.parametrize("rows", [2_000, 300_000])
 def test_a_pair_of_columns_can_be_a_key(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "_ROWS_A_PASS", 100_000)
+    monkeypatch.setattr("qoop.catalog.keys._ROWS_A_PASS", 100_000)
     with Catalog(tmp_path) as catalog:
         catalog.register("t", pairs(rows))
         assert frozenset({"ticket", "item"}) in catalog.stats("t", ["ticket", "item"]).keys
@@ -366,5 +367,5 @@ def test_scalars_in_sql_are_those_of_python() -> None:
                 "true", "INTERVAL 36 HOURS", "'x'", "3::HUGEINT", "TIMESTAMPTZ '2001-02-03 04:05:06+00'"):  # fmt: skip
         type_ = str(duckdb.execute(f"DESCRIBE SELECT {sql}").fetchall()[0][1])
         duckdb.execute("SET TimeZone = 'UTC'")
-        ours, python = duckdb.execute(f"SELECT {collecting.scalar_sql(sql, type_)}, {sql}").fetchall()[0]
+        ours, python = duckdb.execute(f"SELECT {scalar_sql(sql, type_)}, {sql}").fetchall()[0]
         assert ours == to_scalar(python), sql

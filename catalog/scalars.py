@@ -1,0 +1,54 @@
+"""Values of every type as the scalars of `stats.py`, computed by DuckDB: numbers or strings that order alike."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+
+INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+# Characters of a text that statistics keep.
+TEXT = 200
+_TEMPORAL = ("DATE", "TIME", "INTERVAL")
+
+
+def scalar_sql(value: str, type_: str) -> str:
+    """SQL for the scalar of a value: a number, a string, or, for types without order, a hash of it.
+
+    What of a long text is over 200 characters is hashed, so that different ones stay different.
+
+    >>> scalar_sql("d", "DATE")
+    'epoch(d) / 86400'
+    """
+    if type_ in INTEGERS:
+        return value
+    if type_ == "BOOLEAN":
+        return f"CAST({value} AS TINYINT)"
+    if type_ == "DATE":
+        return f"epoch({value}) / 86400"
+    if is_text(type_):
+        text = f"CAST({value} AS VARCHAR)"
+        return f"CASE WHEN length({text}) > {TEXT} THEN left({text}, {TEXT}) || hash({text}) ELSE {text} END"
+    if not is_ordered(type_):
+        return f"CASE WHEN {value} IS NOT NULL THEN hash({value}) END"
+    return f"epoch({value})" if type_.startswith(_TEMPORAL) else f"CAST({value} AS DOUBLE)"
+
+
+def is_ordered(type_: str) -> bool:
+    """True if values of the type have scalars that order as they do."""
+    number = type_ in (*INTEGERS, "BOOLEAN", "FLOAT", "DOUBLE", "HUGEINT", "UHUGEINT")
+    return not type_.endswith("]") and (number or is_text(type_) or type_.startswith(("DECIMAL", *_TEMPORAL)))
+
+
+def is_text(type_: str) -> bool:
+    """True if the scalars of the type are strings."""
+    return type_ in ("VARCHAR", "UUID", "JSON") or (type_.startswith("ENUM(") and not type_.endswith("]"))
+
+
+def select(
+    cursor: duckdb.DuckDBPyConnection, items: str, rows: str | pa.Table, rest: str = ""
+) -> duckdb.DuckDBPyConnection:
+    """Run a SELECT of these items over rows that a table's `scan` or `sample` gave."""
+    if isinstance(rows, str):
+        return cursor.execute(f"SELECT {items} FROM ({rows}) AS source {rest}")
+    cursor.register("source", rows)
+    return cursor.execute(f"SELECT {items} FROM source {rest}")
