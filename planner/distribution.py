@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from qoop.planner.expr import Call, Column, Expr, cast, columns_of, columns_of_all, is_volatile, substitute
-from qoop.planner.relation import Exchange, Filter, Join, Project, Relation, Scan, SetOp, Values
+from qoop.planner.relation import Aggregate, Exchange, Filter, Join, Project, Relation, Scan, SetOp, Values, Window
 from qoop.planner.types import common_type
 
 HashKeys = tuple[Expr, ...]
@@ -21,6 +21,12 @@ HashKeys = tuple[Expr, ...]
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
             "DECIMAL", "DOUBLE")  # fmt: skip
 _MOMENTS = ("DATE", "TIMESTAMP")
+
+
+# Which side of a join may be spread over tasks that all have the other side: a preserved side that every task had
+# would put its unmatched rows out in each of them.
+LEFT_SPREADS = frozenset({"inner", "left", "semi", "anti", "mark"})
+RIGHT_SPREADS = frozenset({"inner", "right"})
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,13 @@ def _is_of(expr: Expr, relation: Relation) -> bool:
     return bool(columns) and columns <= frozenset(relation.columns)
 
 
+def aligned(left: Placed, right: Placed, pairs: Sequence[EquiPair]) -> bool:
+    """True if both sides of a join are spread by keys that the join equates."""
+    partners = {pair.left: pair.right for pair in pairs}
+    known = (keys for keys in left.hashed if all(key in partners for key in keys))
+    return agree((left, right)) and any(tuple(partners[key] for key in keys) in right.hashed for keys in known)
+
+
 def partner_keys(hashed: tuple[HashKeys, ...], mine: Sequence[Expr], theirs: Sequence[Expr]) -> HashKeys | None:
     """If one side of a join is hashed by some of `mine`, the keys that hash the other side alike."""
     pairs = dict(zip(mine, theirs, strict=True))
@@ -165,3 +178,48 @@ def fragment_nodes(relation: Relation) -> Iterator[Relation]:
     if not isinstance(relation, Exchange):
         for child in relation.inputs:
             yield from fragment_nodes(child)
+
+
+def common_partition(window: Window) -> tuple[Expr, ...]:
+    """The expressions by which every call of the window partitions."""
+    first, *rest = (call.partition_by for call in window.calls)
+    common = (expr for expr in first if all(expr in other for other in rest))
+    return tuple(expr for expr in dict.fromkeys(common) if columns_of_all((expr,)) and not is_volatile(expr))
+
+
+def common_keys(aggregate: Aggregate) -> tuple[Column, ...]:
+    """The keys by which every grouping groups."""
+    sets = aggregate.grouping_sets if aggregate.grouping_sets is not None else (aggregate.keys,)
+    return tuple(key for key in aggregate.keys if all(key in keys for keys in sets))
+
+
+def joined_hashing(join: Join, left: Placed, right: Placed) -> tuple[HashKeys, ...]:
+    """The hash keys that still hold for the rows of a join; an outer join's padded NULLs lie anywhere."""
+    kept: tuple[HashKeys, ...] = ()
+    if left.spread and join.kind in LEFT_SPREADS:
+        kept += left.hashed
+    if right.spread and join.kind in RIGHT_SPREADS:
+        kept += right.hashed
+    return kept
+
+
+def positional_hashing(node: SetOp, branches: Sequence[Placed]) -> tuple[HashKeys, ...]:
+    """Hash keys that all branches have in the same positions, in terms of the set operation's columns."""
+    renamed = [_renamed(branch.hashed, branch.meaning.columns, node.columns) for branch in branches]
+    return tuple(keys for keys in renamed[0] if all(keys in other for other in renamed[1:]))
+
+
+def _renamed(hashed: tuple[HashKeys, ...], columns: Sequence[Column], names: Sequence[Column]) -> tuple[HashKeys, ...]:
+    mapping: dict[Column, Expr] = dict(zip(columns, names, strict=True))
+    return tuple(tuple(substitute(key, mapping) for key in keys) for keys in hashed)
+
+
+def aligned_by_position(node: SetOp, branches: Sequence[Placed]) -> bool:
+    """True if equal rows of all branches lie in the same task already."""
+    spread = all(branch.spread for branch in branches)
+    return spread and agree(branches) and bool(positional_hashing(node, branches))
+
+
+def is_nested(column: Column) -> bool:
+    """True for types whose hash is not worth relying on."""
+    return column.type.endswith("]") or column.type.startswith(("STRUCT", "MAP", "UNION"))

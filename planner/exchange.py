@@ -6,30 +6,38 @@ joins with a build side that every task has (broadcast), partial aggregates, eac
 an Exchange ends the fragment: *gather* into one task (which may be given all slots as threads, so on one
 host it is no bottleneck) or *hash* by keys where there is much work left to do above.
 
-The alternatives of a join are compared by the seconds they add on a machine with these slots; all constants are
-in :class:`Thresholds`.  Which side may be spread while the other is repeated in every task: the preserved one, or
-else its unmatched rows would come out of every task.
+The forms of a join are compared by the seconds they take on this machine (:mod:`qoop.planner.exchange_cost`); how
+rows lie over the tasks of a fragment that is being built is in :mod:`qoop.planner.distribution`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import replace
 
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
 from qoop.planner.distribution import (
+    LEFT_SPREADS,
+    RIGHT_SPREADS,
     HashKeys,
     Placed,
     agree,
+    aligned,
+    aligned_by_position,
+    common_keys,
+    common_partition,
     equi_pairs,
     hashed_within,
+    is_nested,
     is_repeatable,
+    joined_hashing,
     kept_hashing,
     partner_keys,
+    positional_hashing,
 )
-from qoop.planner.expr import TRUE, Column, Expr, columns_of_all, is_volatile, substitute
+from qoop.planner.exchange_cost import BASE_MEMORY, USUAL, Costs, JoinSeconds, Thresholds
+from qoop.planner.expr import TRUE, Column, Expr
 from qoop.planner.plan import Estimate, Resources
 from qoop.planner.relation import (
     Aggregate,
@@ -51,36 +59,7 @@ from qoop.planner.relation import (
 )
 from qoop.planner.two_phase import TwoPhase, two_phase
 
-_LEFT_SPREADS = frozenset({"inner", "left", "semi", "anti", "mark"})
-_RIGHT_SPREADS = frozenset({"inner", "right"})
 _HALF_JOINS = frozenset({"semi", "anti", "mark"})
-_BASE_MEMORY = 32 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Numbers that decide between forms of a plan; seconds are of one thread.
-
-    spread_seconds: a scan with less work is not split.
-    task_seconds: wanted work of one task.
-    inline_seconds: a build side is computed again in every task while that adds no more than this.
-    single_seconds: work above an exchange that one task may do; more is hashed over tasks, if it can be.
-    threads_seconds: work of a lone task from which on it is given all slots.
-    stage_seconds: time that one more stage costs.
-    hash_row: seconds to partition one row by hash.
-    most_parts: into how many parts rows are hashed at most.
-    gather_rows: shared rows up to which readers take all of them rather than stay spread.
-    """
-
-    spread_seconds: float = 0.002
-    task_seconds: float = 0.25
-    inline_seconds: float = 0.003
-    single_seconds: float = 0.1
-    threads_seconds: float = 0.05
-    stage_seconds: float = 0.003
-    hash_row: float = 8e-8
-    gather_rows: float = 100_000.0
-    most_parts: int = 64
 
 
 def place_exchanges(
@@ -89,7 +68,7 @@ def place_exchanges(
     room: Resources,
     cost: CostModel,
     tables: Mapping[str, int],
-    thresholds: Thresholds = Thresholds(),
+    thresholds: Thresholds = USUAL,
 ) -> Relation:
     """Return the relation with its exchanges, each with its Fragment; the root is a gather of the result.
 
@@ -105,9 +84,8 @@ class _Placer:
         self, cardinality: Cardinality, room: Resources, cost: CostModel, tables: Mapping[str, int], limits: Thresholds
     ) -> None:
         self.cardinality = cardinality
-        self.slots = max(1, int(room.cpu))
-        self.memory = room.memory
-        self.cost = cost
+        self.costs = Costs(cardinality, cost, room, limits)
+        self.slots = self.costs.slots
         self.tables = tables
         self.limits = limits
         self.shared: dict[str, tuple[Exchange, Placed]] = {}
@@ -143,42 +121,14 @@ class _Placer:
             case Exchange():
                 return self.place(node.input)  # placed before: do it again, for this machine
 
-    # ---- estimates ----
-
     def rows(self, relation: Relation) -> float:
         return self.cardinality.rows(relation)
 
     def work(self, relation: Relation) -> float:
-        """Seconds of one thread for this operator alone."""
-        return self.cost.own_seconds(relation, self.cardinality)
-
-    def bytes(self, rows: float, relation: Relation) -> float:
-        return rows * self.cardinality.width(relation.columns)
-
-    def table_bytes(self, rows: float, relation: Relation) -> float:
-        """Bytes of a hash table over rows of the relation."""
-        return self.cost.table_bytes(rows, self.cardinality.width(relation.columns))
-
-    def build(self, placed: Placed) -> float:
-        """Seconds of one thread to build a hash table of the rows."""
-        return self.cost.build(placed.rows, self.cardinality.width(placed.meaning.columns))
-
-    def probe(self, rows: float, table: Placed) -> float:
-        return self.cost.probe(rows, table.rows)
+        return self.costs.work(relation)
 
     def width(self, placed: Placed) -> int:
-        """How many tasks the fragment gets if it ends here."""
-        if not placed.spread:
-            return 1
-        if placed.exact:
-            return placed.exact
-        wanted = ceil(placed.seconds / self.limits.task_seconds)
-        if placed.repeated > 0.0:  # what every task repeats must not outgrow what they divide
-            wanted = min(wanted, int(0.3 * placed.seconds / placed.repeated) + 1)
-        wanted = self.slots * ceil(max(1, wanted) / self.slots)
-        if wanted <= placed.splits:
-            return wanted
-        return max(1, placed.splits - placed.splits % self.slots if placed.splits > self.slots else placed.splits)
+        return self.costs.width(placed)
 
     # ---- ends of fragments ----
 
@@ -198,14 +148,12 @@ class _Placer:
     def fragment(self, placed: Placed, relation: Relation, width: int) -> Fragment:
         rows = placed.rows_of(width)
         seconds = placed.seconds / width + placed.repeated
-        memory = _BASE_MEMORY + placed.held_each + 1.5 * placed.held / width + self.bytes(rows, relation) / width
+        memory = BASE_MEMORY + placed.held_each + 1.5 * placed.held / width + self.costs.bytes(rows, relation) / width
         slots = self.slots if width == 1 and seconds > self.limits.threads_seconds else 1
-        estimate = Estimate(rows, self.bytes(rows, relation), max(seconds, 1e-4), min(memory, self.most_memory(slots)))
+        estimate = Estimate(
+            rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), min(memory, self.costs.most_memory(slots))
+        )
         return Fragment(placed.meaning, placed.partial, width, slots, estimate)
-
-    def most_memory(self, slots: int) -> float:
-        """A task that would like more than its slots' share of the memory spills instead."""
-        return max(float(_BASE_MEMORY), self.memory * slots / self.slots) if self.memory > 0 else float("inf")
 
     def gathered(self, placed: Placed) -> Placed:
         """The same rows, all in one task."""
@@ -214,6 +162,13 @@ class _Placer:
     def staged(self, placed: Placed) -> Placed:
         """The same rows, computed once in a stage of their own."""
         return self.leaf(self.end(placed, "gather"), placed)
+
+    def settled(self, placed: Placed) -> Placed:
+        """A long computation of one task ends here rather than grow into a longer one, if its rows are few."""
+        moving = 2.0 * self.costs.transfer(placed)
+        if placed.seconds <= self.limits.single_seconds or moving > 0.1 * placed.seconds:
+            return placed
+        return self.staged(placed)
 
     def leaf(self, exchange: Exchange, placed: Placed) -> Placed:
         rows = placed.rows_of(exchange.fragment.width if exchange.fragment else 1)
@@ -235,7 +190,7 @@ class _Placer:
         rows = min(child.rows, self.rows(node)) if isinstance(node, Filter | Limit) else self.rows(node)
         return child.under(
             node, lambda below: with_inputs(node, (below,)), rows, self.work(node), hashed=hashed,
-            held=child.held + self.cost.own_memory(node, self.cardinality),
+            held=child.held + self.costs.memory(node),
         )  # fmt: skip
 
     def scan(self, node: Scan) -> Placed:
@@ -291,7 +246,7 @@ class _Placer:
                            per_task=float(most), partial=True)  # fmt: skip
 
     def window(self, node: Window, child: Placed) -> Placed:
-        keys = _common_partition(node)
+        keys = common_partition(node)
         if not child.spread or hashed_within(child.hashed, keys):
             return self.stack(node, child)
         if self.worth_hashing(node, child, keys):
@@ -308,7 +263,7 @@ class _Placer:
     # ---- aggregates ----
 
     def aggregate(self, node: Aggregate, child: Placed) -> Placed:
-        keys = _common_keys(node)
+        keys = common_keys(node)
         if not child.spread:
             return self.stack(node, child)
         hashed = tuple(alternative for alternative in child.hashed if hashed_within((alternative,), keys))
@@ -334,70 +289,38 @@ class _Placer:
         node, groups = phases.whole, self.groups(phases, child)
         partial = child.under(
             node, phases.partial, child.rows, self.work(node), per_task=groups, partial=True,
-            held=child.held, held_each=child.held_each + self.table_bytes(groups, node),
+            held=child.held, held_each=child.held_each + self.costs.table_bytes(groups, node),
         )  # fmt: skip
         rows = partial.rows_of(self.width(partial))
         seconds = self.work(node) * min(1.0, rows / max(1.0, child.rows))
-        keys = _common_keys(node)
+        keys = common_keys(node)
         if seconds > self.limits.single_seconds and keys and self.rows(node) >= 8 * self.slots and self.slots > 1:
             below = self.hashed(replace(partial, rows=rows, per_task=float("inf")), keys)
         else:
             below = self.gathered(partial)
-        return below.under(
-            node, phases.final, self.rows(node), seconds, held=below.held + self.cost.own_memory(node, self.cardinality)
-        )
+        return below.under(node, phases.final, self.rows(node), seconds, held=below.held + self.costs.memory(node))
 
     # ---- joins ----
 
     def join(self, node: Join, left: Placed, right: Placed) -> Placed:
         if not left.spread and not right.spread:
-            return self.together(node, left, right)
+            return self.together(node, self.settled(left), self.settled(right))
         pairs = () if node.kind == "mark" else equi_pairs(node)
         mine, theirs = [pair.left for pair in pairs], [pair.right for pair in pairs]
-        if left.spread and right.spread and self.aligned(left, right, mine, theirs):
+        if left.spread and right.spread and aligned(left, right, pairs):
             return self.together(node, left, right)
         if node.kind in _HALF_JOINS and right.spread:
             right = self.deduplicated(right)
+        seconds = JoinSeconds(self.costs, node, left, right, pairs)
         options: list[tuple[float, Callable[[], Placed]]] = []
-        if left.spread and node.kind in _LEFT_SPREADS:
-            options.append((self.repeat_seconds(left, right, self.build(right)),
-                            lambda: self.together(node, left, self.repeated(right, left))))  # fmt: skip
-        if right.spread and node.kind in _RIGHT_SPREADS:
-            options.append((self.repeat_seconds(right, left, self.probe(left.rows, right)),
-                            lambda: self.together(node, self.repeated(left, right), right)))  # fmt: skip
+        if left.spread and node.kind in LEFT_SPREADS:
+            options.append((seconds.repeat_right(), lambda: self.together(node, left, self.repeated(right, left))))
+        if right.spread and node.kind in RIGHT_SPREADS:
+            options.append((seconds.repeat_left(), lambda: self.together(node, self.repeated(left, right), right)))
         if pairs and self.slots > 1 and self.cardinality.distinct(node.left, mine) >= 4 * self.slots:
-            options.append((self.hash_seconds(left, right, mine, theirs),
-                            lambda: self.hash_join(node, left, right, mine, theirs)))  # fmt: skip
-        options.append((self.gather_seconds(node, left, right),
-                        lambda: self.together(node, self.gathered(left), self.gathered(right))))  # fmt: skip
+            options.append((seconds.hash(), lambda: self.hash_join(node, left, right, mine, theirs)))
+        options.append((seconds.gather(), lambda: self.together(node, self.gathered(left), self.gathered(right))))
         return min(options, key=lambda option: option[0])[1]()
-
-    def aligned(self, left: Placed, right: Placed, mine: Sequence[Expr], theirs: Sequence[Expr]) -> bool:
-        """True if both sides are hashed alike by join keys already."""
-        if not agree((left, right)):
-            return False
-        pairs = dict(zip(mine, theirs, strict=True))
-        wanted = (tuple(pairs[key] for key in keys) for keys in left.hashed if all(key in pairs for key in keys))
-        return any(keys in right.hashed for keys in wanted)
-
-    def repeat_seconds(self, spread: Placed, other: Placed, each: float) -> float:
-        """Time added if every task of `spread` has all rows of `other`, which costs `each`."""
-        seconds = each * max(1.0, self.width(spread) / self.slots) + self.limits.stage_seconds
-        held = self.table_bytes(other.rows, other.meaning) * self.slots
-        too_much = 0.0 < self.memory < 2.0 * held
-        return seconds + (3600.0 if too_much else 0.0)
-
-    def hash_seconds(self, left: Placed, right: Placed, mine: Sequence[Expr], theirs: Sequence[Expr]) -> float:
-        """Time added if both sides are spread by hash, or one of them to match the other."""
-        stays_left = partner_keys(left.hashed, mine, theirs) is not None
-        stays_right = not stays_left and partner_keys(right.hashed, theirs, mine) is not None
-        moved = (0.0 if stays_left else left.rows) + (0.0 if stays_right else right.rows)
-        return (self.build(right) + moved * self.limits.hash_row) / self.slots + 2 * self.limits.stage_seconds
-
-    def gather_seconds(self, node: Join, left: Placed, right: Placed) -> float:
-        """Time added if one task with all slots joins; what stands above is no longer spread either."""
-        stages = (left.spread + right.spread) * self.limits.stage_seconds
-        return stages + self.build(right) / self.slots + 0.25 * self.work(node)
 
     def repeated(self, placed: Placed, other: Placed) -> Placed:
         """The rows for every task of `other`: computed again in each if that is cheap, else once in a stage."""
@@ -432,16 +355,17 @@ class _Placer:
 
     def together(self, node: Join, left: Placed, right: Placed) -> Placed:
         """Both sides in one fragment, whose tasks are those of whichever side is spread."""
-        build, work, building = self.table_bytes(right.rows, right.meaning), self.work(node), self.build(right)
+        work, building = self.work(node), self.costs.build(right)
+        build = self.costs.table_bytes(right.rows, right.meaning)
         both = left.spread == right.spread
         seconds, repeated = left.seconds + right.seconds + work, left.repeated + right.repeated
         if not both:
             once = left if right.spread else right
-            doing = building if left.spread else self.probe(left.rows, right)
+            doing = building if left.spread else self.costs.probe(left, right)
             seconds, repeated = seconds - once.seconds - min(work, doing), repeated + once.seconds + doing
         return Placed(
             node, lambda n: with_inputs(node, (left.at(n), right.at(n))), self.rows(node), left.spread or right.spread,
-            hashed=_joined_hashing(node, left, right), splits=max(left.splits, right.splits),
+            hashed=joined_hashing(node, left, right), splits=max(left.splits, right.splits),
             exact=left.exact or right.exact, seconds=max(seconds, 0.0), repeated=repeated,
             held=left.held + right.held + (build if both or right.spread else 0.0),
             held_each=left.held_each + right.held_each + (build if not both and left.spread else 0.0),
@@ -451,14 +375,14 @@ class _Placer:
 
     def set_operation(self, node: SetOp, branches: list[Placed]) -> Placed:
         if not any(branch.spread for branch in branches):
-            return self.combined(node, branches)
+            return self.combined(node, [self.settled(branch) for branch in branches])
         if node.kind == "union":
             return self.union(node, branches)
-        if _aligned_by_position(node, branches):
+        if aligned_by_position(node, branches):
             return self.combined(node, branches)
         if not node.all:
             branches = [self.deduplicated(branch) if branch.spread else branch for branch in branches]
-        keyed = self.slots > 1 and not any(map(_is_nested, node.columns))
+        keyed = self.slots > 1 and not any(map(is_nested, node.columns))
         if keyed and self.work(node) > self.limits.single_seconds:
             return self.combined(node, [self.hashed(branch, branch.meaning.columns) for branch in branches])
         return self.combined(node, [self.gathered(branch) for branch in branches])
@@ -476,7 +400,7 @@ class _Placer:
         if all(branch.spread for branch in branches) and agree(branches):
             return self.combined(node, branches)
         rows = sum(branch.rows for branch in branches if branch.spread)
-        keyed = all(not _is_nested(column) for column in node.columns) and bool(node.columns)
+        keyed = all(not is_nested(column) for column in node.columns) and bool(node.columns)
         if self.slots == 1 or rows <= self.limits.gather_rows or not keyed:
             return self.combined(node, [self.gathered(branch) for branch in branches])
         return self.combined(node, [self.scattered(branch, branches) for branch in branches])
@@ -488,7 +412,7 @@ class _Placer:
         return self.hashed(branch, branch.meaning.columns)
 
     def combined(self, node: SetOp, branches: Sequence[Placed]) -> Placed:
-        hashed = _positional_hashing(node, branches)
+        hashed = positional_hashing(node, branches)
         return Placed(
             node, lambda n: with_inputs(node, tuple(branch.at(n) for branch in branches)), self.rows(node),
             all(branch.spread for branch in branches), hashed=hashed, splits=max(branch.splits for branch in branches),
@@ -496,48 +420,3 @@ class _Placer:
             repeated=sum(b.repeated for b in branches), held=sum(b.held for b in branches),
             held_each=sum(b.held_each for b in branches),
         )  # fmt: skip
-
-
-def _common_partition(window: Window) -> tuple[Expr, ...]:
-    """The expressions by which every call of the window partitions."""
-    first, *rest = (call.partition_by for call in window.calls)
-    common = (expr for expr in first if all(expr in other for other in rest))
-    return tuple(expr for expr in dict.fromkeys(common) if columns_of_all((expr,)) and not is_volatile(expr))
-
-
-def _common_keys(aggregate: Aggregate) -> tuple[Column, ...]:
-    """The keys by which every grouping groups."""
-    sets = aggregate.grouping_sets if aggregate.grouping_sets is not None else (aggregate.keys,)
-    return tuple(key for key in aggregate.keys if all(key in keys for keys in sets))
-
-
-def _joined_hashing(join: Join, left: Placed, right: Placed) -> tuple[HashKeys, ...]:
-    """The hash keys that still hold for the rows of a join; an outer join's padded NULLs lie anywhere."""
-    kept: tuple[HashKeys, ...] = ()
-    if left.spread and join.kind in _LEFT_SPREADS:
-        kept += left.hashed
-    if right.spread and join.kind in _RIGHT_SPREADS:
-        kept += right.hashed
-    return kept
-
-
-def _positional_hashing(node: SetOp, branches: Sequence[Placed]) -> tuple[HashKeys, ...]:
-    """Hash keys that all branches have in the same positions, in terms of the set operation's columns."""
-    renamed = [_renamed(branch.hashed, branch.meaning.columns, node.columns) for branch in branches]
-    return tuple(keys for keys in renamed[0] if all(keys in other for other in renamed[1:]))
-
-
-def _renamed(hashed: tuple[HashKeys, ...], columns: Sequence[Column], names: Sequence[Column]) -> tuple[HashKeys, ...]:
-    mapping: dict[Column, Expr] = dict(zip(columns, names, strict=True))
-    return tuple(tuple(substitute(key, mapping) for key in keys) for keys in hashed)
-
-
-def _aligned_by_position(node: SetOp, branches: Sequence[Placed]) -> bool:
-    """True if equal rows of all branches lie in the same task already."""
-    spread = all(branch.spread for branch in branches)
-    return spread and agree(branches) and bool(_positional_hashing(node, branches))
-
-
-def _is_nested(column: Column) -> bool:
-    """True for types whose hash is not worth relying on."""
-    return column.type.endswith("]") or column.type.startswith(("STRUCT", "MAP", "UNION"))

@@ -61,12 +61,13 @@ def facts(stage: Stage) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    """Seconds in three digits at most.
+    """Seconds in two or three digits.
 
-    >>> _seconds(0.0123), _seconds(2.5)
-    ('12 ms', '2.5 s')
+    >>> _seconds(0.0123), _seconds(0.0012), _seconds(2.5), _seconds(123.4)
+    ('12 ms', '1.2 ms', '2.5 s', '123 s')
     """
-    return f"{seconds:.2g} s" if seconds >= 1 else f"{seconds * 1000:.2g} ms"
+    number, unit = (seconds, "s") if seconds >= 1 else (seconds * 1000, "ms")
+    return f"{number:.1f} {unit}" if number < 9.95 else f"{number:.0f} {unit}"
 
 
 def _count(number: float) -> str:

@@ -1,0 +1,154 @@
+"""What the forms of a plan cost on a machine: the numbers by which exchanges are placed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from qoop.planner.cardinality import Cardinality
+from qoop.planner.cost import CostModel
+from qoop.planner.distribution import EquiPair, Placed, partner_keys
+from qoop.planner.plan import Resources
+from qoop.planner.relation import Join, Relation
+
+BASE_MEMORY = 32 << 20
+"""Bytes that any task is given, whatever it does."""
+
+_IMPOSSIBLE = 3600.0  # seconds: only where nothing else can be done
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Numbers that decide between forms of a plan; seconds are of one thread.
+
+    spread_seconds: a scan with less work is not split.
+    task_seconds: wanted work of one task.
+    inline_seconds: a build side is computed again in every task while that adds no more than this.
+    single_seconds: work above an exchange that one task, with all slots, may do; more is hashed over tasks, if it
+        can be, or cut into several stages.
+    threads_seconds: work of a lone task from which on it is given all slots.
+    stage_seconds: time that one more stage costs.
+    hash_row: seconds to partition one row by hash.
+    most_parts: into how many parts rows are hashed at most.
+    gather_rows: shared rows up to which readers take all of them rather than stay spread.
+    """
+
+    spread_seconds: float = 0.002
+    task_seconds: float = 0.25
+    inline_seconds: float = 0.003
+    single_seconds: float = 0.4
+    threads_seconds: float = 0.05
+    stage_seconds: float = 0.003
+    hash_row: float = 8e-8
+    gather_rows: float = 100_000.0
+    most_parts: int = 64
+
+
+USUAL = Thresholds()
+
+
+class Costs:
+    """Estimates of operators and subtrees on a machine of `slots` threads and `memory` bytes."""
+
+    def __init__(self, cardinality: Cardinality, cost: CostModel, room: Resources, limits: Thresholds) -> None:
+        self.cardinality = cardinality
+        self.cost = cost
+        self.slots = max(1, int(room.cpu))
+        self._memory = room.memory
+        self.limits = limits
+
+    def work(self, relation: Relation) -> float:
+        """Seconds of one thread for this operator alone."""
+        return self.cost.own_seconds(relation, self.cardinality)
+
+    def memory(self, relation: Relation) -> float:
+        """Bytes that this operator alone holds."""
+        return max(0.0, self.cost.own_memory(relation, self.cardinality))
+
+    def bytes(self, rows: float, relation: Relation) -> float:
+        """Bytes of so many rows of the relation."""
+        return rows * self.cardinality.width(relation.columns)
+
+    def table_bytes(self, rows: float, relation: Relation) -> float:
+        """Bytes of a hash table over so many rows of the relation."""
+        return self.cost.table_bytes(rows, self.cardinality.width(relation.columns))
+
+    def build(self, placed: Placed) -> float:
+        """Seconds of one thread to build a hash table of the rows."""
+        return self.cost.build(placed.rows, self.cardinality.width(placed.meaning.columns))
+
+    def probe(self, left: Placed, right: Placed) -> float:
+        """Seconds of one thread to look the left rows up in a hash table of the right ones."""
+        return self.cost.probe(left.rows, right.rows)
+
+    def transfer(self, placed: Placed) -> float:
+        """Seconds to write or read the rows at a stage border."""
+        return self.cost.transfer(placed.rows, self.cardinality.width(placed.meaning.columns))
+
+    def most_memory(self, slots: int) -> float:
+        """A task that would like more than its slots' share of the memory spills instead."""
+        return max(float(BASE_MEMORY), self._memory * slots / self.slots) if self._memory > 0 else float("inf")
+
+    def fits(self, placed: Placed) -> bool:
+        """True if a task on every slot can have a hash table of all the rows."""
+        tables = self.slots * self.table_bytes(placed.rows, placed.meaning)
+        return self._memory <= 0 or 2.0 * tables <= self._memory
+
+    def width(self, placed: Placed) -> int:
+        """How many tasks the fragment gets if it ends here."""
+        if not placed.spread:
+            return 1
+        if placed.exact:
+            return placed.exact
+        wanted = ceil(placed.seconds / self.limits.task_seconds)
+        if placed.repeated > 0.0:  # what every task repeats must not outgrow what they divide
+            wanted = min(wanted, int(0.3 * placed.seconds / placed.repeated) + 1)
+        wanted = self.slots * ceil(max(1, wanted) / self.slots)
+        if wanted <= placed.splits:
+            return wanted
+        return placed.splits - placed.splits % self.slots if placed.splits > self.slots else max(1, placed.splits)
+
+
+@dataclass(frozen=True)
+class JoinSeconds:
+    """Time of the forms of one join, beyond what makes its inputs."""
+
+    costs: Costs
+    node: Join
+    left: Placed
+    right: Placed
+    pairs: Sequence[EquiPair]
+
+    def repeat_right(self) -> float:
+        """The left side spread, a table of the whole right side built by every task."""
+        tasks, costs = self.costs.width(self.left), self.costs
+        return self._sum(costs.build(self.right) * tasks, costs.probe(self.left, self.right), self.right)
+
+    def repeat_left(self) -> float:
+        """The right side spread, the whole left side looked up by every task."""
+        tasks, costs = self.costs.width(self.right), self.costs
+        return self._sum(costs.build(self.right), costs.probe(self.left, self.right) * tasks, self.left)
+
+    def _sum(self, build: float, probe: float, whole: Placed) -> float:
+        seconds = (build + probe) / self.costs.slots + self.costs.limits.stage_seconds
+        return seconds + (0.0 if self.costs.fits(whole) else _IMPOSSIBLE)
+
+    def hash(self) -> float:
+        """Both sides spread by hash, or one of them to match the other."""
+        mine, theirs = [pair.left for pair in self.pairs], [pair.right for pair in self.pairs]
+        left_stays = partner_keys(self.left.hashed, mine, theirs) is not None
+        right_stays = not left_stays and partner_keys(self.right.hashed, theirs, mine) is not None
+        moved = (0.0 if left_stays else self.left.rows) + (0.0 if right_stays else self.right.rows)
+        limits = self.costs.limits
+        return (self._join() + moved * limits.hash_row) / self.costs.slots + 2 * limits.stage_seconds
+
+    def gather(self) -> float:
+        """One task with all slots; what stands above is no longer spread either."""
+        stages = (self.left.spread + self.right.spread) * self.costs.limits.stage_seconds
+        work = self.costs.work(self.node)
+        long = max(0.0, work - self.costs.limits.single_seconds)
+        return stages + (self._join() + long) / self.costs.slots + 0.25 * work
+
+    def _join(self) -> float:
+        return self.costs.build(self.right) + self.costs.probe(self.left, self.right)
