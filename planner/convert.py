@@ -37,9 +37,9 @@ _SYNTAX = (
     exp.If, exp.PropertyEQ, exp.HavingMax, exp.Where,
 )  # fmt: skip
 # Expressions that are no function of one row's values.
-_FOREIGN = (exp.Lambda, exp.Placeholder, exp.Parameter, exp.Unnest, exp.UDTF, exp.Explode)
+_FOREIGN = (exp.Any, exp.All, exp.Lambda, exp.Placeholder, exp.Parameter, exp.Unnest, exp.UDTF, exp.Explode)
 # Nodes whose first child is the function they modify, not an argument.
-_AROUND_CALL = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
+_AROUND_CALL = (exp.Window, exp.Filter, exp.Escape, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 _CLOSED = (exp.Column, exp.Query, exp.Subquery, exp.AggFunc, exp.Window, exp.Star, exp.Lambda, exp.Placeholder)
 
 
@@ -73,9 +73,17 @@ class Env:
 
     def convert(self, node: exp.Expression) -> Expr:
         """Convert one expression; raises Unsupported for what only DuckDB understands."""
+        if node.args.get("negate"):  # sqlglot's form of NOT LIKE
+            positive = node.copy()
+            positive.set("negate", None)
+            return negate(self.convert(positive))
         handler = _HANDLERS.get(type(node))
         if handler is not None:
-            return handler(self, node)
+            unknown = [key for key, value in node.args.items() if value and key not in _HANDLED_ARGS]
+            if not unknown:
+                return handler(self, node)
+            if type(node) not in _BINARY and not isinstance(node, exp.Func):
+                raise Unsupported(f"{unknown[0]} in {node.sql(dialect='duckdb')[:60]}")
         if isinstance(node, _NOW) or (isinstance(node, exp.Anonymous) and node.name.lower() in _NOW_NAMES):
             return now_literal(node.sql(dialect="duckdb"))
         if _is_aggregate(node):
@@ -277,6 +285,17 @@ _HANDLERS: dict[type[exp.Expression], Callable[[Env, exp.Expression], Expr]] = {
     exp.Window: Env.window,  # type: ignore[dict-item]
     **dict.fromkeys(_BINARY, Env.operator),
 }
+
+
+# What the handlers above look at; a node with anything else is printed as it stands.
+_HANDLED_ARGS = frozenset(
+    (
+        *("this", "expression", "expressions", "is_string", "quoted", "table", "db", "catalog", "safe", "typed"),
+        *("low", "high", "symmetric", "query", "unnest", "field", "ifs", "default", "to", "alias", "with_", "joins"),
+        *("partition_by", "order", "spec", "over", "first", "from_", "where", "group", "having", "limit", "offset"),
+        *("distinct", "qualify", "kind"),
+    )
+)
 
 
 def has_aggregate(node: exp.Expression) -> bool:

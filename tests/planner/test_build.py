@@ -94,6 +94,10 @@ TAKEN_APART = [
     "SELECT CASE a WHEN 1 THEN 'one' WHEN 2 THEN 'two' END, coalesce(b, -1), CAST(p AS DOUBLE), s || '!' FROM t",
     "SELECT extract(year FROM d), date_trunc('month', d), d + INTERVAL 1 MONTH, substr(s, 2), -a, a // 2, a / 2 FROM t",
     "SELECT string_agg(s, ',' ORDER BY id) FROM t WHERE id < 5",
+    "SELECT id FROM t WHERE s NOT LIKE 's1%' AND s NOT ILIKE 'S2' AND NOT s LIKE '%3'",
+    "SELECT id, s NOT LIKE 's1%' AS n FROM t WHERE s LIKE 's#_' ESCAPE '#' OR s LIKE 's_' ESCAPE '#'",
+    "SELECT id FROM t WHERE b IS NOT NULL AND (b > 3) IS NOT TRUE AND b NOT BETWEEN 1 AND 2 AND b NOT IN (5, 6)",
+    "SELECT id, TRY_CAST(s AS INTEGER), regexp_matches(s, '[12]') FROM t WHERE s SIMILAR TO 's[0-2]'",
     "FROM t SELECT a WHERE b = 1",
     "SELECT t.a FROM t WHERE 'x' = 'x' AND 1 = 1",
 ]
@@ -106,6 +110,8 @@ OPAQUE = [
     "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r",
     "SELECT a, count(*) FROM t GROUP BY ALL",
     "SELECT * FROM t POSITIONAL JOIN u",
+    "SELECT id FROM t WHERE a = ANY (SELECT a FROM u)",
+    "SELECT id FROM t WHERE a <> ALL (SELECT c FROM u)",
     "PIVOT t ON s USING sum(p) GROUP BY a",
 ]
 
