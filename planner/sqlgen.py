@@ -120,7 +120,7 @@ class _Printer:
                 return f"{left} {word} {right} ON {condition or 'true'}"
             case Shared():
                 return self.share(relation)
-            case Values() if relation.columns:
+            case Values():
                 return self.values(relation)
             case _:
                 return f"({self.query(relation)})"
@@ -159,6 +159,8 @@ class _Printer:
         return f"SELECT * FROM ({branches}) AS u({_names(relation.columns)})"
 
     def values(self, relation: Values) -> str:
+        if not relation.columns:
+            return f"(SELECT 1 FROM range({len(relation.rows)}))"
         types = [column.type for column in relation.columns]
         rows = [
             "(" + ", ".join(f"CAST({e} AS {t})" for e, t in zip(row, types, strict=True)) + ")" for row in relation.rows
