@@ -33,7 +33,7 @@ class Bound:
     """
 
     text: str
-    ast: exp.Expression | None
+    ast: exp.Query | None
     tables: Mapping[str, tuple[str, tuple[TypedName, ...]]]
     columns: tuple[TypedName, ...]
     settings: tuple[tuple[str, str], ...] = field(default=())
@@ -111,7 +111,7 @@ class Binder:
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
 
 
-def _parse(text: str) -> exp.Expression | None:
+def _parse(text: str) -> exp.Query | None:
     try:
         ast = sqlglot.parse_one(text, read="duckdb")
     except sqlglot.errors.SqlglotError:

@@ -219,7 +219,7 @@ class Builder:
 
     def set_operation(self, node: exp.SetOperation, parent: Scope | None, ctes: dict[str, Cte]) -> Block:
         self._refuse(node, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
-        kind: SetKind = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}[type(node)]  # type: ignore[assignment,index]
+        kind: SetKind = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}[type(node)]  # type: ignore[assignment]
         keep_duplicates = not node.args.get("distinct")
         blocks = [self.query(part, parent, ctes) for part in _operands(node)]
         branches = [self.project(block) for block in blocks]

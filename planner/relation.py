@@ -361,7 +361,7 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
     names = {item.name for item in fields(relation)}
     if "input" not in names:
         raise PlanError(f"{type(relation).__name__} has no inputs")
-    return replace(relation, input=inputs[0])  # type: ignore[call-arg]
+    return replace(relation, input=inputs[0])  # type: ignore[arg-type]
 
 
 def walk(relation: Relation) -> Iterator[Relation]:

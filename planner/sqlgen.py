@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from qoop.catalog.errors import PlanError
-from qoop.planner.expr import Column, Expr, quote
+from qoop.planner.expr import Call, Column, Expr, quote
 from qoop.planner.relation import (
     Aggregate,
     Aggregation,
@@ -174,11 +174,11 @@ class _Printer:
 def _membership(join: Join, right: str) -> str:
     """``x IN (SELECT y FROM right WHERE …)`` for a mark join whose right side prints as `right`."""
     membership, *rest = join.on
-    args = getattr(membership, "args", ())
-    if len(args) != 2:
+    if not isinstance(membership, Call) or len(membership.args) != 2:
         raise PlanError(f"a mark join wants x = y first, not {membership}")
-    inner = frozenset(join.right.columns)
-    outer_side, inner_side = args if args[1] in inner else (args[1], args[0])
+    outer_side, inner_side = membership.args
+    if inner_side not in frozenset(join.right.columns):
+        outer_side, inner_side = inner_side, outer_side
     where = f" WHERE {' AND '.join(map(str, rest))}" if rest else ""
     return f"({outer_side} IN (SELECT {inner_side} FROM {right}{where}))"
 
