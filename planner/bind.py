@@ -33,7 +33,7 @@ class Bound:
     """
 
     text: str
-    ast: exp.Query | None
+    ast: exp.Expression | None
     tables: Mapping[str, tuple[str, tuple[TypedName, ...]]]
     columns: tuple[TypedName, ...]
     settings: tuple[tuple[str, str], ...] = field(default=())
@@ -111,12 +111,12 @@ class Binder:
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
 
 
-def _parse(text: str) -> exp.Query | None:
+def _parse(text: str) -> exp.Expression | None:
     try:
         ast = sqlglot.parse_one(text, read="duckdb")
     except sqlglot.errors.SqlglotError:
         return None  # DuckDB accepted it: it runs as one opaque stage, and EXPLAIN says so
-    return ast if isinstance(ast, exp.Query) else None
+    return ast if isinstance(ast, exp.Query) and isinstance(ast, exp.Expression) else None
 
 
 def _quoted(name: str) -> str:

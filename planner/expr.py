@@ -24,9 +24,7 @@ LOGIC = ("and", "or", "not")
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 # A call of these gives another value each time: never duplicated, moved or shared.
-VOLATILE = frozenset(
-    {"random", "rand", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "setseed"}
-)
+VOLATILE = frozenset({"random", "rand", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "setseed"})
 # A call of these can raise on some rows: never moved ahead of a filter that guards it.
 RAISING = frozenset({"cast", "error", "/", "//", "%"})
 
@@ -215,14 +213,15 @@ def _chain(op: str, exprs: tuple[Expr, ...], empty: Expr) -> Expr:
     return Call(op, exprs, f"({slots})", "BOOLEAN")
 
 
-_RESERVED = frozenset(  # noqa: SIM905
-    """all analyse analyze and any array as asc asymmetric at authorization between binary both by case
-    cast check collate column constraint cross create current_date current_time current_timestamp
-    default deferrable desc describe distinct do else end except false fetch filter for foreign from full
-    glob group grouping having ilike in initially inner intersect interval into is isnull join lambda
-    lateral leading left like limit natural not notnull null offset on only or order outer over
-    overlaps pivot placing positional primary qualify references returning right row rows select semi
-    anti asof show similar some summarize symmetric table tablesample then time timestamp to trailing
-    true union unique unpivot using values variadic verbose when where window with within year month day
-    hour minute second date""".split()
-)
+_WORDS = """
+all analyse analyze and any array as asc asymmetric at authorization between binary both by case
+cast check collate column constraint cross create current_date current_time current_timestamp
+default deferrable desc describe distinct do else end except false fetch filter for foreign from full
+glob group grouping having ilike in initially inner intersect interval into is isnull join lambda
+lateral leading left like limit natural not notnull null offset on only or order outer over
+overlaps pivot placing positional primary qualify references returning right row rows select semi
+anti asof show similar some summarize symmetric table tablesample then time timestamp to trailing
+true union unique unpivot using values variadic verbose when where window with within year month day
+hour minute second date
+"""
+_RESERVED = frozenset(_WORDS.split())
