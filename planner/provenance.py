@@ -426,7 +426,8 @@ def _order(
     items = _items(block, classes, predicates)
     core = colours = _ranked(_refined(colours, items, classes))
     for mark in marks:
-        items.add(lambda name, mark=mark: "mark " + _text(mark, name), columns_of(mark))  # type: ignore[misc]
+        touched = (member for c in columns_of(mark) for member in classes.get(c, (c,)))
+        items.add(lambda name, mark=mark: "mark " + _text(mark, name), touched)  # type: ignore[misc]
     while len(set((refined := _refined(colours, items, classes)).values())) < len(refined):
         ordered = sorted(refined.values())
         tied = next(colour for colour, following in pairwise(ordered) if colour == following)
@@ -440,14 +441,16 @@ def _items(block: _Block, classes: Mapping[Column, tuple[Column, ...]], predicat
     items = _Items()
     for members in dict.fromkeys(classes.values()):
         items.add(lambda name, members=members: name(members[0]), members)  # type: ignore[misc]
-    for predicate in predicates:
-        items.add(lambda name, predicate=predicate: _text(predicate, name), columns_of(predicate))  # type: ignore[misc]
+    raw = _merged_names(str, classes)
+    for predicate in {_text(predicate, raw): predicate for predicate in predicates}.values():
+        touched = (member for c in columns_of(predicate) for member in classes.get(c, (c,)))
+        items.add(lambda name, predicate=predicate: _text(predicate, name), touched)  # type: ignore[misc]
     for leaf in block.leaves:
         if leaf.args:
             own = Column(f"{leaf.number}:", "")
             items.add(
                 lambda name, leaf=leaf, own=own: name(own) + repr([name(a) for a in leaf.args]),  # type: ignore[misc]
-                (own, *leaf.args),
+                (own, *(member for a in leaf.args for member in classes.get(a, (a,)))),
             )
     return items
 
