@@ -75,10 +75,18 @@ def _shifted(call: Call, profile: Profile) -> Spread | None:
     if call.op not in ("+", "-") or len(call.args) != 2 or not columns_of(call.args[0]):
         return None
     by, spread = constant(call.args[1]), spread_of(call.args[0], profile)
-    if not isinstance(by, float) or not isinstance(spread.minimum, float) or not isinstance(spread.maximum, float):
+    low, high = spread.minimum, spread.maximum
+    if (
+        by is None
+        or low is None
+        or high is None
+        or isinstance(by, str)
+        or isinstance(low, str)
+        or isinstance(high, str)
+    ):
         return None
     by = by if call.op == "+" else -by
-    return replace(spread, minimum=spread.minimum + by, maximum=spread.maximum + by, common=(), bounds=())
+    return replace(spread, minimum=low + by, maximum=high + by, common=(), bounds=())
 
 
 def _computed(call: Call, profile: Profile) -> Spread:

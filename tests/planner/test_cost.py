@@ -1,0 +1,60 @@
+"""Costs: what the search relies on when it compares plans."""
+
+from __future__ import annotations
+
+import pytest
+
+from qoop.catalog.stats import ColumnStats, TableStats
+from qoop.planner.cardinality import Cardinality
+from qoop.planner.cost import CostModel, has_equality
+from qoop.planner.expr import Column, binary, equals
+from qoop.planner.relation import Aggregate, Exchange, Join, Limit, Relation, Scan, Sort, SortKey, walk
+
+A, B = Column("a", "BIGINT"), Column("b", "BIGINT")
+STATS = {
+    "large": TableStats(10_000_000, 8e7, {"k": ColumnStats(0, 1000, 1, 1000)}),
+    "small": TableStats(1000, 8000, {"k": ColumnStats(0, 1000, 1, 1000)}, frozenset({frozenset({"k"})})),
+}
+LARGE, SMALL = Scan("large", "v1", (("k", A),)), Scan("small", "v1", (("k", B),))
+ON = (equals(A, B),)
+
+
+@pytest.fixture
+def cardinality() -> Cardinality:
+    return Cardinality(STATS)
+
+
+def test_building_the_small_side_is_cheaper_and_smaller(cardinality: Cardinality) -> None:
+    model = CostModel()
+    good, bad = Join(LARGE, SMALL, "inner", ON), Join(SMALL, LARGE, "inner", ON)
+    assert model.seconds(good, cardinality) < model.seconds(bad, cardinality) / 2
+    assert model.memory(good, cardinality) < model.memory(bad, cardinality) / 1000
+
+
+def test_a_tree_costs_what_its_operators_cost(cardinality: Cardinality) -> None:
+    model = CostModel()
+    tree: Relation = Aggregate(Join(LARGE, SMALL, "inner", ON), (B,), ())
+    assert model.seconds(tree, cardinality) == pytest.approx(
+        sum(model.own_seconds(node, cardinality) for node in walk(tree))
+    )
+
+
+def test_an_exchange_costs_only_reading_it(cardinality: Cardinality) -> None:
+    model = CostModel()
+    exchange = Exchange(Join(LARGE, SMALL, "inner", ON), "gather")
+    assert model.seconds(exchange, cardinality) < model.seconds(exchange.input, cardinality) / 2
+    assert model.memory(exchange, cardinality) == 0
+
+
+def test_joins_without_equality_try_all_pairs(cardinality: Cardinality) -> None:
+    model = CostModel()
+    theta = Join(LARGE, SMALL, "inner", (binary("<", A, B),))
+    assert not has_equality(theta) and has_equality(Join(LARGE, SMALL, "inner", (equals(B, A),)))
+    assert model.own_seconds(theta, cardinality) > 10 * model.own_seconds(Join(LARGE, SMALL, "inner", ON), cardinality)
+
+
+def test_a_top_n_keeps_only_its_rows(cardinality: Cardinality) -> None:
+    model = CostModel()
+    ordered = Sort(LARGE, (SortKey(A),))
+    assert model.memory(ordered, cardinality) == pytest.approx(8e7)
+    assert model.memory(Limit(ordered, 100), cardinality) == pytest.approx(800)
