@@ -27,7 +27,7 @@ _DISK_WORDS = (
 )  # fmt: skip
 # What DuckDB says when a file does not hold what it should. Damage inside Parquet pages also comes as a plain
 # duckdb.Error, which nothing else does.
-_FILE_WORDS = ('file "', "csv error", "malformed json", "parquet")
+_FILE_WORDS = ('file "', "csv error", "malformed json", "parquet", "unique file handle conflict")
 
 
 class Stopped(Exception):

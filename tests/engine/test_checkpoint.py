@@ -208,7 +208,13 @@ def test_a_manifest_that_was_cut_short_is_not_believed(saved: Path, spill: Path,
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("version", 2), ("format", "other"), ("segments", [1]), ("key", {"signature": "x"})]
+    ("field", "value"),
+    [
+        ("version", 2),
+        ("format", "other"),
+        ("segments", [1]),
+        ("key", {"signature": "sig1", "layout": "layout", "part": 2}),
+    ],
 )
 def test_a_manifest_of_another_kind_is_not_believed(saved: Path, spill: Path, field: str, value: object) -> None:
     path = of_kind(saved, "json")
@@ -235,9 +241,13 @@ def test_nothing_is_collected_under_another_writer(saved: Path, spill: Path) -> 
     half_written = saved / f"{'0' * 32}.{'1' * 16}.arrow"
     half_written.write_text("x")
     other = Store(PLENTY, spill, saved)
-    assert half_written.exists()
-    other.close()
     writer.close()
+    third = Store(PLENTY, spill, saved)
+    assert half_written.exists()  # it may be the other's
+    third.close()
+    other.close()
+    Store(PLENTY, spill, saved).close()
+    assert not half_written.exists()
 
 
 def test_written_again_leaves_one_file(saved: Path, spill: Path) -> None:
@@ -351,6 +361,13 @@ def test_a_put_waits_for_the_writer(spill: Path, durable: Path, monkeypatch: pyt
     store = Store(100_000, spill, durable)  # half of it may wait
     put(store, 1, rows=2000, durable=True)
     writing.wait(10)
+    parts = tables(3)
+
+    def stop() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        store.put(committed(3, parts), "job", parts, durable=True, between=stop)
     with ThreadPoolExecutor(1) as pool:
         second = pool.submit(put, store, 2, rows=2000, durable=True)
         time.sleep(0.15)

@@ -18,6 +18,7 @@ from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import CheckpointLost, Event, TaskFailed, TaskStopped, TaskSucceeded
+from qoop.engine.kernel import Kernel
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Layout, Resources, Stage, StageInput, TableInput
 
@@ -115,9 +116,27 @@ def test_stop_of_a_running_attempt(backend: LocalBackend) -> None:
     assert isinstance(run(backend, a_spec(ONE))[0], TaskSucceeded)
 
 
+def test_an_interrupt_that_is_lost_is_repeated(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB forgets one that comes before the query runs."""
+    interrupt, lost = Kernel.interrupt, []
+
+    def forgetful(kernel: Kernel) -> None:
+        if len(lost) < 3:
+            lost.append(kernel)
+        else:
+            interrupt(kernel)
+
+    monkeypatch.setattr(Kernel, "interrupt", forgetful)
+    spec = a_spec(LONG)
+    backend.start("local", spec)
+    time.sleep(0.2)
+    backend.stop(spec.attempt)
+    assert collect(backend, 1) == [TaskStopped(spec.attempt)]
+    assert len(lost) == 3
+
+
 @pytest.mark.parametrize("pause", [0.0, 0.0005, 0.001, 0.002, 0.005])
 def test_stop_at_any_moment(backend: LocalBackend, pause: float) -> None:
-    """An interrupt that comes before the query runs is lost, so it has to be repeated."""
     specs = [a_spec(LONG) for _ in range(4)]  # two wait for a slot
     for spec in specs:
         backend.start("local", spec)
