@@ -116,7 +116,7 @@ class Result:
         wrong = [index for index, field in enumerate(self._raw.schema) if not field.type.equals(wanted[index].type)]
         arrays = list(self._raw.columns)
         if wrong:
-            converted = self._query(self._cast(index) for index in wrong).to_arrow_table()
+            converted = self._project((self._cast(index) for index in wrong), self._raw).to_arrow_table()
             for index, array in zip(wrong, converted.columns, strict=True):
                 arrays[index] = array
         return pa.Table.from_arrays(arrays, schema=wanted)
@@ -128,7 +128,10 @@ class Result:
     def _relation(self, limit: int | None = None) -> duckdb.DuckDBPyRelation:
         """The rows as DuckDB's own relation, for the conversions it does best."""
         rows = self._raw if limit is None else self._raw.slice(0, limit)
-        return _database(self._settings).cursor().from_arrow(rows).project(", ".join(self._named_casts()))
+        return self._project(self._named_casts(), rows)
+
+    def _project(self, exprs: Iterable[str], rows: pa.Table) -> duckdb.DuckDBPyRelation:
+        return _database(self._settings).cursor().from_arrow(rows).project(", ".join(exprs))
 
     def _query(self, exprs: Iterable[str]) -> duckdb.DuckDBPyConnection:
         """A connection that holds the result of the expressions over the rows."""
@@ -164,7 +167,7 @@ def _database(settings: Settings) -> duckdb.DuckDBPyConnection:
 def _exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) -> pa.Schema:
     """The Arrow schema DuckDB exports for such columns."""
     nulls = ", ".join(f"CAST(NULL AS {_type_sql(type_)}) AS {_quoted(name)}" for name, type_ in columns)
-    return _database(settings).cursor().execute(f"SELECT {nulls} LIMIT 0").to_arrow_table().schema
+    return _database(settings).cursor().sql(f"SELECT {nulls} LIMIT 0").to_arrow_table().schema
 
 
 def _type_sql(type_: str) -> str:

@@ -29,13 +29,13 @@ def as_the_root_leaves_it(text: str, settings: tuple[tuple[str, str], ...] = ())
         for name, value in settings:
             connection.execute(f"SET {name} = '{value}'")
         types = [str(type_) for type_ in connection.sql(text).types]
-        table = connection.execute(text).to_arrow_table()
+        table = connection.sql(text).to_arrow_table()
     return Result(table, tuple(zip(table.schema.names, types, strict=True)), settings)
 
 
 def test_arrow_equals_duckdbs_for_every_type() -> None:
     with duckdb.connect() as connection:
-        expected = connection.execute(EVERY_TYPE).to_arrow_table()
+        expected = connection.sql(EVERY_TYPE).to_arrow_table()
     got = as_the_root_leaves_it(EVERY_TYPE).arrow()
     assert got.schema.equals(expected.schema, check_metadata=True)
     assert got.equals(expected)
@@ -50,7 +50,7 @@ def test_pandas_and_polars_equal_duckdbs() -> None:
     text = "SELECT sum(i) AS s, avg(i) AS a, 'x' AS t, 'x' AS t, i = 1 AS b FROM range(5) t(i) GROUP BY i ORDER BY i"
     result = as_the_root_leaves_it(text)
     with duckdb.connect() as connection:
-        assert result.df().equals(connection.execute(text).df())
+        assert result.df().equals(connection.sql(text).df())
         assert result.pl().equals(connection.sql(text).pl())
 
 
