@@ -6,7 +6,7 @@ Options that only change how DuckDB works (threads, memory_limit …) are refuse
 from __future__ import annotations
 
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import duckdb
 
@@ -14,20 +14,30 @@ from qoop.catalog.errors import ConfigError
 
 Settings = tuple[tuple[str, str], ...]
 
-CHANGES_RESULTS = (
+_CHANGES_RESULTS = (
     "Calendar",
     "TimeZone",
     "default_collation",
     "default_null_order",
     "default_order",
+    "error_on_division_by_zero",
     "ieee_floating_point_ops",
     "integer_division",
+    "legacy_disable_null_type",
     "old_implicit_casting",
     "order_by_non_integer_literal",
+    "regex_match_operator_semantics",
     "scalar_subquery_error_on_multiple_rows",
 )
 _ALIASES = {"null_order": "default_null_order"}
-_NAMES = {name.lower(): name for name in CHANGES_RESULTS} | _ALIASES
+
+
+@cache
+def options() -> tuple[str, ...]:
+    """The options of a session: those of the DuckDB in use that change results."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        known = {name for (name,) in connection.execute("SELECT name FROM duckdb_settings()").fetchall()}
+    return tuple(name for name in _CHANGES_RESULTS if name in known)
 
 
 @lru_cache(maxsize=256)
@@ -61,11 +71,12 @@ def set_statements(settings: Settings) -> list[str]:
 
 
 def _name(name: str) -> str:
-    found = _NAMES.get(name.lower())
+    names = {known.lower(): known for known in options()} | _ALIASES
+    found = names.get(name.lower())
     if found is None:
-        near = get_close_matches(name.lower(), _NAMES, n=1)
-        hint = f"; did you mean {_NAMES[near[0]]}?" if near else "."
-        raise ConfigError(f"a session has no option {name!r}{hint} Its options: {', '.join(CHANGES_RESULTS)}")
+        near = get_close_matches(name.lower(), names, n=1)
+        hint = f"; did you mean {names[near[0]]}?" if near else "."
+        raise ConfigError(f"a session has no option {name!r}{hint} Its options: {', '.join(options())}")
     return found
 
 

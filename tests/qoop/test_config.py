@@ -8,7 +8,7 @@ import pytest
 
 from qoop.catalog.errors import ConfigError
 from qoop.config import available_memory, available_slots, configure, parse_bytes
-from qoop.settings import CHANGES_RESULTS, option
+from qoop.settings import option, options
 
 
 def test_defaults_are_this_machine() -> None:
@@ -52,7 +52,7 @@ def test_bad_words_and_too_little_memory() -> None:
         configure(memory=1, environment={})
 
 
-@pytest.mark.parametrize("name", CHANGES_RESULTS)
+@pytest.mark.parametrize("name", options())
 def test_every_option_has_a_default_that_it_accepts(name: str) -> None:
     assert option(name, option(name, None)[1]) == option(name, None)
 

@@ -20,6 +20,7 @@ import pytest
 
 import qoop
 from qoop.interrupts import interruptible
+from qoop.settings import options
 
 FOREVER = "SELECT sum(a.i * b.i % 7) AS s FROM big a, big b WHERE a.i + b.i > 5"
 
@@ -124,6 +125,8 @@ def test_registering_again_replaces(session: qoop.Session) -> None:
     ],
 )
 def test_options_that_change_results_reach_every_task(setting: str, text: str) -> None:
+    if "ieee" in setting and "error_on_division_by_zero" in options():
+        pytest.skip("from DuckDB 2.0 on this makes the query fail")
     with qoop.connect(slots=2) as session:
         session.register("orders", orders())
         before = session.sql(text).fetchall()
