@@ -131,7 +131,7 @@ def span(column: Expr, low: object, high: object) -> Call:
         (like(COLOR, "red%"), SALES, 0.5),
         (like(COLOR, "%ee%"), SALES, 0.2),
         (like(COLOR, "w%"), SALES, 0.05),
-        (binary("<", COLOR, literal("k")), SALES, 0.2 * 6 / 7 * 0.48 / 3),
+        (binary("<", COLOR, literal("k")), SALES, 0.3 + 0.2 * 6 / 7 * 0.48 / 3),
         (span(cast(YEAR, "BIGINT"), 1950, 1999), DATES, 0.25),
         (span(binary("+", YEAR, literal(50), "INTEGER"), 2000, 2049), DATES, 0.25),
     ],
