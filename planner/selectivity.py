@@ -53,7 +53,7 @@ class Spread:
 def sampled(distinct: float, rows: float, kept: float) -> float:
     """Distinct values left when `kept` of `rows` rows stay: Yao, "Approximating Block Accesses", CACM 1977.
 
-    >>> sampled(100, 100, 25), round(sampled(10, 1000, 500), 6)
+    >>> sampled(100.0, 100.0, 25.0), round(sampled(10.0, 1000.0, 500.0), 6)
     (25.0, 10.0)
     """
     if distinct <= 0 or rows <= 0 or kept <= 0:
