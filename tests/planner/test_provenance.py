@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import duckdb
 import pytest
@@ -219,6 +220,10 @@ DIFFERENT: dict[str, tuple[Relation, Relation]] = {
     "table": (T, Scan("t2", "1", T.fields)),
     "left": (JOINED, Join(T, U, "left", JOINED.on)),
     "sides of a left join": (Join(T, U, "left", JOINED.on), Join(U, T, "left", JOINED.on)),
+    "column of the left side of a left join": (
+        Join(T, U, "left", JOINED.on),
+        Join(T, U, "left", (binary("=", B, D),)),
+    ),
     "full": (Join(T, U, "left", JOINED.on), Join(T, U, "full", JOINED.on)),
     "filter on the padded side": (
         Filter(Join(T, U, "left", JOINED.on), (is_null(E),)),
@@ -249,6 +254,10 @@ DIFFERENT: dict[str, tuple[Relation, Relation]] = {
     "column twice": (T, Project(T, ((A, A), (B, B), (column("again"), A)))),
     "rows twice": (T, union("union", True, T, scan("t", "2"))),
     "group": (count_by(T, A), count_by(T, B)),
+    "group by a column that is not put out": (
+        Project(count_by(T, A), ((column("o"), Column("n", "BIGINT")),)),
+        Project(count_by(T, B), ((column("o"), Column("n", "BIGINT")),)),
+    ),
     "group by more": (count_by(T, A), count_by(T, A, B)),
     "grouping sets": (count_by(T, A, B), count_by(T, A, B, sets=((A, B), (A,)))),
     "other grouping sets": (count_by(T, A, B, sets=((A,), (A, B))), count_by(T, A, B, sets=((B,), (A, B)))),
@@ -363,6 +372,21 @@ def test_a_symmetric_self_join_has_one_signature_from_either_side() -> None:
     on = (binary("<>", A, C2),)
     one, two = Join(T, other, "inner", on), Join(other, T, "inner", on)
     assert provenance(one).signature == provenance(two).signature
+
+
+def test_interchangeable_pairs_stay_pairs() -> None:
+    """Of two equal pairs either may come first, but both halves of it: one choice decides the rest."""
+    pairs = {n: (scan("t", n), scan("u", n), binary("=", column(f"a{n}"), column(f"d{n}"))) for n in ("1", "2", "3")}
+    signatures = set()
+    for order in permutations(pairs):
+        for turned_round in permutations(pairs):
+            ts: Relation = pairs[order[0]][0]
+            for n in order[1:]:
+                ts = Join(ts, pairs[n][0], "inner", ())
+            for n in turned_round:
+                ts = Join(ts, pairs[n][1], "inner", (pairs[n][2],))
+            signatures.add(provenance(ts).signature)
+    assert len(signatures) == 1
 
 
 def test_stages_of_one_query_share_what_is_known() -> None:
