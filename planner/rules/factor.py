@@ -23,7 +23,7 @@ def factor_common(expr: Expr) -> Expr:
     args = tuple(map(factor_common, expr.args))
     if args != expr.args:
         expr = conjunction(args) if expr.op == "and" else disjunction(args)
-    if expr.op == "and":
+    if not isinstance(expr, Call) or expr.op != "or":
         return expr
     common, rest = split_common(without_absorbed(disjuncts(expr)))
     if not common:

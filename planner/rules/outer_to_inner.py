@@ -15,6 +15,7 @@ from qoop.planner.relation import (
     Exchange,
     Filter,
     Join,
+    JoinKind,
     Project,
     Relation,
     SetOp,
@@ -99,7 +100,7 @@ def _strengthened(node: Join, rejected: Columns) -> Join:
         return node
     if keeps_right:
         return Join(node.right, node.left, "left", node.on)
-    kind = "left" if keeps_left else "inner"
+    kind: JoinKind = "left" if keeps_left else "inner"
     return node if kind == node.kind else replace(node, kind=kind)
 
 

@@ -32,6 +32,7 @@ def outline(relation: Relation) -> str:
     """
     inside = ", ".join(map(outline, relation.inputs))
     detail = _detail(relation)
+    word: str
     match relation:
         case Scan():
             return f"{relation.table}[{detail}]"
