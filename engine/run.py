@@ -570,7 +570,7 @@ class Run:
             tables={item.table: self._tables[item.table] for item in stage.table_inputs},
             resources=attempt.resources,
             settings=frontier.plan.settings + self._settings,
-            durable=self._durable,
+            durable=self._durable and not task.stage.tainted,  # an island is worth nothing to another process
         )
 
     def _check_frontier(self, frontier: Frontier) -> None:

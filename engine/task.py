@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from qoop.catalog.table import Table
-from qoop.planner.plan import Resources, Signature, Stage, StageId
+from qoop.planner.plan import Plan, Resources, Signature, Stage, StageId
 
 JobId = str
 MachineId = str
@@ -38,6 +38,22 @@ def layout_digest(stage: Stage) -> str:
 def checkpoint_key(stage: Stage, part: int) -> CheckpointKey:
     """The key under which part `part` of the stage's output is kept."""
     return CheckpointKey(stage.signature, layout_digest(stage), part)
+
+
+def own_islands(plan: Plan, owner: JobId) -> Plan:
+    """The plan with signatures of their own for its islands (law 12).
+
+    Two runs of an island may differ, so neither another job nor another stage of this one, however alike, may
+    take its output for their own.
+    """
+    if all(stage.shareable for stage in plan.stages):
+        return plan
+    return replace(plan, stages=tuple(stage if stage.shareable else _owned(stage, owner) for stage in plan.stages))
+
+
+def _owned(stage: Stage, owner: JobId) -> Stage:
+    text = f"{owner}|{stage.id}|{stage.signature}"
+    return replace(stage, signature=blake2b(text.encode(), digest_size=16).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)

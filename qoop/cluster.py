@@ -27,7 +27,7 @@ from qoop.engine.events import Committed, Grant, Release, ShareChanged
 from qoop.engine.history import Record
 from qoop.engine.progress import Progress
 from qoop.engine.run import Limits, Run, State
-from qoop.engine.task import CheckpointKey, JobId, checkpoint_key
+from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_islands
 from qoop.planner.packing import Room
 from qoop.planner.plan import Plan
 from qoop.schedulers.base import Claim, Scheduler
@@ -175,6 +175,7 @@ class Cluster:
         handle = JobHandle(self, name, run)
         submitted = self._clock.now()
         deadline = submitted + request.timeout if request.timeout is not None else None
+        request = replace(request, plan=own_islands(request.plan, name))
         job = _Job(handle, run, request, number, deadline)
         with self.lock:
             if self._broken is not None:
