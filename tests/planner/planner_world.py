@@ -70,7 +70,7 @@ class World:
         query = f'SELECT count(*) - count("{column}"), count(DISTINCT "{column}") FROM {name}'
         nulls, distinct = self.connection.execute(query).fetchone() or (0, 0)
         rows = max(1, self.tables[name].num_rows)
-        return ColumnStats(nulls * scale, distinct * scale if distinct > 0.9 * rows else distinct)
+        return ColumnStats(nulls * scale, distinct * scale if distinct > 0.2 * rows else distinct)
 
 
 def identify(provenances: Provenances, relation: Relation) -> Identity:
