@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from qoop.catalog.errors import PlanError
-from qoop.planner.expr import Call, Column, Expr, quote
+from qoop.planner.expr import Call, Column, Expr, columns_of, quote
 from qoop.planner.relation import (
     Aggregate,
     Aggregation,
@@ -177,7 +177,7 @@ def _membership(join: Join, right: str) -> str:
     if not isinstance(membership, Call) or len(membership.args) != 2:
         raise PlanError(f"a mark join wants x = y first, not {membership}")
     outer_side, inner_side = membership.args
-    if inner_side not in frozenset(join.right.columns):
+    if columns_of(outer_side) & frozenset(join.right.columns):
         outer_side, inner_side = inner_side, outer_side
     where = f" WHERE {' AND '.join(map(str, rest))}" if rest else ""
     return f"({outer_side} IN (SELECT {inner_side} FROM {right}{where}))"
