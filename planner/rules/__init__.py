@@ -17,6 +17,7 @@ from qoop.planner.rules.drop_sorts import drop_sorts
 from qoop.planner.rules.fold_constants import fold_constants
 from qoop.planner.rules.infer_predicates import infer_predicates
 from qoop.planner.rules.merge_projects import merge_projects
+from qoop.planner.rules.merge_scalar_aggregates import merge_scalar_aggregates
 from qoop.planner.rules.outer_to_inner import outer_to_inner
 from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.push_filters import push_filters
@@ -25,6 +26,7 @@ Rule = Callable[[Relation], Relation]
 
 RULES: tuple[Rule, ...] = (
     fold_constants,
+    merge_scalar_aggregates,
     outer_to_inner,
     push_filters,
     infer_predicates,

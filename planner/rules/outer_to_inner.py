@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qoop.planner.expr import Column, Expr
+from qoop.planner.expr import Call, Column, Expr, Literal, columns_of, substitute, walk
 from qoop.planner.relation import (
     Aggregate,
     Exchange,
@@ -24,8 +24,9 @@ from qoop.planner.relation import (
     Window,
     with_inputs,
 )
-from qoop.planner.rules.properties import rejected_columns, strict_columns
+from qoop.planner.rules.properties import is_total, rejected_columns, strict_columns
 from qoop.planner.rules.traversal import each_block, narrowed
+from qoop.planner.types import fold
 
 Columns = frozenset[Column]
 _NONE: Columns = frozenset()
@@ -105,7 +106,21 @@ def _strengthened(node: Join, rejected: Columns) -> Join:
 
 
 def _rejected_by(predicates: tuple[Expr, ...]) -> Columns:
-    return _NONE.union(*map(rejected_columns, predicates))
+    return _NONE.union(*map(rejected_columns, predicates), *map(_rejected_by_value, predicates))
+
+
+def _rejected_by_value(predicate: Expr) -> Columns:
+    """The one column of a predicate that DuckDB finds not true for a NULL in it, as ``coalesce(n, 0) > 0``."""
+    used = columns_of(predicate)
+    if len(used) != 1 or not is_total(predicate) or not any(_handles_null(node) for node in walk(predicate)):
+        return _NONE
+    (column,) = used
+    value = fold(substitute(predicate, {column: Literal(f"CAST(NULL AS {column.type})", column.type)}))
+    return used if isinstance(value, Literal) and not value.value else _NONE
+
+
+def _handles_null(node: Expr) -> bool:
+    return isinstance(node, Call) and node.op in ("coalesce", "case", "is_null")
 
 
 def _renamed(columns: Columns, old: tuple[Column, ...], new: tuple[Column, ...]) -> Columns:
