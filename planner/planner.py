@@ -23,6 +23,7 @@ from qoop.planner.provenance import Provenances, is_island
 from qoop.planner.relation import Relation, Scan, walk
 from qoop.planner.rules import apply_rules
 from qoop.planner.rules.prune_columns import prune_columns
+from qoop.planner.rules.reduce_build_sides import reduce_build_sides
 from qoop.planner.rules.semi_joins import semi_joins
 
 
@@ -49,7 +50,8 @@ def physical(
     splits: into how many useful parts each table can be cut.
     """
     cardinality, cost = Cardinality(stats), CostModel()
-    ordered = prune_columns(semi_joins(reorder(relation, cardinality)))
+    reduced = reduce_build_sides(relation, cardinality)
+    ordered = prune_columns(semi_joins(reorder(reduced, cardinality)))
     placed = place_exchanges(ordered, cardinality, room, cost, splits)
     provenances = Provenances(bound.settings)
     every_column = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
