@@ -22,6 +22,7 @@ since the text always says all there is to say.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -458,11 +459,14 @@ def _items(block: _Block, classes: Mapping[Column, tuple[Column, ...]], predicat
 def _refined(colours: dict[int, str], items: _Items, classes: Mapping[Column, tuple[Column, ...]]) -> dict[int, str]:
     """Recolour the leaves by the items that touch them until no further leaf can be told apart."""
     for _ in colours:
-        distinct = len(set(colours.values()))
-        if distinct == len(colours):
+        sizes = Counter(colours.values())
+        if len(sizes) == len(colours):
             break
-        colours = {number: _recoloured(number, colours, items, classes) for number in colours}
-        if len(set(colours.values())) == distinct:
+        colours = {
+            number: colour if sizes[colour] == 1 else _recoloured(number, colours, items, classes)
+            for number, colour in colours.items()
+        }
+        if len(set(colours.values())) == len(sizes):
             break
     return colours
 
