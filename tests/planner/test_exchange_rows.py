@@ -73,6 +73,8 @@ QUERIES = [
     "select a, s, stddev_samp(v) as t from facts group by grouping sets ((a, s), (a))",
     "select a, n, sum(rv) as t from facts join returns on i = ri join dims on a = k group by a, n having sum(rv) > 9",
     "select i, sum(rv) as t from facts join returns on i = ri group by i",
+    "select i, count(*) as c from facts full join returns on i = ri group by i",
+    "select ri, count(*) as c from facts left join returns on i = ri group by ri",
     "select z, count(*) as c, sum(d) as t from void group by z",
     "select count(*) as c, sum(d) as t, avg(d) as m, max(t) as x from void",
     "select count(*) from (select distinct a from facts) q",
@@ -135,6 +137,13 @@ def test_rows_and_types_are_duckdbs(world: World, query: str, form: str) -> None
     thresholds, cost, slots = FORMS[form]
     plan = world.plan(query, thresholds, cost, slots)
     same_rows(run_plan(plan, world.tables), world.duckdb(query), ordered=is_ordered(query))
+
+
+def test_averages_in_two_phases_are_exact_to_the_last_digit(world: World) -> None:
+    query = "select a, avg(v) as v, avg(i) as i, avg(v * v) as w from facts group by a order by a"
+    plan = world.plan(query, SPLIT)
+    assert len(plan.stages) == 2
+    assert run_plan(plan, world.tables).equals(world.duckdb(query))
 
 
 def is_ordered(query: str) -> bool:
