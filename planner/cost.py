@@ -24,7 +24,8 @@ class CostModel:
     build_row, build_byte: putting a row into a hash table. probe_row: looking one up in a table that fits the
     cache; miss_row: more for one that is far larger (:meth:`probe`). output_row: a row that a join puts out.
     nested_pair: one pair of rows tried by a join without an equality.
-    aggregate_row, group_row: a row going into a hash aggregate, and a group coming out of it.
+    aggregate_row, key_byte, group_row: a row going into a hash aggregate, a byte of its keys, and a group coming
+        out of it.
     sort_row: times log2(rows). exchange_row, exchange_byte: reading (or writing) Arrow at a stage border.
     task_overhead_seconds: starting and committing a task, whatever it does.
     hash_entry_bytes: memory of a hash table entry beside its columns.
@@ -40,6 +41,7 @@ class CostModel:
     output_row: float = 6e-9
     nested_pair: float = 2e-9
     aggregate_row: float = 25e-9
+    key_byte: float = 0.8e-9
     group_row: float = 120e-9
     sort_row: float = 8e-9
     exchange_row: float = 2e-9
@@ -86,7 +88,8 @@ class CostModel:
                 return self._join(relation, cardinality)
             case Aggregate():
                 entering = cardinality.rows(relation.input) * len(relation.grouping_sets or ((),))
-                return entering * self.aggregate_row + rows * self.group_row
+                keys = cardinality.width(relation.keys) * self.key_byte
+                return entering * (self.aggregate_row + keys) + rows * self.group_row
             case Window() | Sort():
                 return _sorted_rows(rows) * self.sort_row + rows * self.output_row
             case SetOp() if not (relation.all and relation.kind == "union"):

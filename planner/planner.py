@@ -22,6 +22,7 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.provenance import Provenances, is_island
 from qoop.planner.relation import Relation, Scan, walk
 from qoop.planner.rules import apply_rules
+from qoop.planner.rules.eager_aggregation import eager_aggregation
 from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.reduce_build_sides import reduce_build_sides
 from qoop.planner.rules.semi_joins import semi_joins
@@ -52,6 +53,7 @@ def physical(
     cardinality, cost = Cardinality(stats), CostModel()
     reduced = reduce_build_sides(relation, cardinality)
     ordered = prune_columns(semi_joins(reorder(reduced, cardinality)))
+    ordered = prune_columns(eager_aggregation(ordered, cardinality, cost))
     placed = place_exchanges(ordered, cardinality, room, cost, splits)
     provenances = Provenances(bound.settings)
     every_column = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
