@@ -1,59 +1,72 @@
 # qoop: `make demo` shows it, `make test` checks it. Each makes what it needs first.
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
-VENV   ?= .venv
-CACHE  ?= $(HOME)/.cache/qoop
-SCALE  ?= 1
-BIN    := $(VENV)/bin
-READY  := $(VENV)/.installed
-CODE   := catalog planner engine qoop tpcds tests docs
+PYTHON  ?= $(shell command -v python3.11 || command -v python3)
+VENV    ?= .venv
+DATA    ?= $(HOME)/.cache/qoop/data
+SCALE   ?= 1
+BIN     := $(VENV)/bin
+READY   := $(VENV)/.installed
+VENV2   := $(VENV)-duckdb2
+READY2  := $(VENV2)/.installed
+CODE    := catalog planner engine qoop tpcds tests docs
+INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all test-duckdb2 check golden bench format clean
+# Generated data is shared by the demo, the tests and the benchmark.
+export QOOP_TEST_DATA = $(DATA)
+
+.PHONY: help demo test test-all test-duckdb2 check golden bench picture format clean
 
 help:
-	@echo "make demo          a query under 1, 2 and 4 slots on generated TPC-DS data"
-	@echo "make test          lint, types and tests (what CI runs)"
-	@echo "make test-all      the slow tests too, and the tests that need no TPC-DS text with DuckDB 2"
+	@echo "make demo          a query with 1, 2 and 4 slots on generated TPC-DS data"
+	@echo "make test          lint, types and tests (what CI runs); about 5 minutes on 2 cores"
+	@echo "make test-all      the slow tests too, and what needs no TPC-DS text with DuckDB 2"
 	@echo "make check         lint and types only"
 	@echo "make golden        write the golden plans anew; look at the diff before you commit it"
 	@echo "make bench         the 99 TPC-DS queries against DuckDB, at SCALE=1"
+	@echo "make picture       draw docs/timeline.svg anew, from a query that really runs"
 	@echo "make format        let ruff format the code"
+	@echo "make clean         remove what was built; data stays in $(DATA)"
 
 $(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "qoop needs Python 3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,tpcds]'
+	$(BIN)/python $(INSTALL) --editable '.[dev,tpcds]'
+	@touch $@
+
+$(READY2): pyproject.toml
+	test -x $(VENV2)/bin/python || $(PYTHON) -m venv $(VENV2)
+	$(VENV2)/bin/python $(INSTALL) --editable '.[dev]' 'duckdb>=2,<2.1' 'tpcgen-cli>=4.0'
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/python docs/demo.py --cache $(CACHE)
+	$(BIN)/python docs/demo.py --data $(DATA)
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest --need-benchmarks
 
 test-all: check test-duckdb2
-	$(BIN)/pytest -m 'slow or not slow'
+	$(BIN)/pytest --need-benchmarks -m 'slow or not slow'
 
-test-duckdb2: $(VENV)-duckdb2/.installed
-	$(VENV)-duckdb2/bin/pytest
-
-$(VENV)-duckdb2/.installed: pyproject.toml
-	test -x $(VENV)-duckdb2/bin/python || $(PYTHON) -m venv $(VENV)-duckdb2
-	$(VENV)-duckdb2/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 'duckdb>=2,<2.1'
-	@touch $@
+test-duckdb2: $(READY2)
+	$(VENV2)/bin/pytest
 
 check: $(READY)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	rm -rf build
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/check .
+	@rm -rf build
+	$(BIN)/python $(INSTALL) --no-deps --target build/check .
 	MYPYPATH=build/check $(BIN)/mypy --python-executable $(BIN)/python -p qoop
 
 golden: $(READY)
-	$(BIN)/pytest tests/planner --golden-update
+	$(BIN)/pytest tests/planner tests/tpcds/test_plans.py --need-benchmarks --golden-update
+	git diff --stat -- tests/golden
 
 bench: $(READY)
-	$(BIN)/qoop tpcds generate --scale $(SCALE) $(CACHE)/bench/sf$(SCALE)
-	$(BIN)/qoop tpcds run $(CACHE)/bench/sf$(SCALE) --check --json $(CACHE)/bench/sf$(SCALE).json
+	$(BIN)/qoop tpcds generate --scale $(SCALE) $(DATA)/tpcds-sf$(SCALE)
+	$(BIN)/qoop tpcds run $(DATA)/tpcds-sf$(SCALE) --check --json $(DATA)/tpcds-sf$(SCALE)-report.json
+
+picture: $(READY)
+	$(BIN)/python docs/timeline.py --data $(DATA) docs/timeline.svg
 
 format: $(READY)
 	$(BIN)/ruff format $(CODE)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,18 @@ import pytest
 from qoop.catalog.errors import ConfigError
 
 GOLDEN = Path(__file__).parent / "golden"
+DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")
+"""Generated data, also used by `make demo` and `make bench`; test runs may share it."""
+
 Golden = Callable[[str, str], None]
+BenchmarkData = Callable[[str, float], Path]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden-update", action="store_true", help="write the golden files instead of comparing them")
+    parser.addoption(
+        "--need-benchmarks", action="store_true", help="fail instead of skipping where data or queries are missing"
+    )
 
 
 @pytest.fixture
@@ -30,34 +38,56 @@ def golden(request: pytest.FixtureRequest) -> Golden:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         assert path.exists(), f"there is no {path.relative_to(GOLDEN.parent)}: run `make golden`"
-        assert text == path.read_text(), f"{path.name} differs: if that is meant, run `make golden`"
+        held = path.read_text()
+        if text != held:
+            changes = difflib.unified_diff(held.splitlines(), text.splitlines(), "held", "now", lineterm="", n=1)
+            pytest.fail("\n".join([f"{path.name} differs; if that is meant, run `make golden`", *changes]), False)
 
     return compare
 
 
-@pytest.fixture(scope="session")
-def tpcds_small() -> Path:
-    """A folder of TPC-DS data at scale 0.01: 24 tables in 4 MB."""
-    return _generated(0.01)
+@pytest.fixture(scope="session", autouse=True)
+def own_statistics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Statistics are collected by the code under test: none from earlier runs are read, none are left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")
-def tpcds_test() -> Path:
-    """A folder of TPC-DS data at scale 1, on which all 99 queries have an answer that is not empty (0.5: only 89)."""
-    return _generated(1)
+def missing(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """`missing(what)` skips the test, or fails it where all that belongs to the benchmarks must be there."""
+    return pytest.fail if request.config.getoption("--need-benchmarks") else pytest.skip
 
 
-def _generated(scale: float) -> Path:
-    from qoop.tpcds.data import find_generator, generate
+@pytest.fixture(scope="session")
+def benchmark_data(missing: Callable[[str], None]) -> BenchmarkData:
+    """`benchmark_data(suite, scale)` is a folder of the tables of "tpcds" or "tpch"."""
 
-    try:
-        find_generator()
-    except ConfigError as error:
-        pytest.skip(str(error))
-    cache = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "tests")
-    folder = cache / f"sf{scale:g}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"sf{scale:g}.lock").open("w") as lock:  # another test run may be making the same data
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        generate(scale, folder)
+    def folder(suite: str, scale: float) -> Path:
+        from qoop.tpcds.data import find_generator, generate
+
+        try:
+            find_generator()
+        except ConfigError as error:
+            missing(str(error))
+        name = f"{suite}-sf{scale:g}"
+        DATA.mkdir(parents=True, exist_ok=True)
+        with (DATA / f"{name}.lock").open("w") as lock:  # another test run may be making the same data
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            generate(scale, DATA / name, suite=suite)
+        return DATA / name
+
     return folder
+
+
+@pytest.fixture(scope="session")
+def tpcds_small(benchmark_data: BenchmarkData) -> Path:
+    """A folder of TPC-DS data at scale 0.01: 24 tables in 4 MB."""
+    return benchmark_data("tpcds", 0.01)
+
+
+@pytest.fixture(scope="session")
+def tpcds_test(benchmark_data: BenchmarkData) -> Path:
+    """A folder of TPC-DS data at scale 1, on which all 99 queries have an answer that is not empty (0.5: only 89)."""
+    return benchmark_data("tpcds", 1)

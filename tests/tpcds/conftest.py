@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from qoop.catalog.errors import ConfigError
 from qoop.session import Session, connect
-from qoop.tpcds.data import find_generator, generate_tpch
 from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.queries import texts
+
+SLOTS = (2, pytest.param(1, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow))
+TPCH_SCALES = (0.1, pytest.param(1, marks=pytest.mark.slow))
 
 
 @pytest.fixture(scope="session")
-def benchmark_texts() -> None:
+def benchmark_texts(missing: Callable[[str], None]) -> None:
     """Skips what needs the texts of the queries where DuckDB is not the version they come with."""
-    pytest.importorskip("duckdb_extension_tpcds")
-    if duckdb.__version__ != "1.5.5":
-        pytest.skip("the texts of the queries need duckdb 1.5.5")
-
-
-@pytest.fixture(scope="session")
-def tpch_test() -> Path:
-    """A folder of TPC-H data at scale 0.1, made once and kept outside the tree."""
     try:
-        find_generator()
+        texts()
     except ConfigError as error:
-        pytest.skip(str(error))
-    cache = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "tests")
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "h0.1.lock").open("w") as lock:  # another test run may be making the same data
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        generate_tpch(0.1, cache / "h0.1")
-    return cache / "h0.1"
+        missing(str(error))
+
+
+@pytest.fixture(scope="session", params=SLOTS, ids="slots{}".format)
+def slots(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
 
 
 @pytest.fixture(scope="session")
-def tpcds_session(benchmark_texts: None, tpcds_test: Path) -> Iterator[Session]:
-    with connect(slots=2) as session:
+def tpcds_session(benchmark_texts: None, tpcds_test: Path, slots: int) -> Iterator[Session]:
+    with connect(slots=slots) as session:
         session.register_folder(tpcds_test)
         yield session
 
@@ -50,6 +41,12 @@ def tpcds_session(benchmark_texts: None, tpcds_test: Path) -> Iterator[Session]:
 def tpcds_oracle(benchmark_texts: None, tpcds_test: Path) -> Iterator[Oracle]:
     with Oracle(tpcds_test, threads=2) as oracle:
         yield oracle
+
+
+@pytest.fixture(scope="session", params=TPCH_SCALES, ids="sf{}".format)
+def tpch_test(request: pytest.FixtureRequest, benchmark_data: Callable[[str, float], Path]) -> Path:
+    """A folder of TPC-H data."""
+    return benchmark_data("tpch", request.param)
 
 
 @pytest.fixture(scope="session")
