@@ -58,7 +58,7 @@ check: $(READY)
 	MYPYPATH=build/check $(BIN)/mypy --python-executable $(BIN)/python -p qoop
 
 golden: $(READY)
-	$(BIN)/pytest tests/planner tests/tpcds/test_plans.py --need-benchmarks --golden-update
+	$(BIN)/pytest tests/planner/test_explain.py tests/tpcds/test_plans.py --need-benchmarks --golden-update
 	git diff --stat -- tests/golden
 
 bench: $(READY)
