@@ -15,6 +15,7 @@ from qoop.planner.rules.drop_distinct import drop_distinct
 from qoop.planner.rules.drop_empty import drop_empty
 from qoop.planner.rules.drop_sorts import drop_sorts
 from qoop.planner.rules.fold_constants import fold_constants
+from qoop.planner.rules.group_by_filters import group_by_filters
 from qoop.planner.rules.infer_predicates import infer_predicates
 from qoop.planner.rules.merge_projects import merge_projects
 from qoop.planner.rules.merge_scalar_aggregates import merge_scalar_aggregates
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     drop_sorts,
     drop_distinct,
     merge_projects,
+    group_by_filters,
     prune_columns,
     merge_projects,
 )

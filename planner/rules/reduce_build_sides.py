@@ -8,8 +8,6 @@ may be a superset of those that are asked for, so a chain of such joins is reduc
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import count
 
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.expr import Call, Column, Expr, columns_of, equals, substitute
@@ -52,7 +50,7 @@ class _Reducer:
             right = self.walk(join.right)
             if id(join) in worth:
                 right = self.reduced(right, shared, _equalities(join))
-            result = replace(join, left=result, right=right)
+            result = with_inputs(join, (result, right))
         return result
 
     def is_worth_it(self, asking: Relation, join: Join) -> bool:

@@ -1,0 +1,150 @@
+"""Aggregates computed from parts give what they give whole: grouped by their filters, or below joins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from qoop.catalog.stats import ColumnStats, TableStats
+from qoop.planner.bind import Binder
+from qoop.planner.build import build
+from qoop.planner.cardinality import Cardinality
+from qoop.planner.cost import CostModel
+from qoop.planner.relation import Aggregate, Join, Relation, walk
+from qoop.planner.rules import apply_rules
+from qoop.planner.rules.eager_aggregation import eager_aggregation
+from qoop.planner.rules.group_by_filters import group_by_filters
+from qoop.planner.rules.reduce_build_sides import reduce_build_sides
+from qoop.planner.sqlgen import to_sql
+
+COLUMNS = {
+    "f": (("k", "INTEGER"), ("m", "INTEGER"), ("x", "INTEGER"), ("p", "DECIMAL(7,2)")),
+    "d": (("k", "INTEGER"), ("name", "VARCHAR"), ("kind", "VARCHAR")),
+}
+# As if the fact were large: what is worth it is decided on these, what is right on the real rows.
+STATS = {
+    "f": TableStats(10e6, 200e6, {"k": ColumnStats(0, 1000), "m": ColumnStats(0, 12), "x": ColumnStats(0, 50)}),
+    "d": TableStats(1000, 3e4, {"k": ColumnStats(0, 1000), "name": ColumnStats(0, 900, width=30)},
+                    frozenset({frozenset({"k"})})),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data() -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE f AS SELECT CASE WHEN i % 11 = 0 THEN NULL ELSE (i % 17)::INTEGER END AS k, "
+        "(i % 12)::INTEGER AS m, CASE WHEN i % 7 = 0 THEN NULL ELSE (i % 50)::INTEGER END AS x, "
+        "(i * 0.25)::DECIMAL(7,2) AS p FROM range(500) r(i)"
+    )
+    connection.execute(
+        "CREATE TABLE d AS SELECT (i % 15)::INTEGER AS k, 'n' || (i % 6) AS name, 'k' || (i % 2) AS kind "
+        "FROM range(20) r(i)"  # keys 0 to 4 twice: parts are joined as often as their rows would have been
+    )
+    yield connection
+    connection.close()
+
+
+def prepared(sql: str) -> Relation:
+    binder = Binder()
+    for table, columns in COLUMNS.items():
+        binder.add_table(table, "v1", columns)
+    try:
+        return apply_rules(build(binder.bind(sql), binder.describe))
+    finally:
+        binder.close()
+
+
+def rows(data: duckdb.DuckDBPyConnection, sql: str) -> Counter[str]:
+    return Counter(map(repr, data.execute(sql).fetchall()))
+
+
+def aggregates(relation: Relation) -> int:
+    return sum(isinstance(node, Aggregate) for node in walk(relation))
+
+
+MANY_FILTERS = "SELECT " + ", ".join(
+    f"{call} FILTER (WHERE {condition})"
+    for condition in ("m < 3", "m BETWEEN 2 AND 5", "x > 10", "x IS NULL", "p > 1e6")
+    for call in ("count(*)", "sum(p)", "avg(x)", "min(x)", "count(x)", "avg(p)")
+)
+
+
+@pytest.mark.parametrize("source", ["f", "f WHERE k > 3", "f WHERE false", "f JOIN d USING (k)"])
+def test_groups_of_equal_filters_give_every_aggregate(data: duckdb.DuckDBPyConnection, source: str) -> None:
+    sql = f"{MANY_FILTERS}, count(*), max(p) FROM {source}"
+    relation = prepared(sql)
+    assert aggregates(relation) == 2
+    expected = rows(data, sql)
+    assert rows(data, to_sql(relation, cast=True)) == expected
+    assert group_by_filters(relation) is relation
+
+
+def test_few_or_distinct_filtered_aggregates_stay() -> None:
+    assert aggregates(prepared("SELECT count(*) FILTER (WHERE m = 1), sum(x) FILTER (WHERE m = 2) FROM f")) == 1
+    distinct = MANY_FILTERS.replace("count(x)", "count(DISTINCT x)")
+    assert aggregates(prepared(f"{distinct} FROM f")) == 1
+
+
+EARLY = [
+    "SELECT d.name, sum(p), count(*), count(x), avg(p), min(x), max(x) FROM f JOIN d ON f.k = d.k GROUP BY d.name",
+    "SELECT d.name, m, sum(p) FROM f JOIN d ON f.k = d.k GROUP BY d.name, m",
+    "SELECT upper(d.name) AS u, sum(p + x) FROM f JOIN d ON f.k = d.k GROUP BY u HAVING sum(p + x) > 10",
+    "SELECT d.name, sum(p) FILTER (WHERE x > 5), count(*) FILTER (WHERE m = 1) FROM d JOIN f ON f.k = d.k GROUP BY 1",
+    "SELECT a.name, b.kind, avg(x) FROM f JOIN d a ON f.k = a.k JOIN d b ON f.m = b.k GROUP BY 1, 2",
+    "SELECT d.name, sum(p) FROM f JOIN d ON f.k = d.k AND f.m <> d.k GROUP BY d.name",
+]
+LATE = [
+    "SELECT d.name, count(DISTINCT x) FROM f JOIN d ON f.k = d.k GROUP BY d.name",
+    "SELECT d.name, stddev_samp(x) FROM f JOIN d ON f.k = d.k GROUP BY d.name",
+    "SELECT d.name, sum(p) FROM f LEFT JOIN d ON f.k = d.k GROUP BY d.name",
+    "SELECT d.name, sum(p), max(d.kind) FROM f JOIN d ON f.k = d.k GROUP BY d.name",
+    "SELECT d.name, p, sum(x) FROM f JOIN d ON f.k = d.k GROUP BY d.name, p",
+    "SELECT d.name, sum(p) FROM f JOIN d ON f.k = d.k GROUP BY ROLLUP (d.name)",
+]
+
+
+@pytest.mark.parametrize("sql", EARLY)
+def test_groups_below_the_join_give_the_same_sums(data: duckdb.DuckDBPyConnection, sql: str) -> None:
+    before = prepared(sql)
+    after = eager_aggregation(before, Cardinality(STATS), CostModel())
+    assert aggregates(after) == aggregates(before) + 1
+    assert rows(data, to_sql(after, cast=True)) == rows(data, sql)
+
+
+@pytest.mark.parametrize("sql", LATE)
+def test_what_does_not_combine_or_does_not_pay_stays_above(sql: str) -> None:
+    before = prepared(sql)
+    assert eager_aggregation(before, Cardinality(STATS), CostModel()) is before
+
+
+REDUCED = [
+    "SELECT k, name FROM d WHERE name = 'n1' AND EXISTS (SELECT 1 FROM f WHERE f.k = d.k AND f.m > 3)",
+    "SELECT k, name FROM d WHERE NOT EXISTS (SELECT 1 FROM f WHERE f.k = d.k AND f.x < d.k)",
+    "SELECT k, name FROM d WHERE k IN (SELECT k FROM f WHERE m = 1) AND k NOT IN (SELECT 3) "
+    "AND NOT EXISTS (SELECT 1 FROM f WHERE f.k + 1 = d.k AND f.m = 2)",
+    "SELECT count(*) FROM d SEMI JOIN f ON d.k = f.k",
+]
+
+
+@pytest.mark.parametrize("sql", REDUCED)
+def test_a_build_side_cut_to_the_keys_asked_for_gives_the_same_partners(
+    data: duckdb.DuckDBPyConnection, sql: str
+) -> None:
+    before = prepared(sql)
+    after = reduce_build_sides(before, Cardinality(STATS))
+
+    def half_joins(relation: Relation) -> int:
+        return sum(isinstance(node, Join) and node.kind in ("semi", "anti") for node in walk(relation))
+
+    assert half_joins(after) > half_joins(before)
+    expected = rows(data, sql)
+    assert expected and rows(data, to_sql(after)) == expected
+
+
+def test_a_build_side_is_left_whole_where_many_ask() -> None:
+    before = prepared("SELECT k FROM f WHERE EXISTS (SELECT 1 FROM d WHERE d.k = f.k)")
+    assert reduce_build_sides(before, Cardinality(STATS)) is before
