@@ -8,6 +8,7 @@ may be a superset of those that are asked for, so a chain of such joins is reduc
 
 from __future__ import annotations
 
+from itertools import count
 
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.expr import Call, Column, Expr, columns_of, equals, substitute
