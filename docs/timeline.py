@@ -1,7 +1,6 @@
 """Draw what a query did: its tasks as bars over time on the slots, its stages as EXPLAIN names them (`make picture`).
 
-The picture is plain SVG and shows one real run. The first run of the query, which also collects statistics and warms
-the files, is not the one that is drawn.
+The picture is plain SVG and shows one real run, the shortest of some: others may use the machine, too.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from qoop.tpcds.queries import text
 
 WIDTH, MARGIN, LANE, LINE = 900, 64, 30, 19
 COLOURS = ("#3b6fb6", "#e08a2c", "#4f9d57", "#c2504f", "#8466b0", "#8a6552", "#d279b1", "#7c7c7c", "#b0a52c", "#35a5b5")
-LABEL_LENGTH = 76
+LABEL_LENGTH, RUNS = 76, 7
 AXIS_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -121,6 +120,13 @@ def _legend(reports: Sequence[StageReport], colours: dict[str, str], y: int) -> 
         )
 
 
+def run(session: qoop.Session, query: str) -> qoop.Job:
+    """The job at its end."""
+    job = session.submit(query)
+    job.result()
+    return job
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("picture", type=Path, metavar="FILE.svg")
@@ -132,9 +138,7 @@ def main() -> None:
     generate(1, data)
     with qoop.connect(slots=arguments.slots) as session:
         session.register_folder(data)
-        session.sql(text(arguments.query))
-        job = session.submit(text(arguments.query))
-        job.result()
+        job = min((run(session, text(arguments.query)) for _ in range(RUNS)), key=lambda job: job.history()[-1].at)
     title = f"TPC-DS query {arguments.query}, scale 1, {arguments.slots} slots"
     arguments.picture.write_text(draw(title, job.stage_reports(), bars(job.history())))
 
