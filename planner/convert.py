@@ -110,6 +110,8 @@ class Env:
         left, right = self.convert(node.this), self.convert(node.expression)
         if op in ("=", "<>", "<", "<=", ">", ">="):
             left, right = _aligned(left, right), _aligned(right, left)
+        elif op in ("and", "or"):
+            left, right = cast(left, "BOOLEAN"), cast(right, "BOOLEAN")  # or dropping `AND true` would leave a number
         template = "({0} " + op.upper() + " {1})"
         type_ = "BOOLEAN" if op in _BOOLEAN else type_of(template, (left, right))
         return _folded(Call(op, (left, right), template, type_))
@@ -156,11 +158,11 @@ class Env:
         slots = ", ".join("{" + str(i + 1) + "}" for i in range(len(items)))
         return Call("in", (value, *items), "({0} IN (" + slots + "))", "BOOLEAN")
 
-    def like(self, node: exp.Like) -> Expr:
+    def like(self, node: exp.Like | exp.ILike) -> Expr:
         if type(node.this) in (exp.Tuple,) or isinstance(node.expression, exp.Any | exp.All):
             return self.generic(node)
         args = (self.convert(node.this), self.convert(node.expression))
-        return Call("like", args, "({0} LIKE {1})", "BOOLEAN")
+        return Call(node.key, args, "({0} " + node.key.upper() + " {1})", "BOOLEAN")
 
     def case(self, node: exp.Case) -> Expr:
         if node.this is not None:
@@ -275,6 +277,7 @@ _HANDLERS: dict[type[exp.Expression], Callable[[Env, exp.Expression], Expr]] = {
     exp.Between: Env.between,  # type: ignore[dict-item]
     exp.In: Env.in_,  # type: ignore[dict-item]
     exp.Like: Env.like,  # type: ignore[dict-item]
+    exp.ILike: Env.like,  # type: ignore[dict-item]
     exp.Case: Env.case,  # type: ignore[dict-item]
     exp.Cast: Env.cast,  # type: ignore[dict-item]
     exp.Paren: Env.paren,  # type: ignore[dict-item]

@@ -172,7 +172,9 @@ class _Placer:
 
     def leaf(self, exchange: Exchange, placed: Placed) -> Placed:
         rows = placed.rows_of(exchange.fragment.width if exchange.fragment else 1)
-        return Placed(placed.meaning, lambda _: exchange, rows, partial=placed.partial)
+        columns = placed.meaning.columns
+        read = exchange if columns or not exchange.columns else Project(exchange, ())  # the filler was for the stage
+        return Placed(placed.meaning, lambda _: read, rows, partial=placed.partial)
 
     def hashed(self, placed: Placed, keys: HashKeys) -> Placed:
         """The same rows, spread anew by ``hash(keys)``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from qoop.catalog.errors import PlanError
+from qoop.planner.distribution import fragment_nodes
 from qoop.planner.expr import Call, Column, Expr, columns_of, quote
 from qoop.planner.relation import (
     Aggregate,
@@ -82,7 +83,7 @@ class _Printer:
             case SetOp():
                 return self.set_operation(relation)
             case Join(mark=mark) if mark is not None:
-                member = f"{_membership(relation, self.source(relation.right))} AS {mark}"
+                member = f"{_membership(relation, self.members(relation))} AS {mark}"
                 names = [*map(str, relation.left.columns), member]
                 return f"SELECT {', '.join(names)}{self.tail(relation.left)}"
             case Opaque():
@@ -128,13 +129,25 @@ class _Printer:
     def operand(self, relation: Relation) -> str:
         """The right side of a join: a nested join keeps its parentheses, which are its shape."""
         text = self.source(relation)
-        return f"({text})" if isinstance(relation, Join) and not text.startswith("(SELECT") else text
+        return f"({text})" if isinstance(relation, Join) and relation.mark is None else text
 
     def share(self, relation: Shared) -> str:
         if relation.name not in self.shared:
             text = self.query(relation.input)  # may itself define shared subplans, which come first
             self.shared[relation.name] = text
         return relation.name
+
+    def members(self, relation: Join) -> str:
+        """The right side of a mark join.
+
+        Where it is correlated it stands for itself: DuckDB cannot take every join apart inside a correlated subquery.
+        """
+        text = self.source(relation.right)
+        if len(relation.on) == 1 or not any(isinstance(node, Join) for node in fragment_nodes(relation.right)):
+            return text
+        name = quote(f"{relation.mark.name}:members") if relation.mark is not None else ""
+        self.shared[name] = f"SELECT {_names(relation.right.columns)} FROM {text}"
+        return name
 
     def aggregate(self, relation: Aggregate, cast: bool) -> str:
         items = [*map(str, relation.keys), *(_aggregation(agg, cast) for agg in relation.aggregations)]

@@ -61,7 +61,10 @@ class SubqueryJoins:
             self._attach(env, relation, "anti" if negated else "semi", tuple(on))
             return True
         if isinstance(node, exp.In) and node.args.get("query") and not negated:
-            relation, on = self._membership(node, env)
+            block = self.block(node.args["query"], env)
+            if block.single and block.correlated:
+                return False  # its one row is there even where no row correlates
+            relation, on = self._membership(node, block, env)
             self._attach(env, relation, "semi", on)
             return True
         return False
@@ -69,9 +72,8 @@ class SubqueryJoins:
     def _attach(self, env: Env, right: Relation, kind: str, on: tuple[Expr, ...]) -> None:
         env.attachments.append(lambda left: Join(left, right, kind, on))  # type: ignore[arg-type]
 
-    def _membership(self, node: exp.In, env: Env) -> tuple[Relation, tuple[Expr, ...]]:
+    def _membership(self, node: exp.In, block: Block, env: Env) -> tuple[Relation, tuple[Expr, ...]]:
         """The right side and conditions of a semi join for ``x IN (SELECT y …)``; x may be a row."""
-        block = self.block(node.args["query"], env)
         outer = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         if len(outer) != len(block.exprs):
             raise Unsupported("IN over different widths")
@@ -122,6 +124,8 @@ class SubqueryJoins:
         if len(block.exprs) != 1:
             raise Unsupported("IN over a subquery of several columns")
         value = env.convert(node.this)
+        if block.single and block.correlated:
+            return equals(value, self._grouped(block, env))
         relation, (column,) = self._with_correlated(block)
         mark = self.builder.names.fresh("mark", "BOOLEAN")
         on = (equals(value, column), *block.correlated)
@@ -139,6 +143,10 @@ class SubqueryJoins:
             return self._correlated_row(block, env)
         if not block.single:
             raise Unsupported("a correlated scalar subquery with GROUP BY")
+        return self._grouped(block, env)
+
+    def _grouped(self, block: Block, env: Env) -> Expr:
+        """The value of a correlated aggregate: of the group with the outer row's key, or of no rows at all."""
         relation, on = block.relation, tuple(block.correlated)
         env.attachments.append(lambda left: Join(left, relation, "left", on))
         zeros = {column: Call("coalesce", (column, _ZERO), "coalesce({0}, {1})", "BIGINT") for column in block.counts}

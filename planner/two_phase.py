@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from qoop.planner.expr import Call, Column, Expr, Literal, is_volatile
 from qoop.planner.relation import Aggregate, Aggregation, Project, Relation
+from qoop.planner.types import value_of_nothing
 
 # Functions whose parts combine by the function itself.
 _SELF = frozenset({"min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "product"})
@@ -79,8 +80,9 @@ def _split(agg: Aggregation) -> _Split | None:
     if agg.ordered or any(map(is_volatile, agg.exprs)):
         return None
     if op in _COUNTS:
-        zero = f"coalesce(CAST(sum({{0}}) AS {agg.column.type}), CAST(0 AS {agg.column.type}))"
-        return _combine(agg, zero)
+        total = f"CAST(sum({{0}}) AS {agg.column.type})"
+        nothing = value_of_nothing(agg.call)  # a count's is 0, but count_if's is NULL
+        return _combine(agg, total if nothing is None else f"coalesce({total}, {nothing})")
     if len(args) != 1:
         return None
     if op in _SELF or op == "sum":

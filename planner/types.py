@@ -72,6 +72,19 @@ def fold(expr: Expr) -> Expr:
     return Literal(str(expr), expr.type, value) if known else expr
 
 
+def value_of_nothing(call: Call) -> Literal | None:
+    """What an aggregate gives over no rows at all, None where that is NULL.
+
+    >>> str(value_of_nothing(Call("count_star", (), "count(*)", "BIGINT")))
+    "CAST('0' AS BIGINT)"
+    """
+    columns = tuple(arg.type for arg in call.args)
+    value = _value_of_nothing(call.template.format(*(f"c{i}" for i in range(len(columns)))), columns)
+    return (
+        None if value is None else Literal(f"CAST('{value.replace(chr(39), chr(39) * 2)}' AS {call.type})", call.type)
+    )
+
+
 def now_literal(sql: str) -> Literal:
     """Evaluate ``now()`` and its kin once, so that every task of a job sees the same moment."""
     ((type_, text),) = _ask(f"SELECT typeof({sql}), CAST({sql} AS VARCHAR)")
@@ -96,6 +109,16 @@ def _union_type(types: tuple[str, ...]) -> str:
     except duckdb.Error as error:
         raise BindError(str(error)) from error
     return str(type_)
+
+
+@lru_cache(maxsize=4096)
+def _value_of_nothing(text: str, columns: tuple[str, ...]) -> str | None:
+    typed = ", ".join(f"CAST(NULL AS {type_}) AS c{i}" for i, type_ in enumerate(columns))
+    try:
+        ((value,),) = _ask(f"SELECT CAST({text} AS VARCHAR) FROM (SELECT {typed or 1} WHERE false)")
+    except duckdb.Error:
+        return None  # GROUPING() without groups, for one: 0 or more, and never asked of no rows
+    return None if value is None else str(value)
 
 
 @lru_cache(maxsize=16384)

@@ -1,0 +1,31 @@
+"""Statements that once had a wrong answer or none, each in every physical form."""
+
+from __future__ import annotations
+
+import pytest
+from fuzz_world import World
+
+FORMS = ("usual", "split", "hash", "random 1", "random 2", "random 3")
+
+FOUND = {
+    "ILIKE has no argument of its own": "SELECT s FROM t2 WHERE NOT (s ILIKE '_')",
+    "IN of a correlated aggregate over no rows": """
+        SELECT id FROM t3 WHERE NOT 5 IN (SELECT median(t1.id) FROM t1 WHERE t1.s = t3.s || 'never')""",
+    "IN of a correlated count of nothing": """
+        SELECT id FROM t3 WHERE 0 IN (SELECT count(*) FROM nothing n WHERE n.k = t3.k)""",
+    "of correlated aggregates over nothing, only counts are not NULL": """
+        SELECT id, (SELECT regr_count(n.k, n.id) + 1 FROM nothing n WHERE n.s = t3.s),
+               (SELECT count(*) + 1 FROM nothing n WHERE n.s = t3.s) FROM t3""",
+    "count_if of nothing is NULL": "SELECT count_if(k > 1) FROM t1 WHERE id < 0",
+    "a full join inside a correlated NOT IN": """
+        SELECT ts FROM t1 AS r1
+        WHERE NOT r1.k IN (SELECT r4.v FROM t2 AS r3 FULL JOIN t4 AS r4 ON r3.k = r4.k WHERE r1.c < r3.id)""",
+    "a cross join with an outer join on its right": "SELECT 1 FROM t2 AS r1 RIGHT JOIN t4 AS r2 ON false, t4 AS r3",
+    "a cross join of which no column is read": "SELECT r2.f FROM t1 AS r1, t3 AS r2",
+    "a number as a truth": "SELECT CAST((k AND true) AS VARCHAR) FROM t3",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found(world: World, name: str) -> None:
+    assert world.check(FOUND[name], FORMS)
