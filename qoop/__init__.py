@@ -1,4 +1,7 @@
-"""qoop: a SQL engine that keeps many plans for a query and changes plan while it runs.
+"""A SQL engine made to change its plan while the query runs; its answers are DuckDB's.
+
+`connect` opens a `Session`, which knows tables and runs queries; `Session.sql` gives a `Result`, `Session.submit` a
+`Job` that runs beside others. Every error is a `QoopError`.
 
 >>> import qoop
 >>> with qoop.connect(slots=2) as session:

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="qoop", description="SQL on Parquet, CSV and JSON files by an engine that changes its plan while it runs."
+        prog="qoop", description="SQL on Parquet files and DuckDB databases, run as stages of tasks."
     )
     parser.add_argument("--version", action=_Version)
     _add_query_options(parser)
