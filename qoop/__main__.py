@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qoop.session import Session
 
 _USAGE, _INTERRUPTED = 2, 130
+_TPCDS = "Make TPC-DS data, run its 99 queries, compare with DuckDB"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +58,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _add_query_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-c", dest="text", metavar="SQL", help="the text to run")
+    parser.add_argument("-c", dest="text", metavar="SQL", help="the text to run (else standard input)")
     data = "a folder of <table>.parquet and <table>/*.parquet, or a DuckDB file; may be repeated"
     parser.add_argument("--data", metavar="DIR", action="append", default=[], help=data)
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
@@ -68,13 +69,15 @@ def _add_query_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("explain", help="print the plan of a query")
+    parser = commands.add_parser(
+        "explain", help="Print the plan of a query", description="Print the plan of a query: its stages and estimates."
+    )
     _add_query_options(parser)
     parser.set_defaults(run=lambda options: _explain(parser, options))
 
 
 def _add_tpcds(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
-    parser = commands.add_parser("tpcds", help="make TPC-DS data, run its 99 queries, compare with DuckDB")
+    parser = commands.add_parser("tpcds", help=_TPCDS, description=f"{_TPCDS}.")
     parser.set_defaults(run=lambda options: parser.error("a command is needed: see qoop tpcds --help"))
     if words[:1] == ["tpcds"]:  # only then is all that belongs to the benchmark loaded
         from qoop.tpcds.cli import add_commands

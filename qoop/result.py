@@ -71,7 +71,7 @@ class Result:
 
     @interruptible()
     def pl(self) -> polars.DataFrame:
-        """The rows as a Polars data frame (names that occur twice are numbered, as DuckDB does)."""
+        """The rows as a Polars data frame (names that occur twice are numbered, as DuckDB does). Needs polars."""
         return self._relation().pl()
 
     @interruptible()

@@ -122,17 +122,20 @@ class Session:
     def submit(self, text: str, weight: float = 1.0, timeout: float | None = None, *, resume: bool = False) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
-        weight: its part of the slots relative to other jobs. timeout: seconds after which it is cancelled and
-        `result` raises Timeout. resume: take what an earlier run, even of another process, has left in the folder
-        of checkpoints, and run only the rest.
+        weight: its part of the slots relative to other jobs, above 0. timeout: seconds, above 0, after which it is
+        cancelled and `result` raises Timeout. resume: take what an earlier run, even of another process, has left
+        in the folder of checkpoints, and run only the rest.
 
-        Raises QueryError, CatalogError or SessionClosed; errors of the run come from `Job.result`.
+        Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
         return self._submit(self._plan(query_text(text)), weight, timeout, resume)
 
     @interruptible()
     def explain(self, text: str) -> str:
-        """The plan of a query: its stages, what they read, how they are cut and what they should cost."""
+        """The plan of a query as text: its stages, what they read, how they are cut and what they should cost.
+
+        Raises as `submit` does.
+        """
         return explain(self._plan(query_text(text)).plan)
 
     def set(self, name: str, value: object) -> None:

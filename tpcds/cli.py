@@ -26,16 +26,18 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("generate", help="make the tables as Parquet; a broken-off run goes on")
-    parser.add_argument("directory", metavar="DIR")
+    what = "Make the tables as Parquet; a broken-off run goes on"
+    parser = commands.add_parser("generate", help=what, description=f"{what}.")
+    parser.add_argument("directory", metavar="DIR", help="where; made if it is not there")
     parser.add_argument("--scale", type=float, default=1.0, metavar="S", help="about S GB of text, from 0.01 (1)")
     _add_suite(parser)
     parser.set_defaults(run=_generate)
 
 
 def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("run", help="run the queries, compare answers and times with DuckDB")
-    parser.add_argument("directory", metavar="DIR")
+    what = "Run the queries, compare answers and times with DuckDB"
+    parser = commands.add_parser("run", help=what, description=f"{what}.")
+    parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
     parser.add_argument("--slots", type=int, metavar="N", help="our tasks and DuckDB's threads (the CPUs there are)")
     parser.add_argument("--memory", metavar="SIZE", help='for all our tasks together, such as "2GB"')
