@@ -13,7 +13,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from qoop.planner.expr import Call, Column, Expr, cast, columns_of, columns_of_all, is_volatile, substitute
-from qoop.planner.relation import Aggregate, Exchange, Filter, Join, Project, Relation, Scan, SetOp, Values, Window
+from qoop.planner.relation import (
+    Aggregate,
+    Exchange,
+    Filter,
+    Join,
+    Project,
+    Relation,
+    Scan,
+    SetOp,
+    Shared,
+    Sort,
+    Values,
+    Window,
+)
 from qoop.planner.types import common_type
 
 HashKeys = tuple[Expr, ...]
@@ -191,6 +204,49 @@ def common_keys(aggregate: Aggregate) -> tuple[Column, ...]:
     """The keys by which every grouping groups."""
     sets = aggregate.grouping_sets if aggregate.grouping_sets is not None else (aggregate.keys,)
     return tuple(key for key in aggregate.keys if all(key in keys for keys in sets))
+
+
+def readers_keys(relation: Relation) -> dict[int, tuple[Column, ...]]:
+    """By id of an aggregate: those of its keys by which the operator that reads its rows wants them together.
+
+    Rows hashed by fewer keys than the aggregate groups by lie right for it, and for its reader too; hashed by
+    all of its keys they would have to be hashed again. (The interesting orders of System R, for partitionings.)
+    """
+    found: dict[int, tuple[Column, ...]] = {}
+    asked: set[int] = set()
+
+    def ask(node: Relation, wish: tuple[Column, ...]) -> None:
+        if isinstance(node, Shared) and id(node) in asked:
+            return
+        asked.add(id(node))
+        below = _wanted_below(node, wish)
+        if isinstance(node, Aggregate) and wish and below == wish:
+            found[id(node)] = wish
+        for child in node.inputs:
+            ask(child, below)
+
+    ask(relation, ())
+    return found
+
+
+def _wanted_below(node: Relation, wish: tuple[Column, ...]) -> tuple[Column, ...]:
+    """By which columns of its input an operator wants rows together, given what is wanted of its own rows."""
+    match node:
+        case Window():
+            keys = common_partition(node)
+            columns = tuple(key for key in keys if isinstance(key, Column))
+            return columns if len(columns) == len(keys) else ()
+        case Aggregate():
+            own = common_keys(node)
+            return wish if wish and set(wish) <= set(own) else own
+        case Project():
+            kept = dict(node.exprs)
+            exprs = [kept.get(column) for column in wish]
+            columns = tuple(expr for expr in exprs if isinstance(expr, Column))
+            return columns if len(columns) == len(exprs) else ()
+        case Filter() | Sort():
+            return wish
+    return ()
 
 
 def joined_hashing(join: Join, left: Placed, right: Placed) -> tuple[HashKeys, ...]:

@@ -35,6 +35,7 @@ from qoop.planner.distribution import (
     kept_hashing,
     partner_keys,
     positional_hashing,
+    readers_keys,
 )
 from qoop.planner.exchange_cost import BASE_MEMORY, USUAL, Costs, JoinSeconds, Thresholds
 from qoop.planner.expr import TRUE, Column, Expr
@@ -75,13 +76,19 @@ def place_exchanges(
     room: what the machine has: `cpu` slots and `memory` bytes.
     tables: by table name the most tasks that a scan of it can use (row groups, files); 1 for those not named.
     """
-    placer = _Placer(cardinality, room, cost, tables, thresholds)
+    placer = _Placer(cardinality, room, cost, tables, thresholds, readers_keys(relation))
     return placer.end(placer.place(relation), "gather")
 
 
 class _Placer:
     def __init__(
-        self, cardinality: Cardinality, room: Resources, cost: CostModel, tables: Mapping[str, int], limits: Thresholds
+        self,
+        cardinality: Cardinality,
+        room: Resources,
+        cost: CostModel,
+        tables: Mapping[str, int],
+        limits: Thresholds,
+        wishes: Mapping[int, tuple[Column, ...]],
     ) -> None:
         self.cardinality = cardinality
         self.costs = Costs(cardinality, cost, room, limits)
@@ -90,6 +97,7 @@ class _Placer:
         self.limits = limits
         self.shared: dict[str, tuple[Exchange, Placed]] = {}
         self.fillers = 0
+        self.wishes = wishes
 
     def place(self, node: Relation) -> Placed:
         """The subtree with its exchanges, as the lower part of a fragment."""
@@ -275,8 +283,15 @@ class _Placer:
         if phases is not None and self.reduces(phases, child):
             return self.in_two_phases(phases, child)
         if self.worth_hashing(node, child, keys):
-            return self.stack(node, self.hashed(child, keys))
+            return self.stack(node, self.hashed(child, self.hash_keys(node, child)))
         return self.stack(node, self.gathered(child))
+
+    def hash_keys(self, node: Aggregate, child: Placed) -> tuple[Column, ...]:
+        """The keys to spread an aggregate's rows by: those that its reader needs them spread by, if they suffice."""
+        wish = self.wishes.get(id(node), ())
+        if wish and self.cardinality.distinct(child.meaning, wish) >= 8 * self.slots:
+            return wish
+        return common_keys(node)
 
     def groups(self, phases: TwoPhase, child: Placed) -> float:
         """Partial groups of one task, were it to see all rows."""
@@ -297,6 +312,7 @@ class _Placer:
         seconds = self.work(node) * min(1.0, rows / max(1.0, child.rows))
         keys = common_keys(node)
         if seconds > self.limits.single_seconds and keys and self.rows(node) >= 8 * self.slots and self.slots > 1:
+            keys = self.hash_keys(node, child)
             below = self.hashed(replace(partial, rows=rows, per_task=float("inf")), keys)
         else:
             below = self.gathered(partial)
