@@ -1,0 +1,65 @@
+"""What is installed: all packages, nothing else, and it works away from the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+FOLDERS = ("catalog", "planner", "engine", "qoop", "tpcds")
+
+
+def test_every_package_is_listed() -> None:
+    found = {str(path.parent.relative_to(ROOT)).replace("/", ".") for top in FOLDERS for path in folders_of(top)}
+    named = {name if name.split(".")[0] == "qoop" else f"qoop.{name}" for name in found}
+    assert set(SETTINGS["tool"]["setuptools"]["packages"]) == named
+
+
+def folders_of(top: str) -> list[Path]:
+    return list((ROOT / top).rglob("__init__.py"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def pip(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *words], check=True)
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_only_qoop(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    ours = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
+    assert {name.split("/")[0] for name in ours} == {"qoop"}
+    assert {name for name in ours if not name.endswith(".py")} == {"qoop/py.typed"}
+
+
+@pytest.mark.slow
+def test_the_wheel_works_without_a_checkout(wheel: Path, tmp_path: Path) -> None:
+    pip("install", "--no-deps", "--target", str(tmp_path / "there"), str(wheel))
+    code = (
+        "import qoop, sys; from qoop.__main__ import main; sys.exit(print(qoop.__file__) or main(['-c', 'select 42']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "there")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    where, _, answer = done.stdout.partition("\n")
+    assert Path(where).is_relative_to(tmp_path)
+    assert "42" in answer
