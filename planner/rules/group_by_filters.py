@@ -81,7 +81,7 @@ def _picked(
     parts: dict[Column, Aggregation],
 ) -> Aggregation:
     """The aggregate combined from the groups in which its filter holds."""
-    args = tuple(_chosen(parts[arg].column if arg in parts else arg, agg, number, filters) for arg in final.call.args)  # type: ignore[index]
+    args = tuple(_chosen(parts[arg].column if arg in parts else arg, agg, number, filters) for arg in final.call.args)
     return Aggregation(agg.column, replace(final.call, args=args))
 
 
