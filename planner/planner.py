@@ -51,10 +51,7 @@ def physical(
     splits: into how many useful parts each table can be cut.
     """
     cardinality, cost = Cardinality(stats), CostModel()
-    reduced = reduce_build_sides(relation, cardinality)
-    ordered = prune_columns(semi_joins(reorder(reduced, cardinality)))
-    ordered = prune_columns(eager_aggregation(ordered, cardinality, cost))
-    placed = place_exchanges(ordered, cardinality, room, cost, splits)
+    placed = place_exchanges(arranged(relation, cardinality, cost), cardinality, room, cost, splits)
     provenances = Provenances(bound.settings)
     every_column = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
     return cut(
@@ -64,6 +61,13 @@ def physical(
         every_column,
         identify=lambda meaning: _identity(provenances, meaning),
     )
+
+
+def arranged(relation: Relation, cardinality: Cardinality, cost: CostModel) -> Relation:
+    """Return the relation with its joins ordered and all that else follows from estimates, before any exchange."""
+    reduced = reduce_build_sides(relation, cardinality)
+    ordered = prune_columns(semi_joins(reorder(reduced, cardinality)))
+    return prune_columns(eager_aggregation(ordered, cardinality, cost))
 
 
 def _identity(provenances: Provenances, meaning: Relation) -> Identity:

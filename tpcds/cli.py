@@ -1,4 +1,4 @@
-"""The commands ``qoop tpcds generate`` and ``qoop tpcds run``."""
+"""The commands ``qoop tpcds generate``, ``qoop tpcds run`` and ``qoop tpcds qerror``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from qoop.catalog.errors import ConfigError
-from qoop.tpcds import bench, report
+from qoop.tpcds import bench, qerror, report
 from qoop.tpcds.data import Progress, generate
 from qoop.tpcds.queries import SUITES, parse_selection
 
@@ -23,6 +23,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
     _add_generate(commands)
     _add_run(commands)
+    _add_qerror(commands)
 
 
 def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,6 +50,18 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="for one run of a query (none)")
     _add_suite(parser)
     parser.set_defaults(run=_run)
+
+
+def _add_qerror(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Compare estimated with counted rows of every join and aggregate"
+    parser = commands.add_parser("qerror", help=what, description=f"{what}.")
+    parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument("--json", metavar="FILE", help="write the report there")
+    parser.add_argument("--worst", type=int, default=20, metavar="N", help="print so many of the worst estimates (20)")
+    parser.add_argument("--limit", type=float, default=5.0, metavar="SECONDS", help="to count one operator's rows (5)")
+    _add_suite(parser)
+    parser.set_defaults(run=_qerror)
 
 
 def _add_suite(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +97,23 @@ def _run(options: argparse.Namespace) -> int:
     if target is not None:
         _write(target, json.dumps(done.json(), indent=1))
     return 0 if done.all_correct else 1
+
+
+def _qerror(options: argparse.Namespace) -> int:
+    if options.limit <= 0:
+        raise ConfigError(f"--limit must be above 0, not {options.limit}")
+    wanted = parse_selection(options.queries, options.suite)
+    target = _target(options.json)
+    with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
+        task = bar.add_task("counting", total=len(wanted))
+        done = qerror.measure(
+            qerror.Options(Path(options.directory), wanted, options.suite, options.limit),
+            lambda number: bar.update(task, advance=1, description=f"query {number}"),
+        )
+    print(qerror.table(done, options.worst))
+    if target is not None:
+        _write(target, json.dumps(done.json(), indent=1))
+    return 1 if done.failed else 0
 
 
 def _run_with_bar(options: bench.Options, size: int) -> bench.BenchReport:

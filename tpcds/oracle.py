@@ -116,6 +116,10 @@ class Oracle:
         order = ordering(text, theirs.column_names)
         return compare(ours, theirs, order=order, unlimited=lambda: self.answer(order.unlimited or ""))
 
+    def interrupt(self) -> None:
+        """Break off what another thread asks; there it raises duckdb.InterruptException."""
+        self._connection.interrupt()
+
     def close(self) -> None:
         """Close the database; a second time does nothing."""
         self._connection.close()
