@@ -217,9 +217,9 @@ def _add_extremes(
     for name, type_ in columns:
         value = f"CAST({sql_name(name)} AS VARCHAR)" if is_text(type_) else sql_name(name)
         items += [scalar_sql(f"{which}({value})", "VARCHAR" if is_text(type_) else type_) for which in ("min", "max")]
-    found = select(cursor, ", ".join(items), table.source.scan(columns, None)).fetchone()
+    [found] = select(cursor, ", ".join(items), table.source.scan(columns, None)).fetchall()
     for index, (name, _) in enumerate(columns):
-        low, high = (_scalar(value) for value in (found or ())[2 * index : 2 * index + 2])
+        low, high = (_scalar(value) for value in found[2 * index : 2 * index + 2])
         if low is not None and high is not None:
             stats[name] = _stretched(stats[name], low, high)
 
@@ -290,5 +290,5 @@ def _spread(table: Table, rows: int) -> Split:
 
 def _hyperloglog(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns, split: Split | None) -> list[float]:
     items = ", ".join(f"approx_count_distinct({sql_name(name)})" for name, _ in columns)
-    found = select(cursor, items, table.source.scan(columns, split)).fetchone()
-    return [float(value) for value in found or ()]
+    [found] = select(cursor, items, table.source.scan(columns, split)).fetchall()
+    return [float(value) for value in found]

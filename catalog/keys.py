@@ -81,8 +81,7 @@ def _is_unique(cursor: duckdb.DuckDBPyConnection, table: Table, names: Sequence[
     wanted = table.rows
     for number in range(passes):
         where = f"hash({sql_name(names[0])}) % {passes} = {number}" if passes > 1 else "true"
-        counted = select(cursor, "count(*)", rows, f"WHERE {where}").fetchone() if passes > 1 else (table.rows,)
-        here = counted[0] if counted else 0
+        [(here,)] = select(cursor, "count(*)", rows, f"WHERE {where}").fetchall() if passes > 1 else [(table.rows,)]
         if _distinct_rows(cursor, rows, names, where) != here:
             return False
         wanted -= here
@@ -100,8 +99,8 @@ def _distinct_rows(
         rows = "SELECT * FROM source"
     found = cursor.execute(
         f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(quoted)} FROM ({rows}) WHERE {full} AND {where})"
-    ).fetchone()
-    return int(found[0]) if found else 0
+    ).fetchall()
+    return int(found[0][0])
 
 
 def _typed(table: Table, names: Sequence[str]) -> Columns:

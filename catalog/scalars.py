@@ -46,9 +46,12 @@ def is_text(type_: str) -> bool:
 
 def select(
     cursor: duckdb.DuckDBPyConnection, items: str, rows: str | pa.Table, rest: str = ""
-) -> duckdb.DuckDBPyConnection:
-    """Run a SELECT of these items over rows that a table's `scan` or `sample` gave."""
+) -> duckdb.DuckDBPyRelation:
+    """A SELECT of these items over rows that a table's `scan` or `sample` gave; it runs when it is fetched.
+
+    Fetch all of it: in DuckDB 2.0 a connection refuses other work while it holds the rest of a result.
+    """
     if isinstance(rows, str):
-        return cursor.execute(f"SELECT {items} FROM ({rows}) AS source {rest}")
+        return cursor.sql(f"SELECT {items} FROM ({rows}) AS source {rest}")
     cursor.register("source", rows)
-    return cursor.execute(f"SELECT {items} FROM source {rest}")
+    return cursor.sql(f"SELECT {items} FROM source {rest}")

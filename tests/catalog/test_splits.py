@@ -23,12 +23,12 @@ def read(table: Table, columns: list[str], split: Split | None) -> pa.Table:
     if not isinstance(rows, str):
         return rows
     if table.attach() is None:
-        return duckdb.execute(rows).to_arrow_table()
+        return duckdb.sql(rows).to_arrow_table()
     with duckdb.connect() as connection:
         attach = table.attach()
         if attach:
             connection.execute(f"ATTACH '{attach[1]}' AS {attach[0]} (READ_ONLY)")
-        return connection.execute(rows).to_arrow_table()
+        return connection.sql(rows).to_arrow_table()
 
 
 def values(table: Table, split: Split | None) -> list[int]:

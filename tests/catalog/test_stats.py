@@ -49,7 +49,7 @@ ORDERED = ["id", "ticket", "item", "quarter_null", "skewed", "price", "day", "mo
 
 
 def exact(path: Path, what: str) -> object:
-    found = duckdb.execute(f"SELECT {what} FROM '{path}'").fetchone()
+    found = duckdb.execute(f"SELECT {what} FROM '{path}'").fetchall()[0]
     assert found
     return found[0]
 

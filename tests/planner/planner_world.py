@@ -68,7 +68,7 @@ class World:
 
     def _column(self, name: str, column: str, scale: float) -> ColumnStats:
         query = f'SELECT count(*) - count("{column}"), count(DISTINCT "{column}") FROM {name}'
-        nulls, distinct = self.connection.execute(query).fetchone() or (0, 0)
+        [(nulls, distinct)] = self.connection.execute(query).fetchall()
         rows = max(1, self.tables[name].num_rows)
         return ColumnStats(nulls * scale, distinct * scale if distinct > 0.2 * rows else distinct)
 
