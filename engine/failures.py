@@ -76,7 +76,8 @@ def _is_disk(error: BaseException, lower: str) -> bool:
 def _is_source(error: BaseException, lower: str) -> bool:
     if isinstance(error, duckdb.IOException) or type(error) is duckdb.Error:
         return True
-    return isinstance(error, duckdb.Error) and any(word in lower for word in _FILE_WORDS)
+    said, _, _echo = lower.partition("\n\nline 1: ")  # DuckDB repeats the SQL, in which files have their names
+    return isinstance(error, duckdb.Error) and any(word in said for word in _FILE_WORDS)
 
 
 def describe(spec: TaskSpec) -> str:

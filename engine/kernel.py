@@ -131,9 +131,13 @@ class Kernel:
             found = self._scan(spec, item, attached, undo) if isinstance(item, TableInput) else read(item.name)
             if isinstance(found, str):
                 scans[item.name] = found
-            else:
-                self._connection.register(item.name, found)
-                undo.callback(self._connection.unregister, item.name)
+                continue
+            name = item.name
+            if spec.stage.opaque is not None:  # what is registered is found by its name alone, a view by main.name too
+                name = f"{item.name}:rows"
+                scans[item.name] = f"FROM {quoted(name)}"
+            self._connection.register(name, found)
+            undo.callback(self._connection.unregister, name)
         stage = spec.stage
         if stage.layout.parts > 1:
             return with_scans(with_partition_number(stage), scans)

@@ -83,7 +83,7 @@ class Binder:
 
     def bind(self, text: str) -> Bound:
         """Parse and check one SELECT statement. Raises ParseError or BindError."""
-        text = text.strip().rstrip(";").strip()
+        text = without_end(text)
         with self._lock:
             columns = self._describe(text)
             known = dict(self._tables)
@@ -109,6 +109,21 @@ class Binder:
         except duckdb.Error as error:
             raise _explained(error, text, len("DESCRIBE "), list(self._tables)) from error
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
+
+
+def without_end(text: str) -> str:
+    """The text of a statement without its last semicolons and what follows them.
+
+    >>> without_end("SELECT ';' ; -- done;")
+    "SELECT ';'"
+    """
+    encoded = text.strip().encode()  # DuckDB counts bytes
+    for offset, _ in reversed(duckdb.tokenize(encoded.decode())):
+        if encoded[offset:].startswith(b";"):
+            encoded = encoded[:offset]
+        else:
+            break
+    return encoded.decode().strip()
 
 
 def _parse(text: str) -> exp.Expression | None:

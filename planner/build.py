@@ -84,6 +84,8 @@ def build(bound: Bound, describe: Describe) -> Relation:
         return builder.opaque(bound.text, bound.columns, "only DuckDB can parse the text")
     if _depends_on_order_settings(bound):
         return builder.opaque(bound.text, bound.columns, "ORDER BY under a changed default order")
+    if bound.ast.find(exp.Collate) is not None or "default_collation" in dict(bound.settings):
+        return builder.opaque(bound.text, bound.columns, "texts that are equal in a collation hash differently")
     try:
         return builder.root(bound.ast)
     except (Unsupported, PlanError, BindError) as reason:
@@ -304,6 +306,9 @@ class Builder:
         limit, offset = node.args.get("limit"), node.args.get("offset")
         if limit is None and offset is None:
             return None
+        for clause in (limit, offset):
+            if clause is not None:
+                self._refuse(clause, {"this", "expression"})
         if isinstance(limit, exp.Fetch):
             raise Unsupported("FETCH")
         count = self._integer(limit.expression) if limit is not None else None
@@ -356,24 +361,41 @@ class _SelectBlock:
             if self.node.args.get("joins"):
                 raise Unsupported("joins without FROM")
             return
-        self.relation = self.item(clause.this)
-        for join in self.node.args.get("joins") or ():
-            self.join(join)
+        first, *others = _comma_separated(clause.this, self.node)
+        self.relation = self.chain(*first)
+        for node, joins in others:
+            if all(_join_kind(join) == "inner" for join in joins):  # then any order is right
+                before = len(self.scope.sources)
+                self.relation = Join(self.relation, self.item(node), "inner", ())
+                self.join_all(joins, before)
+            else:
+                self.relation = Join(self.relation, self.chain(node, joins), "inner", ())
+
+    def chain(self, node: exp.Expression, joins: Sequence[exp.Join]) -> Relation:
+        """A FROM item and what is joined to it, apart from what is joined so far."""
+        before = len(self.scope.sources)
+        outer, self.relation = self.relation, self.item(node)
+        self.join_all(joins, before)
+        built, self.relation = self.relation, outer
+        return built
+
+    def join_all(self, joins: Iterable[exp.Join], first: int) -> None:
+        """Join one item after the other to those from the `first` source on."""
+        for join in joins:
+            self.join(join, first)
 
     def item(self, node: exp.Expression) -> Relation:
         """A FROM item: enters its columns into the scope, returns its relation."""
-        nested = node.args.get("joins")
+        before = len(self.scope.sources)
         if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Query) and not node.alias:
             relation = self.item(node.this)
         else:
             built = self.source(node)
             self.scope.sources.append(built)
             relation = built.relation
-        if nested:
-            outer, self.relation = self.relation, relation
-            for join in nested:
-                self.join(join)
-            relation, self.relation = self.relation, outer
+        outer, self.relation = self.relation, relation
+        self.join_all(node.args.get("joins") or (), before)
+        relation, self.relation = self.relation, outer
         return relation
 
     def source(self, node: exp.Expression) -> Source:
@@ -407,12 +429,13 @@ class _SelectBlock:
         fields = tuple((own, self.builder.names.fresh(own, type_)) for own, type_ in typed)
         return Source(node.name, fields, Scan(name, version, fields))
 
-    def join(self, node: exp.Join) -> None:
+    def join(self, node: exp.Join, first: int) -> None:
+        """Join the next item to those from the `first` source on."""
         self.builder._refuse(node, {"this", "on", "using", "side", "kind"})
         left, before = self.relation, list(self.scope.sources)
         right = self.item(node.this)
         kind = _join_kind(node)
-        on = self.using(node, kind, before, right) if node.args.get("using") else self.conditions(node.args.get("on"))
+        on = self.using(node, kind, before[first:]) if node.args.get("using") else self.conditions(node.args.get("on"))
         if kind == "right":
             self.relation = Join(right, left, "left", on)
         elif kind in ("semi", "anti"):
@@ -430,14 +453,16 @@ class _SelectBlock:
             raise Unsupported("a subquery or outer column in ON")
         return tuple(expr for expr in exprs if not (isinstance(expr, Literal) and expr.value is True))
 
-    def using(self, node: exp.Join, kind: str, before: list[Source], right: Relation) -> tuple[Expr, ...]:
+    def using(self, node: exp.Join, kind: str, mine: Sequence[Source]) -> tuple[Expr, ...]:
+        """The conditions between `mine` and the sources after them."""
+        theirs_from = self.scope.sources.index(mine[-1]) + 1
         if kind in ("full", "right"):
             raise Unsupported(f"USING in a {kind} join")
         on = []
         for identifier in node.args["using"]:
             name = identifier.name.lower()
-            theirs = next((found for source in self.scope.sources[len(before) :] if (found := source.find(name))), None)
-            ours = self.scope.merged.get(name) or next((f for s in before if (f := s.find(name))), None)
+            theirs = next((found for source in self.scope.sources[theirs_from:] if (found := source.find(name))), None)
+            ours = next((found for source in mine if (found := source.find(name))), None)
             if ours is None or theirs is None:
                 raise Unsupported(f"USING ({name})")
             self.scope.merged[name] = ours
@@ -654,6 +679,17 @@ def _factor(item: exp.Expression, key: Callable[[exp.Expression], Column]) -> li
             _factor(node, key) if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) else [part(node)]
         )]  # fmt: skip
     return [part(item)]
+
+
+def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp.Expression, list[exp.Join]]]:
+    """The FROM items between commas, which bind less than any JOIN, each with the joins that follow it."""
+    parts: list[tuple[exp.Expression, list[exp.Join]]] = [(node, [])]
+    for join in select.args.get("joins") or ():
+        if {key for key, value in join.args.items() if value} == {"this"}:
+            parts.append((join.this, []))
+        else:
+            parts[-1][1].append(join)
+    return parts
 
 
 def _order_exprs(node: exp.Expression, names: Sequence[str], env: Env) -> list[Expr | None]:

@@ -282,7 +282,6 @@ _HANDLERS: dict[type[exp.Expression], Callable[[Env, exp.Expression], Expr]] = {
     exp.Cast: Env.cast,  # type: ignore[dict-item]
     exp.Paren: Env.paren,  # type: ignore[dict-item]
     exp.Subquery: Env.subquery,
-    exp.Select: Env.subquery,
     exp.Exists: Env.exists,  # type: ignore[dict-item]
     exp.Filter: Env.filtered,  # type: ignore[dict-item]
     exp.Window: Env.window,  # type: ignore[dict-item]

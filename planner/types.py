@@ -46,7 +46,22 @@ def type_of(template: str, args: Sequence[Expr]) -> str:
     columns = [arg.type for arg in args if not isinstance(arg, Literal)]
     names = iter(f"c{i}" for i in range(len(columns)))
     text = template.format(*(arg.sql if isinstance(arg, Literal) else next(names) for arg in args))
-    return _type_of(text, tuple(columns))
+    type_ = _type_of(text, tuple(columns))
+    if not has_name(type_):
+        raise BindError(f"the type {type_} cannot be written in SQL")
+    return type_
+
+
+@lru_cache(maxsize=4096)
+def has_name(type_: str) -> bool:
+    """True if SQL can name the type: a struct without names of its fields prints as what no CAST understands."""
+    if "(" not in type_:
+        return True
+    try:
+        _ask(f"SELECT CAST(NULL AS {type_})")
+    except duckdb.Error:
+        return False
+    return True
 
 
 def common_type(types: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from qoop.catalog.errors import PlanError
 from qoop.interrupts import interruptible
+from qoop.planner.types import has_name
 from qoop.settings import Settings, set_statements
 
 if TYPE_CHECKING:
@@ -113,6 +114,9 @@ class Result:
     @cached_property
     def _arrow(self) -> pa.Table:
         wanted = _exported_schema(self._columns, self._settings)
+        for index, (_, type_) in enumerate(self._columns):
+            if not has_name(type_):  # then it is as the opaque fragment left it
+                wanted = wanted.set(index, wanted.field(index).with_type(self._raw.schema.field(index).type))
         wrong = [index for index, field in enumerate(self._raw.schema) if not field.type.equals(wanted[index].type)]
         arrays = list(self._raw.columns)
         if wrong:
@@ -148,7 +152,8 @@ class Result:
         return [f"{self._cast(index)} AS {_quoted(name)}" for index, (name, _) in enumerate(self._columns)]
 
     def _cast(self, index: int) -> str:
-        return f"CAST(c{index} AS {_type_sql(self._columns[index][1])})"
+        type_ = self._columns[index][1]
+        return f"CAST(c{index} AS {_type_sql(type_)})" if has_name(type_) else f"c{index}"
 
     def _total(self) -> str:
         return f"({len(self):,} rows in all)"
@@ -166,7 +171,8 @@ def _database(settings: Settings) -> duckdb.DuckDBPyConnection:
 @lru_cache(maxsize=1024)
 def _exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) -> pa.Schema:
     """The Arrow schema DuckDB exports for such columns."""
-    nulls = ", ".join(f"CAST(NULL AS {_type_sql(type_)}) AS {_quoted(name)}" for name, type_ in columns)
+    named = ((name, _type_sql(type_) if has_name(type_) else "INTEGER") for name, type_ in columns)
+    nulls = ", ".join(f"CAST(NULL AS {type_}) AS {_quoted(name)}" for name, type_ in named)
     return _database(settings).cursor().sql(f"SELECT {nulls} LIMIT 0").to_arrow_table().schema
 
 

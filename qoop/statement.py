@@ -12,6 +12,7 @@ from functools import cache
 import duckdb
 
 from qoop.catalog.errors import ParseError, QueryError
+from qoop.planner.bind import without_end
 
 _SET = re.compile(
     r"\s*SET\s+(?:GLOBAL\s+|SESSION\s+|LOCAL\s+)?([\w.]+|\"[^\"]+\")\s*(?:=|\bTO\b)\s*(.+?)\s*;?\s*", re.I | re.S
@@ -99,7 +100,8 @@ def _as_query(text: str) -> str:
     """DESCRIBE and SUMMARIZE give rows, but only as the source of a query are they a query to every parser."""
     if not _DESCRIBE.match(text):
         return text
-    return f"FROM ({text.rstrip().removesuffix(';')})"
+    text = without_end(text)
+    return f"FROM ({text}\n)" if "--" in text else f"FROM ({text})"  # a comment may end it
 
 
 def _option(text: str) -> SetOption:

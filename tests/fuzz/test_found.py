@@ -22,6 +22,10 @@ FOUND = {
         WHERE NOT r1.k IN (SELECT r4.v FROM t2 AS r3 FULL JOIN t4 AS r4 ON r3.k = r4.k WHERE r1.c < r3.id)""",
     "a cross join with an outer join on its right": "SELECT 1 FROM t2 AS r1 RIGHT JOIN t4 AS r2 ON false, t4 AS r3",
     "a cross join of which no column is read": "SELECT r2.f FROM t1 AS r1, t3 AS r2",
+    "a comma binds less than a join": "SELECT r1.id, r2.k, r3.k FROM t3 r1, t4 r2 RIGHT JOIN t3 r3 ON r2.k + 1 = r3.id",
+    "USING between commas": """
+        SELECT t3.id, n.id, t4.v FROM t4 x JOIN t3 USING (k), t1 n JOIN t4 USING (k) WHERE n.id < 40""",
+    "ON that reaches over a comma": "SELECT t3.id, t1.id FROM t3, t4 JOIN t1 ON t1.k = t3.g WHERE t1.id = t4.v",
     "a number as a truth": "SELECT CAST((k AND true) AS VARCHAR) FROM t3",
 }
 
