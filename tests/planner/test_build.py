@@ -103,7 +103,7 @@ TAKEN_APART = [
 ]
 
 OPAQUE = [
-    "SELECT list_transform([1, 2], x -> x + a) FROM t",
+    "SELECT list_transform([1, 2], lambda x: x + a) FROM t",
     "SELECT unnest([1, 2, 3]) AS n, a FROM t",
     "SELECT count(*) FROM range(10)",
     "SELECT DISTINCT ON (a) a, id FROM t ORDER BY a, id",
