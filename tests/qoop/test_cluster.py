@@ -76,13 +76,14 @@ class Bench:
 
 @contextmanager
 def bench(*args: object, **options: object) -> Iterator[Bench]:
+    before = set(threading.enumerate())  # sessions of other tests may be open
     made = Bench(*args, **options)  # type: ignore[arg-type]
     try:
         yield made
     finally:
         made.cluster.close()
         assert made.backend.closed
-        assert not [thread for thread in threading.enumerate() if thread.name == "qoop-cluster"]
+        assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "qoop-cluster"]
 
 
 # --- with a thread of its own -----------------------------------------------------------------------------
