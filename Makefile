@@ -59,7 +59,7 @@ check: $(READY)
 
 golden: $(READY)
 	$(BIN)/pytest tests/planner/test_explain.py tests/tpcds/test_plans.py --need-benchmarks --golden-update
-	git diff --stat -- tests/golden
+	@git status --short -- tests/golden
 
 bench: $(READY)
 	$(BIN)/qoop tpcds generate --scale $(SCALE) $(DATA)/tpcds-sf$(SCALE)
