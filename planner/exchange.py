@@ -157,7 +157,7 @@ class _Placer:
         rows = placed.rows_of(width)
         seconds = placed.seconds / width + placed.repeated
         memory = BASE_MEMORY + placed.held_each + 1.5 * placed.held / width + self.costs.bytes(rows, relation) / width
-        slots = self.slots if width == 1 and seconds > self.limits.threads_seconds else 1
+        slots = self.costs.threads if width == 1 and seconds > self.limits.threads_seconds else 1
         estimate = Estimate(
             rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), min(memory, self.costs.most_memory(slots))
         )

@@ -32,6 +32,10 @@ class Thresholds:
     hash_row: seconds to partition one row by hash.
     most_parts: into how many parts rows are hashed at most.
     gather_rows: shared rows up to which readers take all of them rather than stay spread.
+    most_threads: slots that one task can be given: those of one machine.
+    broadcast_factor: by how much a join with one side in every task must look dearer than it is estimated, to be
+        made less often (above 1) or more often (below 1).
+    table_factor: how often the hash tables of such a join, one a slot, must fit the memory.
     """
 
     spread_seconds: float = 0.002
@@ -43,6 +47,9 @@ class Thresholds:
     hash_row: float = 8e-8
     gather_rows: float = 100_000.0
     most_parts: int = 64
+    most_threads: int = 1 << 20
+    broadcast_factor: float = 1.0
+    table_factor: float = 2.0
 
 
 USUAL = Thresholds()
@@ -55,6 +62,7 @@ class Costs:
         self.cardinality = cardinality
         self.cost = cost
         self.slots = max(1, int(room.cpu))
+        self.threads = min(self.slots, limits.most_threads)
         self._memory = room.memory
         self.limits = limits
 
@@ -93,7 +101,7 @@ class Costs:
     def fits(self, placed: Placed) -> bool:
         """True if a task on every slot can have a hash table of all the rows."""
         tables = self.slots * self.table_bytes(placed.rows, placed.meaning)
-        return self._memory <= 0 or 2.0 * tables <= self._memory
+        return self._memory <= 0 or self.limits.table_factor * tables <= self._memory
 
     def width(self, placed: Placed) -> int:
         """How many tasks the fragment gets if it ends here."""
@@ -131,7 +139,8 @@ class JoinSeconds:
         return self._sum(costs.build(self.right), costs.probe(self.left, self.right) * tasks, self.left)
 
     def _sum(self, build: float, probe: float, whole: Placed) -> float:
-        seconds = (build + probe) / self.costs.slots + self.costs.limits.stage_seconds
+        limits = self.costs.limits
+        seconds = ((build + probe) / self.costs.slots + limits.stage_seconds) * limits.broadcast_factor
         return seconds + (0.0 if self.costs.fits(whole) else _IMPOSSIBLE)
 
     def hash(self) -> float:
@@ -148,7 +157,7 @@ class JoinSeconds:
         stages = (self.left.spread + self.right.spread) * self.costs.limits.stage_seconds
         work = self.costs.work(self.node)
         long = max(0.0, work - self.costs.limits.single_seconds)
-        return stages + (self._join() + long) / self.costs.slots + 0.25 * work
+        return stages + (self._join() + long) / self.costs.threads + 0.25 * work
 
     def _join(self) -> float:
         return self.costs.build(self.right) + self.costs.probe(self.left, self.right)

@@ -12,19 +12,28 @@ from qoop.planner.join_order.rebuild import rebuild
 from qoop.planner.relation import Filter, Project, Relation, SetOp, with_inputs
 
 
-def reorder(relation: Relation, cardinality: Cardinality, limit: int = 10_000) -> Relation:
+def reorder(
+    relation: Relation,
+    cardinality: Cardinality,
+    limit: int = 10_000,
+    model: CostModel | None = None,
+    *,
+    bushy: bool = True,
+) -> Relation:
     """The same rows and columns with every group of joins in the cheapest order found.
 
     limit: pairs of relation sets examined for one group before the search turns greedy.
+    model: what joins cost (the usual). bushy: False: one side of every join is a leaf of the group.
     """
-    return _Reordering(cardinality, limit).root(relation)
+    return _Reordering(cardinality, limit, model or CostModel(), bushy).root(relation)
 
 
 class _Reordering:
-    def __init__(self, cardinality: Cardinality, limit: int):
+    def __init__(self, cardinality: Cardinality, limit: int, model: CostModel, bushy: bool):
         self.cardinality = cardinality
         self.limit = limit
-        self.model = CostModel()
+        self.model = model
+        self.bushy = bushy
         self.done: dict[int, tuple[Relation, Relation]] = {}
 
     def root(self, relation: Relation) -> Relation:
@@ -52,7 +61,7 @@ class _Reordering:
     def _group(self, relation: Relation) -> Relation:
         group = collect(relation, self.any)
         graph = JoinGraph(group, self.cardinality)
-        found = search(graph, self.model, self.limit)
+        found = search(graph, self.model, self.limit, bushy=self.bushy)
         ordered = rebuild(found, graph.full)
         if graph.constants:
             ordered = Filter(ordered, tuple(graph.constants))

@@ -87,13 +87,19 @@ class Search:
         return seconds + model.probe(graph.rows[probe], m)
 
 
-def search(graph: JoinGraph, model: CostModel, limit: int) -> Search:
-    """Find an order for all leaves, examining at most about `limit` pairs of sets by dynamic programming."""
+def search(graph: JoinGraph, model: CostModel, limit: int, *, bushy: bool = True) -> Search:
+    """Find an order for all leaves, examining at most about `limit` pairs of sets by dynamic programming.
+
+    bushy: False: one side of every join is a single leaf, as far as such an order can be had.
+    """
     found = Search(graph, model)
     tops = []
     for component in graph.components():
         pairs = connected_pairs(component, graph.neighbours, limit)
-        if pairs is None or component.bit_count() > _SMALL:
+        if not bushy:
+            pairs = None if pairs is None else [pair for pair in pairs if _has_leaf(pair)]
+            _linear(found, component)
+        elif pairs is None or component.bit_count() > _SMALL:
             _greedy(found, component)
         if pairs is not None:
             _exhaustive(found, component, pairs)
@@ -146,6 +152,26 @@ def _greedy(found: Search, component: Mask) -> None:
         _, _, a, b, step = min(candidates)
         found.offer(a | b, step)
         sets = [s for s in sets if s not in (a, b)] + [a | b]
+
+
+def _linear(found: Search, component: Mask) -> None:
+    """Grow one set from the leaf with the most rows, always by the leaf that leaves the fewest rows."""
+    graph = found.graph
+    starts = sorted((bit for bit in bits(component) if bit not in graph.needs), key=lambda bit: (-graph.rows[bit], bit))
+    grown = starts[0] if starts else component & -component
+    while grown != component:
+        near = [bit for bit in bits(component & ~grown) if _adjacent(bit, grown, graph)]
+        steps = [(step, bit) for bit in near if (step := found.consider(grown, bit)) is not None]
+        if not steps:  # a leaf that is attached to several others may need them joined first
+            _greedy(found, component)
+            return
+        _, _, bit, step = min((graph.rows[grown | bit], step.cost, bit, step) for step, bit in steps)
+        found.offer(grown | bit, step)
+        grown |= bit
+
+
+def _has_leaf(pair: tuple[Mask, Mask]) -> bool:
+    return any(side & (side - 1) == 0 for side in pair)
 
 
 def _adjacent(left: Mask, right: Mask, graph: JoinGraph) -> bool:

@@ -26,8 +26,13 @@ LEAST_REDUCTION = 4.0  # rows that make a group, in the mean
 LEAST_GAIN = 1.25  # estimated seconds without over those with
 
 
-def eager_aggregation(relation: Relation, cardinality: Cardinality, cost: CostModel) -> Relation:
-    """Return the relation with its aggregates pushed below joins where that is estimated to pay."""
+def eager_aggregation(
+    relation: Relation, cardinality: Cardinality, cost: CostModel, least_gain: float = LEAST_GAIN
+) -> Relation:
+    """Return the relation with its aggregates pushed below joins where that is estimated to pay.
+
+    least_gain: estimated seconds without over those with, from which on it is done; 0: wherever it can be.
+    """
 
     def visit(node: Relation) -> Relation:
         if not isinstance(node, Aggregate) or cardinality.rows(node.input) < LEAST_ROWS:
@@ -36,7 +41,7 @@ def eager_aggregation(relation: Relation, cardinality: Cardinality, cost: CostMo
         if eager is None:
             return node
         before, after = cost.seconds(node, cardinality), cost.seconds(eager, cardinality)
-        return eager if before >= LEAST_GAIN * after else node
+        return eager if before >= least_gain * after else node
 
     return bottom_up(relation, visit)
 

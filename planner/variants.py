@@ -1,0 +1,172 @@
+"""The choices a planner makes, as values: each :class:`Variant` leads the same query to another plan.
+
+A variant is a preference, not a promise: where it finds nothing to do, the plan is the usual one.  All variants
+are sound for every query; which of them is fast depends on the data and on the share of the resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from math import inf
+from typing import Any
+
+from qoop.planner.cost import CostModel
+from qoop.planner.exchange_cost import USUAL, Thresholds
+from qoop.planner.expr import Column
+from qoop.planner.island import is_island
+from qoop.planner.plan import Resources
+from qoop.planner.relation import Opaque, Project, Relation, Shared, walk, with_inputs
+from qoop.planner.rules.eager_aggregation import LEAST_GAIN
+
+MOST_COPIES = 6
+"""Readers of a shared subplan up to which it is ever written out for each."""
+
+
+@dataclass(frozen=True)
+class Logical:
+    """Choices about the relation, before it is known how many tasks there will be.
+
+    eager_gain: estimated gain from which on aggregates are pushed below joins: 0 always, infinite never.
+    reduce: whether the large build sides of semi and anti joins are reduced by the keys that ask.
+    loosen: whether inner joins that only ask for a partner become semi joins.
+    inline: whether shared subplans are written out for every reader, with the reader's filters inside.
+    bushy: False: one side of every join is a single relation.
+    output_factor, build_factor: by how much rows that a join puts out, or takes into its hash table, shall look
+        dearer to the search for a join order than they are: small results, small hash tables.
+    """
+
+    eager_gain: float = LEAST_GAIN
+    reduce: bool = True
+    loosen: bool = True
+    inline: bool = False
+    bushy: bool = True
+    output_factor: float = 1.0
+    build_factor: float = 1.0
+
+    def order_cost(self, cost: CostModel) -> CostModel:
+        """What the search for a join order is to believe of a machine of this cost."""
+        if self.output_factor == self.build_factor == 1.0:
+            return cost
+        build_row, build_byte = cost.build_row * self.build_factor, cost.build_byte * self.build_factor
+        output_row = cost.output_row * self.output_factor
+        return replace(cost, output_row=output_row, build_row=build_row, build_byte=build_byte)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A set of choices under a name. limits: choices about exchanges and tasks."""
+
+    name: str = "usual"
+    logical: Logical = Logical()
+    limits: Thresholds = USUAL
+
+    def on(self, room: Resources, threads: int) -> Variant:
+        """The variant with thresholds that suit a room of many machines, on each of which a task has `threads`.
+
+        As many hash partitions as there are slots, so that all of them have work; a room of no more slots than
+        one plan for one machine uses changes nothing.
+        """
+        slots = int(room.cpu)
+        parts = self.limits.most_parts if slots <= self.limits.most_parts else slots
+        return replace(self, limits=replace(self.limits, most_threads=threads, most_parts=parts))
+
+
+_USUAL = Logical()
+_HASH = replace(USUAL, broadcast_factor=8.0, single_seconds=0.05)
+_LEAN = replace(USUAL, table_factor=16.0, task_seconds=0.06, most_parts=256, single_seconds=0.1)
+_SMALL_RESULTS = replace(_USUAL, output_factor=30.0)
+
+VARIANTS: tuple[Variant, ...] = (
+    Variant(),
+    Variant("hash", limits=_HASH),
+    Variant("broadcast", limits=replace(USUAL, broadcast_factor=0.125, table_factor=1.0, single_seconds=2.0)),
+    Variant("lean", limits=_LEAN),
+    Variant("lazy", replace(_USUAL, eager_gain=inf)),
+    Variant("eager", replace(_USUAL, eager_gain=0.0)),
+    Variant("inline", replace(_USUAL, inline=True)),
+    Variant("linear", replace(_USUAL, bushy=False)),
+    Variant("small results", _SMALL_RESULTS),
+    Variant("small builds", replace(_USUAL, build_factor=10.0)),
+    Variant("unreduced", replace(_USUAL, reduce=False)),
+    Variant("strict joins", replace(_USUAL, loosen=False)),
+    Variant("lean eager", replace(_USUAL, eager_gain=0.0), _LEAN),
+    Variant("linear hash", replace(_USUAL, bushy=False), _HASH),
+    Variant("small results hash", _SMALL_RESULTS, _HASH),
+)
+"""The variants that are tried, in the order in which ties between equal plans are settled."""
+
+
+def inline_shared(relation: Relation) -> Relation:
+    """Write shared subplans out for each of their readers, with columns of their own.
+
+    Islands stay shared, as two runs of them may differ (law 12); so do subplans that hold SQL taken as it is, and
+    those with more readers than :data:`MOST_COPIES`.
+    """
+    readers: dict[str, int] = {}
+    for node in _paths(relation, 4096):
+        if isinstance(node, Shared):
+            readers[node.name] = readers.get(node.name, 0) + 1
+    return _Inliner(readers).rebuild(relation)
+
+
+def _paths(relation: Relation, most: int) -> Iterator[Relation]:
+    """Every operator as often as it is reached from the root, up to `most` steps."""
+    stack = [relation]
+    while stack and most:
+        most -= 1
+        node = stack.pop()
+        yield node
+        stack.extend(node.inputs)
+
+
+class _Inliner:
+    def __init__(self, readers: Mapping[str, int]) -> None:
+        self.readers = readers
+        self.copies = 0
+        self.done: dict[int, Relation] = {}
+        self.bodies: dict[int, Relation] = {}
+
+    def rebuild(self, node: Relation) -> Relation:
+        """The operator with its subplans written out. Every reader of a Shared is met on a path of its own."""
+        if isinstance(node, Shared):
+            body = self.body(node)
+            return body if isinstance(body, Shared) else self.copy(body)
+        known = self.done.get(id(node))
+        if known is None:
+            known = with_inputs(node, tuple(map(self.rebuild, node.inputs))) if node.inputs else node
+            self.done[id(node)] = known
+        return known
+
+    def body(self, shared: Shared) -> Relation:
+        if id(shared) not in self.bodies:
+            inner = self.rebuild(shared.input)
+            self.bodies[id(shared)] = inner if self.may_copy(shared, inner) else with_inputs(shared, (inner,))
+        return self.bodies[id(shared)]
+
+    def may_copy(self, shared: Shared, body: Relation) -> bool:
+        """A subplan that reads one that stays shared stays shared too: that one's columns have one name each."""
+        if self.readers[shared.name] > MOST_COPIES or is_island(shared.input):
+            return False
+        return not any(isinstance(node, Opaque | Shared) for node in walk(body))
+
+    def copy(self, body: Relation) -> Relation:
+        self.copies += 1
+        fresh: Relation = _renamed(body, f":copy{self.copies}", {})
+        back = zip(body.columns, fresh.columns, strict=True)
+        return Project(fresh, tuple(back))
+
+
+def _renamed(value: Any, suffix: str, done: dict[int, Any]) -> Any:
+    """A relation, or any part of one, with every column under another name."""
+    if isinstance(value, Column):
+        return Column(value.name + suffix, value.type)
+    if isinstance(value, tuple):
+        return tuple(_renamed(item, suffix, done) for item in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    known = done.get(id(value))
+    if known is None:
+        parts = {item.name: _renamed(getattr(value, item.name), suffix, done) for item in fields(value) if item.init}
+        known = done[id(value)] = replace(value, **parts)
+    return known
