@@ -19,6 +19,7 @@ from math import log
 from qoop.catalog.stats import ColumnStats, Scalar, TableStats
 from qoop.planner.equijoin import Pair, equalities, equi_join, match_fraction, narrowed, range_overlap
 from qoop.planner.expr import Column, Expr, conjuncts
+from qoop.planner.observed import ObservedRows
 from qoop.planner.predicates import conjoin, filtered
 from qoop.planner.profile import (
     MOST_ROWS,
@@ -63,10 +64,12 @@ class Cardinality:
     """Estimates for the relations of one query, from statistics by table name (lower case).
 
     Estimates are remembered by object, so asking twice costs nothing; nothing else changes.
+    observed: rows seen in earlier runs, which win over estimates.
     """
 
-    def __init__(self, stats: Mapping[str, TableStats]):
+    def __init__(self, stats: Mapping[str, TableStats], observed: ObservedRows | None = None):
         self._stats = stats
+        self.observed = observed if observed is not None and observed.table_sets else None
         self._profiles: dict[int, tuple[Relation, Profile]] = {}
         self._widths: dict[str, float] = {}
         self._origins = 0
@@ -97,6 +100,8 @@ class Cardinality:
         if known is not None:
             return known[1]
         profile = self._estimate(relation)
+        seen = self.observed.rows(relation) if self.observed is not None else None
+        profile = profile if seen is None else replace(profile, rows=seen)
         rows = min(MOST_ROWS, max(0.0, profile.rows))
         profile = profile if rows == profile.rows else replace(profile, rows=rows)
         self._profiles[id(relation)] = (relation, profile)  # the relation too: its id must not be given away

@@ -136,6 +136,10 @@ class CostModel:
         return self.nested_loops(left, right, output)
 
 
+DEFAULT = CostModel()
+"""The constants that ship: those of a usual machine."""
+
+
 def has_equality(join: Join) -> bool:
     """True if the join can be done by hashing: one condition equates the left with the right."""
     left, right = frozenset(join.left.columns), frozenset(join.right.columns)

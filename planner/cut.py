@@ -7,7 +7,7 @@ other stages under their ids, so that the SQL of a stage can be read by people.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from qoop.catalog.errors import PlanError
 from qoop.planner.distribution import fragment_nodes
 from qoop.planner.expr import Column, quote, substitute
 from qoop.planner.form import form
+from qoop.planner.observed import NOTHING, Observations
 from qoop.planner.plan import Layout, Plan, Signature, Stage, StageId, StageInput, TableInput
 from qoop.planner.relation import (
     Aggregate,
@@ -34,11 +35,15 @@ from qoop.planner.sqlgen import to_sql
 
 
 class Identity(NamedTuple):
-    """What a relation means: its signature, a canonical name for each column, and whether it is an island."""
+    """What a relation means: its signature, a canonical name for each column, and whether it is an island.
+
+    rows: digest of its rows without regard to columns.
+    """
 
     signature: Signature
     names: Mapping[Column, str]
     island: bool
+    rows: Signature = ""
 
 
 Identify = Callable[[Relation], Identity]
@@ -53,6 +58,7 @@ def cut(
     table_columns: Mapping[str, Sequence[str]] | None = None,
     *,
     identify: Identify,
+    observed: Observations = NOTHING,
 ) -> Plan:
     """Return the plan of a relation made by :func:`qoop.planner.exchange.place_exchanges`.
 
@@ -60,9 +66,10 @@ def cut(
     settings: SET options that change results.
     table_columns: all columns by table name, for opaque fragments, which do not say what they read.
     identify: what a relation without exchanges means.
+    observed: what was seen of stages of the same signature, to stand in for their estimates.
     Raises PlanError if an exchange does not know its fragment.
     """
-    cutter = _Cutter(identify, table_columns or {})
+    cutter = _Cutter(identify, table_columns or {}, observed)
     cutter.stage(_exchange(relation), root=True)
     return Plan(tuple(cutter.stages), tuple(columns), tuple(settings))
 
@@ -83,6 +90,7 @@ def _fragment(exchange: Exchange) -> Fragment:
 class _Cutter:
     identify: Identify
     table_columns: Mapping[str, Sequence[str]]
+    observed: Observations
 
     def __post_init__(self) -> None:
         self.stages: list[Stage] = []
@@ -132,7 +140,9 @@ class _Cutter:
             shareable=not identity.island,
             join_filters=not any(isinstance(leaf, Exchange) for leaf in _probing(top)),
             label=label(top, {id(node): item.name for node, item in inputs}, fragment.partial),
+            meaning="" if fragment.partial else identity.rows,
         )
+        stage = replace(stage, estimate=self.observed.estimate(stage.signature, stage.width, stage.estimate))
         return self.added(stage, {column: names[column].name for column in top.columns})
 
     def added(self, stage: Stage, names: Mapping[Column, str]) -> StageId:

@@ -121,6 +121,7 @@ class Stage:
     join_filters: False where a hash join probes another stage's output: DuckDB would hand pyarrow, which holds
         it, a Bloom filter, and pyarrow refuses that with an error.
     label: a few words for people.
+    meaning: digest of which rows the output holds, whatever their columns; empty for unfinished rows.
     """
 
     id: StageId
@@ -137,6 +138,7 @@ class Stage:
     shareable: bool = True
     join_filters: bool = True
     label: str = ""
+    meaning: Signature = ""
 
     @property
     def stage_inputs(self) -> tuple[StageInput, ...]:

@@ -14,10 +14,11 @@ from qoop.catalog.stats import TableStats
 from qoop.planner.bind import Bound
 from qoop.planner.build import Describe, build
 from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import CostModel
+from qoop.planner.cost import DEFAULT, CostModel
 from qoop.planner.cut import Identity, cut
 from qoop.planner.exchange import place_exchanges
 from qoop.planner.join_order import reorder
+from qoop.planner.observed import NOTHING, Observations, ObservedRows
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.provenance import Provenances, is_island
 from qoop.planner.relation import Relation, Scan, walk
@@ -43,16 +44,23 @@ def stats_needed(relation: Relation) -> Mapping[str, frozenset[str]]:
 
 
 def physical(
-    bound: Bound, relation: Relation, stats: Mapping[str, TableStats], room: Resources, splits: Mapping[str, int]
+    bound: Bound,
+    relation: Relation,
+    stats: Mapping[str, TableStats],
+    room: Resources,
+    splits: Mapping[str, int],
+    cost: CostModel = DEFAULT,
+    observed: Observations = NOTHING,
 ) -> Plan:
     """Order joins, place exchanges and cut the relation into the stages of a plan.
 
     stats: by lower-case table name. room: slots and memory (bytes) of the machine.
     splits: into how many useful parts each table can be cut.
+    cost: the machine's constants. observed: what earlier runs saw, which wins over estimates.
     """
-    cardinality, cost = Cardinality(stats), CostModel()
-    placed = place_exchanges(arranged(relation, cardinality, cost), cardinality, room, cost, splits)
     provenances = Provenances(bound.settings)
+    cardinality = Cardinality(stats, ObservedRows(observed, provenances))
+    placed = place_exchanges(arranged(relation, cardinality, cost), cardinality, room, cost, splits)
     every_column = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
     return cut(
         placed,
@@ -60,6 +68,7 @@ def physical(
         bound.settings,
         every_column,
         identify=lambda meaning: _identity(provenances, meaning),
+        observed=observed,
     )
 
 
@@ -72,4 +81,4 @@ def arranged(relation: Relation, cardinality: Cardinality, cost: CostModel) -> R
 
 def _identity(provenances: Provenances, meaning: Relation) -> Identity:
     found = provenances.of(meaning)
-    return Identity(found.signature, found.columns, is_island(meaning))
+    return Identity(found.signature, found.columns, is_island(meaning), provenances.rows(meaning))

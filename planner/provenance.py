@@ -137,12 +137,21 @@ class Provenances:
         self._numbers = count()
         self._blocks: dict[int, tuple[Relation, _Block]] = {}
         self._known: dict[int, tuple[Relation, Provenance]] = {}
+        self._rows: dict[int, tuple[Relation, Signature]] = {}
 
     def of(self, relation: Relation) -> Provenance:
         """Return the provenance of the relation."""
         known = self._known.get(id(relation))
         if known is None:
             known = self._known[id(relation)] = (relation, self._provenance(relation))
+        return known[1]
+
+    def rows(self, relation: Relation) -> Signature:
+        """Digest of which rows the relation has, whatever its columns: equal digests, equally many rows."""
+        known = self._rows.get(id(relation))
+        if known is None:
+            core = _write(self._block(relation), ()).core
+            known = self._rows[id(relation)] = (relation, _digest("rows", self._settings, core))
         return known[1]
 
     def _provenance(self, relation: Relation) -> Provenance:

@@ -12,17 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import combinations, islice
 
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.equijoin import equalities, equi_join, inner_range, match_fraction, range_overlap, rows_in_range
 from qoop.planner.expr import Call, Expr, columns_of, columns_of_all, equals
 from qoop.planner.join_order.group import Group, Leaf
+from qoop.planner.observed import ObservedRows
 from qoop.planner.predicates import conjoin
 from qoop.planner.profile import Profile, distinct_values, spread_of, with_factor
-from qoop.planner.relation import Filter, Relation
+from qoop.planner.relation import Filter, Join, Relation
 from qoop.planner.selectivity import Spread
 
 Mask = int
+
+_MOST_SETS = 256  # of leaves, looked at for one observed set of tables: self-joins make many
 
 _EXACT = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL")
 
@@ -146,6 +151,53 @@ class JoinGraph:
         self.factors = [(mask, conjoin((p,), self._joined(mask))[0]) for p, mask in self.predicates]
         self.factors += self._composite_keys()
         self.growth = {bit: self._growth(self.leaves[bit.bit_length() - 1], bit) for bit in bits(self.attached)}
+        if cardinality.observed is not None:
+            self._correct(cardinality.observed)
+
+    def _correct(self, observed: ObservedRows) -> None:
+        """Factors that give every observed set of leaves the rows it was seen to have, and its supersets their part."""
+        leaves = set(self.rows)
+        for mask in self._over(observed):
+            rows = observed.rows(self.meaning(mask))
+            estimated = self._rows_of(mask)
+            if rows is not None and estimated > 0:
+                self.factors.append((mask, max(rows, 0.5) / estimated))
+            self.rows = {known: rows for known, rows in self.rows.items() if known in leaves}
+
+    def _over(self, observed: ObservedRows) -> list[Mask]:
+        """Sets of leaves over exactly the tables that something was observed over, the smallest first."""
+        tables = [observed.tables(relation) for relation in self.relations]
+        found: set[Mask] = set()
+        for wanted in observed.table_sets:
+            within = [i for i, own in enumerate(tables) if own <= wanted]
+            sets = (chosen for size in range(2, len(within) + 1) for chosen in combinations(within, size))
+            fitting = (c for c in islice(sets, _MOST_SETS) if frozenset().union(*(tables[i] for i in c)) == wanted)
+            found.update(sum(1 << i for i in chosen) for chosen in fitting)
+        return sorted((mask for mask in found if self._stands(mask)), key=lambda mask: (mask.bit_count(), mask))
+
+    def _stands(self, mask: Mask) -> bool:
+        """True if every attached leaf of the set finds in it what its ON refers to, and it is not all attached."""
+        return bool(mask & ~self.attached) and not any(self.needs[bit] & ~mask for bit in bits(mask & self.attached))
+
+    def meaning(self, mask: Mask) -> Relation:
+        """A relation of the rows that a set of leaves joins to; its order of joins says nothing."""
+        inner = [self.relations[bit.bit_length() - 1] for bit in bits(mask & ~self.attached)]
+        relation = reduce(lambda left, right: Join(left, right, "inner", ()), inner)
+        for bit in bits(mask & self.attached):
+            leaf = self.leaves[bit.bit_length() - 1]
+            relation = Join(relation, self.relations[bit.bit_length() - 1], leaf.kind, leaf.on, leaf.mark)
+        members = [cls.available(mask) for cls in self.classes]
+        equal = [equals(same[0], other) for same in members for other in same[1:]]
+        return _with_filter(relation, [*equal, *(p for p, needs in self.predicates if not needs & ~mask)])
+
+    def _rows_of(self, mask: Mask) -> float:
+        """Estimated rows of a set of leaves."""
+        done: Mask = 0
+        for bit in (*bits(mask & ~self.attached), *bits(mask & self.attached)):
+            if done:
+                self.merged_rows(done, bit)
+            done |= bit
+        return self.rows[mask]
 
     def _thin_out(self) -> None:
         """Note for each leaf what the classes it belongs to will keep of it, whichever join comes first."""

@@ -1,0 +1,138 @@
+"""What earlier runs saw, by signature: true rows, bytes, seconds and memory in place of estimates.
+
+An :class:`Observation` is filed under two digests of the stage it was made of:
+
+* its *signature*, which says rows and columns; a stage of the same signature in a new plan takes rows, bytes, seconds
+  and memory from it (:meth:`Observations.estimate`);
+* its *meaning*, which says rows alone; any relation of the same meaning, in whatever join order and with whatever
+  columns, takes the number of rows from it (:class:`ObservedRows`, used by
+  :class:`~qoop.planner.cardinality.Cardinality` and by the join search).
+
+To work out what a relation means costs about as much as to estimate it, so it is done only for relations over exactly
+the tables of some observed stage. Everything here is a value or a pure function: who watches runs, or finds
+checkpoints under the signatures of a plan's stages, makes Observations with :func:`observe` and plans again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from qoop.planner.plan import Estimate, Plan, Signature, StageId
+from qoop.planner.provenance import Provenances
+from qoop.planner.relation import Opaque, Relation, Scan
+
+Tables = frozenset[tuple[str, str]]
+"""Tables as (name, version)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a stage was seen to be.
+
+    rows, bytes: of its whole output. seconds: of one thread, of all its tasks together. memory: peak bytes of the task
+    that took most. None: not known.
+    """
+
+    rows: float
+    bytes: float | None = None
+    seconds: float | None = None
+    memory: float | None = None
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Observations by signature and by meaning. tables: what each observed meaning is over."""
+
+    by_signature: Mapping[Signature, Observation] = field(default_factory=dict)
+    tables: frozenset[Tables] = frozenset()
+
+    def __or__(self, newer: Observations) -> Observations:
+        """Both; where they differ the newer holds.
+
+        >>> (Observations({"s": Observation(1)}) | Observations({"s": Observation(2)})).by_signature
+        {'s': Observation(rows=2, bytes=None, seconds=None, memory=None)}
+        """
+        return Observations({**self.by_signature, **newer.by_signature}, self.tables | newer.tables)
+
+    def estimate(self, signature: Signature, width: int, planned: Estimate) -> Estimate:
+        """The estimate of a stage with `width` tasks: what is known of it, else what was planned."""
+        seen = self.by_signature.get(signature)
+        if seen is None:
+            return planned
+        return Estimate(
+            seen.rows,
+            planned.bytes if seen.bytes is None else seen.bytes,
+            planned.task_seconds if seen.seconds is None else seen.seconds / width,
+            planned.task_memory if seen.memory is None else seen.memory,
+        )
+
+
+NOTHING = Observations()
+
+
+def observe(plan: Plan, seen: Mapping[StageId, Observation]) -> Observations:
+    """File what was seen of some stages of a plan.
+
+    Islands (law 12) are left out, since another run of them may put out other rows, and unfinished rows (partial
+    groups) count only for a stage of exactly the same signature.
+    """
+    by_signature: dict[Signature, Observation] = {}
+    tables: set[Tables] = set()
+    below = _tables_below(plan)
+    for stage in plan.stages:
+        observation = seen.get(stage.id)
+        if observation is None or not stage.shareable:
+            continue
+        by_signature[stage.signature] = observation
+        if stage.meaning:
+            by_signature[stage.meaning] = observation
+            tables.add(below[stage.id])
+    return Observations(by_signature, frozenset(tables))
+
+
+def _tables_below(plan: Plan) -> dict[StageId, Tables]:
+    below: dict[StageId, Tables] = {}
+    for stage in plan.stages:
+        own = frozenset((item.table, item.version) for item in stage.table_inputs)
+        below[stage.id] = own.union(*(below[item.stage] for item in stage.stage_inputs))
+    return below
+
+
+class ObservedRows:
+    """Looks relations up in observations. `provenances` are those of the query (they hold its settings).
+
+    Remembers by object identity and keeps what it has seen alive; use one for the planning of one query.
+    """
+
+    def __init__(self, observations: Observations, provenances: Provenances) -> None:
+        self._observations = observations
+        self._provenances = provenances
+        self._tables: dict[int, tuple[Relation, Tables]] = {}
+
+    @property
+    def table_sets(self) -> frozenset[Tables]:
+        """The sets of tables that something was observed over."""
+        return self._observations.tables
+
+    def rows(self, relation: Relation) -> float | None:
+        """How many rows the relation was seen to put out, None if it was not."""
+        if self.tables(relation) not in self._observations.tables:
+            return None
+        seen = self._observations.by_signature.get(self._provenances.rows(relation))
+        return None if seen is None else seen.rows
+
+    def tables(self, relation: Relation) -> Tables:
+        """The tables that the relation reads."""
+        known = self._tables.get(id(relation))
+        if known is None:
+            own = _own_tables(relation)
+            known = (relation, own.union(*map(self.tables, relation.inputs)))
+            self._tables[id(relation)] = known
+        return known[1]
+
+
+def _own_tables(relation: Relation) -> Tables:
+    if isinstance(relation, Scan):
+        return frozenset({(relation.table, relation.version)})
+    return frozenset(relation.tables) if isinstance(relation, Opaque) else frozenset()
