@@ -22,16 +22,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from qoop.catalog.files import sql_name
+from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.keys import find_keys
 from qoop.catalog.probe import Probe, attached
 from qoop.catalog.scalars import INTEGERS, TEXT, is_ordered, is_text, scalar_sql, select
-from qoop.catalog.stats import ColumnStats, Scalar, TableStats
+from qoop.catalog.stats import ColumnStats, Scalar, TableStats, to_scalar
 from qoop.catalog.table import Columns, Split, Table, width_of
 
 # Tables up to twice this are taken whole.
 SAMPLE_ROWS = 100_000
 # HyperLogLog costs some 10 ns a value: above this, it sees every n-th piece of the table only.
-DISTINCT_ROWS = 12_000_000
+DISTINCT_ROWS = 4_000_000
 
 _COMMON = 20
 _BINS = 64
@@ -52,9 +53,9 @@ def collect(probe: Probe, table: Table, columns: Sequence[str], known: TableStat
         table.check()
         attach = table.attach()
         with attached(*attach) if attach else probe.cursor(f"table {table.name}") as cursor:
-            new, unique = _collect(cursor, table, wanted)
+            new, unique = interruptibly(cursor, lambda: _collect(cursor, table, wanted))
             found |= new
-            keys |= find_keys(cursor, table, found, new.keys(), unique, keys)
+            keys |= interruptibly(cursor, lambda: find_keys(cursor, table, found, new.keys(), unique, keys))
     found = {name: found[name] for name in types if name in found}
     widths = (found[name].width if name in found else width_of(type_) for name, type_ in types.items())
     return TableStats(table.rows, table.rows * sum(widths), found, keys)
@@ -211,6 +212,12 @@ def _add_extremes(
     cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns, stats: dict[str, ColumnStats]
 ) -> None:
     """Replace smallest and largest value by those of all rows; stretch the histogram to them."""
+    exact = [name for name, type_ in columns if type_ in INTEGERS or type_ == "DATE" or type_.startswith("DECIMAL")]
+    known = {name: tuple(map(to_scalar, pair)) for name, pair in table.source.extremes(exact).items()}
+    for name, (low, high) in known.items():
+        if low is not None and high is not None:
+            stats[name] = _stretched(stats[name], low, high)
+    columns = tuple(column for column in columns if column[0] not in known)
     if not columns:
         return
     items = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -72,6 +73,10 @@ class DatabaseSource:
     def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
         """Rows whose hashed row id says so."""
         return f"{self._select(columns)} WHERE {hashed_row('rowid', one_in, self.rows)}"
+
+    def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        """None are known without a scan."""
+        return {}
 
     def attach(self) -> tuple[str, str]:
         """The file and its alias."""

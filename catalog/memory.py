@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -76,6 +77,10 @@ class ArrowSource:
         data = self._here()
         places = numpy.random.default_rng(0).choice(data.num_rows, data.num_rows // one_in, replace=False)
         return data.select([name for name, _ in columns]).take(numpy.sort(places))
+
+    def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        """None are known without a scan."""
+        return {}
 
     def attach(self) -> None:
         """Nothing to attach."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -129,6 +129,14 @@ class ParquetSource:
             return sql_name(name)
         return f"CAST({sql_name(name)} AS {type_}) AS {sql_name(name)}"
 
+    def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        """From the footers, where every row group says; a footer's text may be cut short, so no texts."""
+        if self.casts:
+            return {}
+        groups = [group for file in self.files for group in _groups(file.file.path)]
+        found = {name: _extremes([group[name] for group in groups if name in group], len(groups)) for name in names}
+        return {name: pair for name, pair in found.items() if pair is not None}
+
     def attach(self) -> None:
         """Nothing to attach."""
         return
@@ -173,3 +181,29 @@ def _read_tail(path: str) -> tuple[int, bytes]:
             raise SourceError(f"{path} is not a Parquet file, or was cut short: its last bytes are not a footer")
         stream.seek(size - length)
         return size, stream.read(length)
+
+
+def _groups(path: str) -> list[dict[str, pq.Statistics | None]]:
+    """For every row group its columns' statistics, by name of the column."""
+    footer = pq.read_metadata(path)
+    groups = (footer.row_group(index) for index in range(footer.num_row_groups))
+    return [
+        {column.path_in_schema: column.statistics for column in map(group.column, range(group.num_columns))}
+        for group in groups
+        if group.num_rows
+    ]
+
+
+def _extremes(stats: Sequence[pq.Statistics | None], groups: int) -> tuple[object, object] | None:
+    """The extremes over all row groups; None if one does not say. A group of NULLs alone has none to say."""
+    if len(stats) < groups:
+        return None
+    pairs = []
+    for item in stats:
+        if item is None or (item.num_values and not item.has_min_max):
+            return None
+        if item.has_min_max:
+            if isinstance(item.min, bytes | str):
+                return None
+            pairs.append((item.min, item.max))
+    return (min(low for low, _ in pairs), max(high for _, high in pairs)) if pairs else None

@@ -11,6 +11,7 @@ import pyarrow as pa
 from qoop.catalog.database import open_tables
 from qoop.catalog.errors import SourceError
 from qoop.catalog.files import find_files, hive_columns, reading, sql_path
+from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.memory import ArrowSource
 from qoop.catalog.parquet import ParquetSource, open_parquet
 from qoop.catalog.probe import Probe, describe
@@ -73,7 +74,8 @@ def _open_path(probe: Probe, name: str, path: str) -> Table:
     if kind == "parquet":
         return _parquet_table(probe, name, paths)
     with probe.cursor(path) as cursor:
-        columns, source = open_csv(cursor, paths) if kind == "csv" else open_json(cursor, paths)
+        open_text = open_csv if kind == "csv" else open_json
+        columns, source = interruptibly(cursor, lambda: open_text(cursor, paths))
     return _table(name, columns, source)
 
 

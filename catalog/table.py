@@ -6,7 +6,7 @@ A :class:`Table` is immutable and pinned: it stands for the rows its source held
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import accumulate
@@ -99,6 +99,10 @@ class Source(Protocol):
 
     def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
         """Like `scan`, of about one row in `one_in`, spread over the whole table, the same ones every time."""
+        ...
+
+    def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        """Smallest and largest value of those of the columns for which they are known without a scan."""
         ...
 
     def attach(self) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ the content, and written into every scan: reading a split must never come to ano
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -90,6 +90,10 @@ class TextSource:
         """Rows at random: text has no row numbers, and reading it in order would take all threads but one."""
         scan = self.scan(columns, None)
         return f"SELECT * FROM ({scan}) USING SAMPLE {100 / one_in:.6f}% (bernoulli, 0)"
+
+    def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        """None are known without a scan."""
+        return {}
 
     def attach(self) -> None:
         """Nothing to attach."""
