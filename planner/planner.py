@@ -27,6 +27,9 @@ from qoop.planner.rules.eager_aggregation import eager_aggregation
 from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.reduce_build_sides import reduce_build_sides
 from qoop.planner.rules.semi_joins import semi_joins
+from qoop.planner.variants import Logical, Variant, inline_shared
+
+_USUAL = Logical()
 
 
 def logical(bound: Bound, describe: Describe) -> Relation:
@@ -58,27 +61,90 @@ def physical(
     splits: into how many useful parts each table can be cut.
     cost: the machine's constants. observed: what earlier runs saw, which wins over estimates.
     """
-    provenances = Provenances(bound.settings)
-    cardinality = Cardinality(stats, ObservedRows(observed, provenances))
-    placed = place_exchanges(arranged(relation, cardinality, cost), cardinality, room, cost, splits)
-    every_column = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
-    return cut(
-        placed,
-        bound.columns,
-        bound.settings,
-        every_column,
-        identify=lambda meaning: _identity(provenances, meaning),
-        observed=observed,
-    )
+    return Planning(bound, relation, stats, splits, cost, observed).plan(Variant(), room)
 
 
-def arranged(relation: Relation, cardinality: Cardinality, cost: CostModel) -> Relation:
+def plan_variant(
+    bound: Bound,
+    relation: Relation,
+    stats: Mapping[str, TableStats],
+    room: Resources,
+    splits: Mapping[str, int],
+    variant: Variant,
+) -> Plan:
+    """The plan that a variant leads to; as :func:`physical`, which takes the usual one."""
+    return Planning(bound, relation, stats, splits).plan(variant, room)
+
+
+def arranged(relation: Relation, cardinality: Cardinality, cost: CostModel, choices: Logical = _USUAL) -> Relation:
     """Return the relation with its joins ordered and all that else follows from estimates, before any exchange."""
-    reduced = reduce_build_sides(relation, cardinality)
-    ordered = prune_columns(semi_joins(reorder(reduced, cardinality)))
-    return prune_columns(eager_aggregation(ordered, cardinality, cost))
+    if choices.inline:
+        relation = _inlined(relation)
+    reduced = reduce_build_sides(relation, cardinality) if choices.reduce else relation
+    ordered = reorder(reduced, cardinality, model=choices.order_cost(cost), bushy=choices.bushy)
+    ordered = prune_columns(semi_joins(ordered) if choices.loosen else ordered)
+    return prune_columns(eager_aggregation(ordered, cardinality, cost, choices.eager_gain))
 
 
-def _identity(provenances: Provenances, meaning: Relation) -> Identity:
-    found = provenances.of(meaning)
-    return Identity(found.signature, found.columns, is_island(meaning), provenances.rows(meaning))
+def _inlined(relation: Relation) -> Relation:
+    inlined = inline_shared(relation)
+    return relation if inlined is relation else apply_rules(inlined)
+
+
+class Planning:
+    """The planning of one query, by several variants for several rooms: what they have in common is done once."""
+
+    def __init__(
+        self,
+        bound: Bound,
+        relation: Relation,
+        stats: Mapping[str, TableStats],
+        splits: Mapping[str, int],
+        cost: CostModel = DEFAULT,
+        observed: Observations = NOTHING,
+    ) -> None:
+        self.bound = bound
+        self.relation = relation
+        self.splits = splits
+        self._provenances = Provenances(bound.settings)
+        self._observed = observed
+        self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost
+        self._arranged: dict[Logical, Relation] = {}
+        self._islands: dict[int, tuple[Relation, bool]] = {}
+        self._columns = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
+
+    def arranged(self, choices: Logical) -> Relation:
+        """The relation as these choices arrange it; where two lead to the same, the same object."""
+        found = self._arranged.get(choices)
+        if found is None:
+            made = arranged(self.relation, self.cardinality, self.cost, choices)
+            found = next((known for known in self._arranged.values() if known == made), made)
+            self._arranged[choices] = found
+        return found
+
+    def placed(self, variant: Variant, room: Resources) -> Relation:
+        """The variant's relation with its exchanges."""
+        relation = self.arranged(variant.logical)
+        return place_exchanges(relation, self.cardinality, room, self.cost, self.splits, variant.limits)
+
+    def cut(self, placed: Relation) -> Plan:
+        """The plan of a relation with its exchanges."""
+        return cut(
+            placed,
+            self.bound.columns,
+            self.bound.settings,
+            self._columns,
+            identify=self._identity,
+            observed=self._observed,
+        )
+
+    def plan(self, variant: Variant, room: Resources) -> Plan:
+        """The plan that a variant leads to in a room."""
+        return self.cut(self.placed(variant, room))
+
+    def _identity(self, meaning: Relation) -> Identity:
+        found = self._provenances.of(meaning)
+        island = self._islands.get(id(meaning))
+        if island is None:
+            island = self._islands[id(meaning)] = (meaning, is_island(meaning))
+        return Identity(found.signature, found.columns, island[1], self._provenances.rows(meaning))

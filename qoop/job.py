@@ -9,16 +9,38 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Timeout
 from qoop.engine.history import Record, Succeeded
+from qoop.planner.planner import Planning
 from qoop.result import Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from qoop.catalog.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.cluster import JobHandle
     from qoop.engine.progress import Progress
     from qoop.planner.bind import Bound
     from qoop.planner.plan import Plan, Stage
+    from qoop.planner.relation import Relation
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A bound query with all that its planning needs.
+
+    stats: by table. splits: into how many useful parts each table can be cut. statistics_seconds: as in `Planned`.
+    """
+
+    bound: Bound
+    tables: Mapping[str, Table]
+    relation: Relation
+    stats: Mapping[str, TableStats]
+    splits: Mapping[str, int]
+    statistics_seconds: float
+
+    def planning(self) -> Planning:
+        """A planning of the query, which may make several plans."""
+        return Planning(self.bound, self.relation, self.stats, self.splits)
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from qoop.catalog.catalog import Catalog
-from qoop.catalog.errors import SessionClosed
+from qoop.catalog.errors import QueryError, SessionClosed
 from qoop.cluster import Cluster, JobHandle, JobRequest
 from qoop.config import Config, configure
 from qoop.engine.backends.local import LocalBackend
 from qoop.interrupts import interruptible
-from qoop.job import Job, Planned
+from qoop.job import Job, Planned, Prepared
+from qoop.planner.alternatives import Alternatives, Grid, explain_alternatives, keep, local_grid, pool
 from qoop.planner.bind import Binder, Bound
 from qoop.planner.explain import explain
-from qoop.planner.plan import Resources
-from qoop.planner.planner import logical, physical, stats_needed
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.planner import logical, stats_needed
+from qoop.planner.variants import Variant
 from qoop.result import Result
 from qoop.settings import option
 from qoop.statement import Explain, Query, SetOption, Statement, query_text, statements
@@ -119,24 +121,59 @@ class Session:
         return result
 
     @interruptible()
-    def submit(self, text: str, weight: float = 1.0, timeout: float | None = None, *, resume: bool = False) -> Job:
+    def submit(
+        self,
+        text: str,
+        weight: float = 1.0,
+        timeout: float | None = None,
+        *,
+        resume: bool = False,
+        plan: Plan | None = None,
+    ) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
         weight: its part of the slots relative to other jobs, above 0. timeout: seconds, above 0, after which it is
         cancelled and `result` raises Timeout. resume: take what an earlier run, even of another process, has left
-        in the folder of checkpoints, and run only the rest.
+        in the folder of checkpoints, and run only the rest. plan: run this plan of the query, one of its
+        `alternatives`, in place of the usual one.
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
-        return self._submit(self._plan(query_text(text)), weight, timeout, resume)
+        planned = self._plan(query_text(text)) if plan is None else self._with_plan(query_text(text), plan)
+        return self._submit(planned, weight, timeout, resume)
 
     @interruptible()
-    def explain(self, text: str) -> str:
+    def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:
+        """The plans of a query that are worth keeping: for every share of the grid one that is near the best.
+
+        grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
+        """
+        return keep(pool(self.prepare(query_text(text)).planning(), grid or local_grid(self.room)))
+
+    @interruptible()
+    def explain(self, text: str, *, alternatives: bool = False) -> str:
         """The plan of a query as text: its stages, what they read, how they are cut and what they should cost.
 
+        alternatives: all plans worth keeping instead, and which of them is best on which share of the machine.
         Raises as `submit` does.
         """
+        if alternatives:
+            return explain_alternatives(self.alternatives(text))
         return explain(self._plan(query_text(text)).plan)
+
+    @property
+    def room(self) -> Resources:
+        """Slots and memory of all machines together."""
+        return sum(self._backend.machines().values(), Resources())
+
+    def prepare(self, text: str) -> Prepared:
+        """Bind a query and collect the statistics that its planning needs. Raises as `submit` does."""
+        bound, tables = self._bind(text)
+        relation = logical(bound, self._binder.describe)
+        begun = time.perf_counter()
+        stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
+        splits = {name: table.max_parts() for name, table in tables.items()}
+        return Prepared(bound, tables, relation, stats, splits, time.perf_counter() - begun)
 
     def set(self, name: str, value: object) -> None:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
@@ -197,16 +234,20 @@ class Session:
     def _plan(self, text: str) -> Planned:
         """Bind and plan a query in the caller's thread."""
         begun = time.perf_counter()
+        prepared = self.prepare(text)
+        plan = prepared.planning().plan(Variant(), self.room)
+        seconds = time.perf_counter() - begun - prepared.statistics_seconds
+        return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds)
+
+    def _with_plan(self, text: str, plan: Plan) -> Planned:
+        """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
+        begun = time.perf_counter()
         bound, tables = self._bind(text)
-        relation = logical(bound, self._binder.describe)
-        known_so_far = time.perf_counter()
-        stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
-        all_known = time.perf_counter()
-        room = sum(self._backend.machines().values(), Resources())
-        splits = {name: table.max_parts() for name, table in tables.items()}
-        plan = physical(bound, relation, stats, room, splits)
-        statistics_seconds = all_known - known_so_far
-        return Planned(bound, plan, tables, time.perf_counter() - begun - statistics_seconds, statistics_seconds)
+        versions = {name: table.version for name, table in tables.items()}
+        read = {(item.table, item.version) for stage in plan.stages for item in stage.table_inputs}
+        if plan.columns != tuple(bound.columns) or not read <= versions.items():
+            raise QueryError("the plan is not one of this query, or its tables have changed since")
+        return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0)
 
     def _bind(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
         """The bound query and the tables it reads, pinned."""

@@ -1,0 +1,358 @@
+"""Many plans for one query: a pool of candidates, and the few of them that are kept.
+
+    variants × rooms ──pool──> candidates ──finish times on a grid of shares──> keep ──> Alternatives
+
+The aim is cover, not number: for every share on the grid the kept set holds a plan whose finish time is close to the
+best of the pool, with as few plans as do that.  The work is limited by counts, so the same query has the same
+alternatives on any machine and at any hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from math import inf
+
+from qoop.planner.finish import Finish
+from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
+from qoop.planner.planner import Planning
+from qoop.planner.variants import VARIANTS, Variant
+
+MOST_PLANS = 64
+"""Candidates of one query at most."""
+
+StageKey = tuple[Signature, Layout, int, str]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The shares of resources that plans are compared on.
+
+    points: cpu slots and memory in bytes, and network in bytes per second where that is limited.
+    rooms: those of the points, or others, for which plans are made; the first is where the usual plan is made.
+    threads: slots that one task can be given: those of one machine.
+    """
+
+    points: tuple[Resources, ...]
+    rooms: tuple[Resources, ...]
+    threads: int
+
+    @classmethod
+    def of(
+        cls, cpus: Sequence[int], memory_per_slot: Sequence[float], threads: int, network_per_slot: float = 0.0
+    ) -> Grid:
+        """Every number of slots with every memory a slot; plans are made for few, some and all slots.
+
+        The largest memory is the usual one. network_per_slot: bytes per second; 0: no limit.
+        """
+        points = tuple(
+            Resources(cpu, cpu * memory, network=cpu * network_per_slot)
+            for memory in sorted(memory_per_slot)
+            for cpu in sorted(cpus)
+        )
+        ordered = sorted(cpus)
+        few = dict.fromkeys((ordered[-1], ordered[len(ordered) // 2], ordered[0]))
+        rooms = [Resources(cpu, cpu * max(memory_per_slot)) for cpu in few]
+        if len(memory_per_slot) > 1:
+            rooms.append(Resources(ordered[-1], ordered[-1] * min(memory_per_slot)))
+        return cls(points, tuple(rooms), threads)
+
+
+def local_grid(room: Resources) -> Grid:
+    """For one machine: 1, 2, 4 … slots up to twice those there are, with a quarter of its memory and all of it."""
+    slots = max(1, int(room.cpu))
+    cpus = [1]
+    while cpus[-1] < 2 * slots:
+        cpus.append(2 * cpus[-1])
+    each = room.memory / slots
+    return Grid.of(cpus, (each / 4, each), threads=slots)
+
+
+def cluster_grid() -> Grid:
+    """The cluster of the paper (spec section 6): 20 machines of 30 one-core containers, 1 Gbit/s each."""
+    return Grid.of((1, 8, 30, 60, 120, 240, 360, 600), (1e9, 4e9), threads=30, network_per_slot=125e6 / 30)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan of the pool. origin: the variant that made it, and for how many slots and bytes of memory each."""
+
+    plan: Plan
+    origin: str
+
+    @cached_property
+    def shape(self) -> str:
+        """See :func:`shape`."""
+        return shape(self.plan)
+
+    @cached_property
+    def stages(self) -> frozenset[StageKey]:
+        """Stages whose outputs may serve any plan that has an equal one."""
+        return frozenset(stage_key(stage) for stage in self.plan.stages if stage.shareable)
+
+    @cached_property
+    def finish(self) -> Finish:
+        return Finish(self.plan)
+
+
+def stage_key(stage: Stage) -> StageKey:
+    """What makes the outputs of two stages interchangeable part by part."""
+    return stage.signature, stage.layout, stage.width, stage.cut
+
+
+def shape(plan: Plan) -> str:
+    """Digest of the plan's stage DAG, labelled by signatures; numbers of tasks and partitions do not count.
+
+    Each stage is named by its signature and the names of what it reads, so equal names mean equal DAGs below.
+    """
+    names: dict[StageId, str] = {}
+    for stage in plan.stages:
+        below = sorted({names[item.stage] for item in stage.stage_inputs})
+        names[stage.id] = _digest(stage.signature, *below)
+    return _digest(*sorted(names.values()))
+
+
+def _digest(*parts: str) -> str:
+    return blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS, most: int = MOST_PLANS) -> Pool:
+    """The different plans that the variants lead to in the rooms of the grid, the usual plan first.
+
+    most: after so many different plans the search ends.
+    """
+    found: dict[object, Candidate] = {}
+    for variant, room in _tries(planning, grid, variants):
+        plan = planning.plan(variant, room)
+        key = tuple((stage_key(stage), stage.slots) for stage in plan.stages)
+        found.setdefault(key, Candidate(plan, f"{variant.name} for {_room(room)}"))
+        if len(found) >= most:
+            break
+    return Pool(grid, tuple(found.values()))
+
+
+def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Iterator[tuple[Variant, Resources]]:
+    """Variants for rooms, without those that cannot lead to another plan than one before."""
+    seen: set[tuple[object, ...]] = set()
+    for variant in variants:
+        relation = planning.arranged(variant.logical)
+        for room in grid.rooms:
+            fitted = variant.on(room, grid.threads)
+            key = (id(relation), fitted.limits, room)
+            if key not in seen:
+                seen.add(key)
+                yield fitted, room
+
+
+def _room(room: Resources) -> str:
+    return f"{room.cpu:.0f} slots of {room.memory / room.cpu / 1e9:.1f} GB"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """All candidates of a query on a grid."""
+
+    grid: Grid
+    candidates: tuple[Candidate, ...]
+
+    @cached_property
+    def seconds(self) -> tuple[tuple[float, ...], ...]:
+        """Finish time by candidate and point of the grid."""
+        return tuple(tuple(map(one.finish.seconds, self.grid.points)) for one in self.candidates)
+
+    @cached_property
+    def best(self) -> tuple[float, ...]:
+        """The shortest finish time on each point of the grid."""
+        return tuple(map(min, zip(*self.seconds, strict=True)))
+
+    @property
+    def shapes(self) -> int:
+        """How many different shapes the candidates have."""
+        return len({one.shape for one in self.candidates})
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """The kept plans of a query. chosen: their places in the pool, the most useful first."""
+
+    pool: Pool
+    chosen: tuple[int, ...]
+
+    @cached_property
+    def kept(self) -> tuple[Candidate, ...]:
+        return tuple(self.pool.candidates[i] for i in self.chosen)
+
+    @cached_property
+    def winners(self) -> tuple[int, ...]:
+        """By point of the grid, the place in `kept` of the plan that finishes first; ties go to the earlier."""
+        rows = [self.pool.seconds[i] for i in self.chosen]
+        return tuple(min(range(len(rows)), key=lambda k: rows[k][p]) for p in range(len(self.pool.grid.points)))
+
+    @property
+    def shapes(self) -> int:
+        """How many different shapes the kept plans have."""
+        return len({one.shape for one in self.kept})
+
+    @property
+    def cover_error(self) -> float:
+        """By how much, at worst, the best kept plan finishes later than the best of the pool, as a fraction of it."""
+        rows = [self.pool.seconds[i] for i in self.chosen]
+        times = zip(map(min, zip(*rows, strict=True)), self.pool.best, strict=True)
+        return max((kept / best - 1.0 for kept, best in times if 0.0 < best < inf), default=0.0)
+
+    def best(self, share: Resources) -> Candidate:
+        """The kept plan that finishes first, from nothing, on a share that need not be on the grid."""
+        return min(self.kept, key=lambda one: one.finish.seconds(share))
+
+
+def keep(pool: Pool, tolerance: float = 0.10) -> Alternatives:
+    """As few plans of the pool as hold, for every share of the grid, one within `tolerance` of the best.
+
+    Greedy set cover (Chvátal, "A Greedy Heuristic for the Set-Covering Problem", 1979): next comes the plan that
+    covers the most shares not yet covered; of several the one that shares most stages with those kept already,
+    then the one that is nearest to the best over all shares.
+    """
+    covers = [_covered(row, pool.best, tolerance) for row in pool.seconds]
+    missing = frozenset().union(*covers)
+    chosen: list[int] = []
+    shared: frozenset[StageKey] = frozenset()
+    while missing or not chosen:
+        place = max(
+            range(len(covers)),
+            key=lambda i: (len(covers[i] & missing), len(pool.candidates[i].stages & shared), -_regret(pool, i), -i),
+        )
+        chosen.append(place)
+        missing -= covers[place]
+        shared |= pool.candidates[place].stages
+    return Alternatives(pool, _without_redundant(chosen, covers))
+
+
+def _covered(seconds: Sequence[float], best: Sequence[float], tolerance: float) -> frozenset[int]:
+    pairs = enumerate(zip(seconds, best, strict=True))
+    return frozenset(i for i, (mine, least) in pairs if least < inf and mine <= (1.0 + tolerance) * least)
+
+
+def _regret(pool: Pool, place: int) -> float:
+    """How much longer than the best a plan takes, added up over the grid."""
+    pairs = zip(pool.seconds[place], pool.best, strict=True)
+    return sum(mine / best for mine, best in pairs if 0.0 < best < inf)
+
+
+def _without_redundant(chosen: Sequence[int], covers: Sequence[frozenset[int]]) -> tuple[int, ...]:
+    """Drop plans, the last chosen first, whose shares the others cover: later choices can make one needless."""
+    kept = list(chosen)
+    for place in reversed(chosen):
+        others = [covers[i] for i in kept if i != place]
+        if others and covers[place] <= frozenset().union(*others):
+            kept.remove(place)
+    return tuple(kept)
+
+
+def prune_by_work(rectangles: Sequence[tuple[float, float]]) -> tuple[int, ...]:
+    """The places of plans, given as (width, work), that the paper's algorithm keeps (spec section 5).
+
+    By width ascending, a plan stays only if its work is at most half that of the one kept before it.
+
+    >>> prune_by_work([(1, 100), (4, 60), (2, 50), (8, 25)])
+    (0, 2, 3)
+    """
+    kept: list[int] = []
+    for place in sorted(range(len(rectangles)), key=lambda i: (*rectangles[i], i)):
+        if not kept or 2.0 * rectangles[place][1] <= rectangles[kept[-1]][1]:
+            kept.append(place)
+    return tuple(kept)
+
+
+def pruned(pool: Pool) -> Pool:
+    """The candidates that :func:`prune_by_work` keeps: width is the most slots a plan uses, work its slot seconds."""
+    rectangles = [(_width(one.plan), one.finish.work()) for one in pool.candidates]
+    return replace(pool, candidates=tuple(pool.candidates[i] for i in sorted(prune_by_work(rectangles))))
+
+
+def _width(plan: Plan) -> float:
+    return float(max(stage.width * stage.slots for stage in plan.stages))
+
+
+# ---- as text
+
+
+def explain_alternatives(alternatives: Alternatives) -> str:
+    """Which plan wins on which share, what each is, and what work they have in common.
+
+    Plans are called A, B, C …; in the map columns are slots and rows memory a slot.
+    """
+    lines = [_headline(alternatives), "", *_heat_map(alternatives), ""]
+    for place, one in enumerate(alternatives.kept):
+        lines += [*_described(alternatives, place, one), ""]
+    return "\n".join([*lines, *_common(alternatives)]).rstrip()
+
+
+def _headline(alternatives: Alternatives) -> str:
+    pool = alternatives.pool
+    return (
+        f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes are kept, of {len(pool.candidates)} plans of "
+        f"{pool.shapes} shapes; at worst {alternatives.cover_error:.0%} behind the best"
+    )
+
+
+def _letter(place: int) -> str:
+    """A, B … Z, A1, B1 …"""
+    return chr(ord("A") + place % 26) + (str(place // 26) if place >= 26 else "")
+
+
+def _heat_map(alternatives: Alternatives) -> Iterator[str]:
+    """A row of the grid a line: who wins, and in how many seconds."""
+    points = alternatives.pool.grid.points
+    cells: dict[tuple[str, float], str] = {}
+    for place, point in enumerate(points):
+        winner = alternatives.winners[place]
+        seconds = alternatives.pool.seconds[alternatives.chosen[winner]][place]
+        cells[_memory(point), point.cpu] = f"{_letter(winner)} {_short(seconds)}"
+    cpus = sorted({point.cpu for point in points})
+    width = max(map(len, cells.values()))
+    yield "memory a slot  " + "  ".join(f"{cpu:.0f}".rjust(width) for cpu in cpus) + "  slots"
+    for memory in dict.fromkeys(_memory(point) for point in reversed(points)):
+        yield memory.rjust(13) + "  " + "  ".join(cells.get((memory, cpu), "").rjust(width) for cpu in cpus)
+
+
+def _memory(point: Resources) -> str:
+    return f"{point.memory / point.cpu / 1e9:.2f} GB"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.2g} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
+
+
+def _described(alternatives: Alternatives, place: int, one: Candidate) -> Iterator[str]:
+    plan = one.plan
+    wins = sum(winner == place for winner in alternatives.winners)
+    tasks = sum(stage.width for stage in plan.stages)
+    yield (
+        f"{_letter(place)}: {one.origin}; shape {one.shape}; {len(plan.stages)} stages, {tasks} tasks, "
+        f"{_short(one.finish.work())} of work; wins on {wins} of {len(alternatives.winners)} shares"
+    )
+    readers = _readers(alternatives.kept)
+    for stage in plan.stages:
+        also = [_letter(i) for i in readers.get(stage_key(stage), ()) if i != place]
+        note = f"  (also in {', '.join(also)})" if also else ""
+        yield f"   {stage.id}  {stage.label}  [{stage.width}×{stage.slots}]{note}"
+
+
+def _readers(plans: Iterable[Candidate]) -> dict[StageKey, list[int]]:
+    found: dict[StageKey, list[int]] = {}
+    for place, one in enumerate(plans):
+        for key in sorted(one.stages, key=repr):
+            found.setdefault(key, []).append(place)
+    return found
+
+
+def _common(alternatives: Alternatives) -> Iterator[str]:
+    """How many stages each pair of plans shares."""
+    kept = alternatives.kept
+    pairs = [(i, j) for i in range(len(kept)) for j in range(i + 1, len(kept))]
+    counts = [(len(kept[i].stages & kept[j].stages), i, j) for i, j in pairs]
+    shared = [f"{_letter(i)}{_letter(j)} {count}" for count, i, j in counts if count]
+    if pairs:
+        yield f"stages in common: {', '.join(shared) or 'none'}"
