@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import pkgutil
 import re
 from pathlib import Path
 
@@ -19,6 +20,9 @@ MODULES = sorted(
 )
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+_NAME = re.compile(r"`(qoop(?:\.\w+)+)(?:\(\))?`")
+_FILE = re.compile(r"`((?:catalog|planner|engine|qoop|tpcds|tests|docs)/[\w/.-]*)`|\]\((?!http)([^)#]+)\)")
+_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -46,3 +50,23 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             names.update(test.globs)
         else:
             exec(compile(block, f"{page.name}[{number}]", "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_exists(page: Path) -> None:
+    text = _BLOCK.sub("", page.read_text())
+    missing = [name for name in _NAME.findall(text) if not _exists(name)]
+    for in_tree, beside in _FILE.findall(text):
+        path = ROOT / in_tree if in_tree else page.parent / beside
+        if not path.exists():
+            missing.append(in_tree or beside)
+    assert missing == []
+
+
+def _exists(name: str) -> bool:
+    """True of a module, or of a chain of attributes in one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
