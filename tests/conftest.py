@@ -82,6 +82,17 @@ def benchmark_data(missing: Callable[[str], None]) -> BenchmarkData:
 
 
 @pytest.fixture(scope="session")
+def benchmark_texts(missing: Callable[[str], None]) -> None:
+    """Skips what needs the texts of the queries where DuckDB is not the version they come with."""
+    from qoop.tpcds.queries import texts
+
+    try:
+        texts()
+    except ConfigError as error:
+        missing(str(error))
+
+
+@pytest.fixture(scope="session")
 def tpcds_small(benchmark_data: BenchmarkData) -> Path:
     """A folder of TPC-DS data at scale 0.01: 24 tables in 4 MB."""
     return benchmark_data("tpcds", 0.01)

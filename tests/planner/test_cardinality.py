@@ -250,7 +250,7 @@ def test_estimates_are_finite_whatever_the_statistics(
             assert math.isfinite(estimate.distinct(relation, (x,)))
 
 
-def test_estimates_are_close_on_real_data(tpcds_small: Path) -> None:
+def test_estimates_are_close_on_real_data(tpcds_small: Path, benchmark_texts: None) -> None:
     """The q-error (Moerkotte, Neumann and Steidl, VLDB 2009) of filters, joins and groups of TPC-DS queries."""
     from qoop.catalog.catalog import Catalog
     from qoop.planner.bind import Binder

@@ -7,22 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from qoop.catalog.errors import ConfigError
 from qoop.session import Session, connect
 from qoop.tpcds.oracle import Oracle
-from qoop.tpcds.queries import texts
 
 SLOTS = (2, pytest.param(1, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow))
 TPCH_SCALES = (0.1, pytest.param(1, marks=pytest.mark.slow))
-
-
-@pytest.fixture(scope="session")
-def benchmark_texts(missing: Callable[[str], None]) -> None:
-    """Skips what needs the texts of the queries where DuckDB is not the version they come with."""
-    try:
-        texts()
-    except ConfigError as error:
-        missing(str(error))
 
 
 @pytest.fixture(scope="session", params=SLOTS, ids="slots{}".format)
