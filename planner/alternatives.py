@@ -15,6 +15,7 @@ from functools import cached_property
 from hashlib import blake2b
 from math import inf
 
+from qoop.catalog.errors import PlanError
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
 from qoop.planner.planner import Planning
@@ -22,6 +23,9 @@ from qoop.planner.variants import VARIANTS, Variant
 
 MOST_PLANS = 64
 """Candidates of one query at most."""
+
+MOST_TOLERANCE = 0.25
+"""How far behind the best a plan may be to count as near it, at most."""
 
 StageKey = tuple[Signature, Layout, int, str]
 
@@ -159,8 +163,21 @@ class Pool:
 
     @cached_property
     def seconds(self) -> tuple[tuple[float, ...], ...]:
-        """Finish time by candidate and point of the grid."""
-        return tuple(tuple(map(one.finish.seconds, self.grid.points)) for one in self.candidates)
+        """Finish time by candidate and point of the grid.
+
+        Where a plan cannot be within :data:`MOST_TOLERANCE` of another it is not simulated: the time is then what it
+        takes at least.
+        """
+        return tuple(zip(*map(self._seconds_on, self.grid.points), strict=True))
+
+    def _seconds_on(self, share: Resources) -> list[float]:
+        seconds = [one.finish.at_least(share) for one in self.candidates]
+        best = inf
+        for place in sorted(range(len(seconds)), key=lambda i: (seconds[i], i)):
+            if seconds[place] <= (1.0 + MOST_TOLERANCE) * best:
+                seconds[place] = self.candidates[place].finish.seconds(share)
+                best = min(best, seconds[place])
+        return seconds
 
     @cached_property
     def best(self) -> tuple[float, ...]:
@@ -213,7 +230,11 @@ def keep(pool: Pool, tolerance: float = 0.10) -> Alternatives:
     Greedy set cover (Chvátal, "A Greedy Heuristic for the Set-Covering Problem", 1979): next comes the plan that
     covers the most shares not yet covered; of several the one that shares most stages with those kept already,
     then the one that is nearest to the best over all shares.
+
+    tolerance: as a fraction, up to MOST_TOLERANCE. Raises PlanError if it is not.
     """
+    if not 0.0 <= tolerance <= MOST_TOLERANCE:
+        raise PlanError(f"plans are told apart to within 0 to {MOST_TOLERANCE} of the best, not {tolerance}")
     covers = [_covered(row, pool.best, tolerance) for row in pool.seconds]
     missing = frozenset().union(*covers)
     chosen: list[int] = []

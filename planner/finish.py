@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from math import inf
 
 from qoop.planner.cost import CostModel
 from qoop.planner.packing import Room, best_fit_run, cap
@@ -22,6 +23,10 @@ from qoop.planner.plan import Plan, Resources, Stage, StageId
 _COST = CostModel()
 SPILL_BYTE = 2e-9
 """Seconds for a byte that a task would hold but its share has no room for: written to disk once and read once."""
+
+
+ROUNDS = 4
+"""Into how many steps at least the rest of a stage is divided."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +63,16 @@ class Finish:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         place = {stage.id: i for i, stage in enumerate(plan.stages)}
-        self._sources = [
+        self.sources = [
             tuple(dict.fromkeys((place[item.stage], item.mode == "forward") for item in stage.stage_inputs))
             for stage in plan.stages
         ]
         self._readers: list[list[tuple[int, bool]]] = [[] for _ in plan.stages]
-        for i, sources in enumerate(self._sources):
+        for i, sources in enumerate(self.sources):
             for source, forward in sources:
                 self._readers[source].append((i, forward))
-        self._moved = [_moved(stage, plan) for stage in plan.stages]
-        self._order = self._ranked()
+        self.moved = [_moved(stage, plan) for stage in plan.stages]
+        self.order = self._ranked()
 
     def seconds(self, share: Resources, done: Done = NOTHING) -> float:
         """See :func:`finish_time`."""
@@ -75,12 +80,27 @@ class Finish:
             return float("inf")
         return _Simulation(self, share, done).run()
 
+    def at_least(self, share: Resources) -> float:
+        """Seconds that the whole plan cannot do without: its longest path, and all of its work spread evenly."""
+        if share.cpu < 1:
+            return inf
+        ends: list[float] = []
+        slot_seconds = byte_seconds = 0.0
+        for i, stage in enumerate(self.plan.stages):
+            demand = _demand(stage, share)
+            seconds = _duration(stage, demand, share, self.moved[i])
+            ends.append(seconds + max((ends[source] for source, _ in self.sources[i]), default=0.0))
+            slot_seconds += seconds * stage.width * demand.cpu
+            byte_seconds += seconds * stage.width * demand.memory
+        spread = byte_seconds / share.memory if share.memory > 0 else 0.0
+        return max(ends[-1], slot_seconds / share.cpu, spread)
+
     def work(self) -> float:
         """Slot seconds of the whole plan, moving rows between stages included."""
         roomy = Resources(float("inf"), float("inf"))
         return sum(
             stage.width * stage.slots * _duration(stage, roomy, roomy, moved)
-            for stage, moved in zip(self.plan.stages, self._moved, strict=True)
+            for stage, moved in zip(self.plan.stages, self.moved, strict=True)
         )
 
     def _ranked(self) -> list[int]:
@@ -102,83 +122,94 @@ class Finish:
 
 
 class _Simulation:
-    """List scheduling of what is left, batch by batch."""
+    """List scheduling of what is left, batch by batch.
+
+    Of a stage with many more tasks than run at a time, each slot takes several in a row as one, fewer and fewer
+    towards the end (guided self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers 1987), so the
+    work grows with the logarithm of the number of tasks. Up to 2 × ROUNDS waves are simulated as they are.
+    """
 
     def __init__(self, finish: Finish, share: Resources, done: Done) -> None:
         self.finish, self.share, self.free, self.now = finish, share, share, 0.0
         stages = finish.plan.stages
         self.demands = [_demand(stage, share) for stage in stages]
-        self.durations = [_duration(stage, self.demands[i], share, finish._moved[i]) for i, stage in enumerate(stages)]
+        self.durations = [_duration(stage, self.demands[i], share, finish.moved[i]) for i, stage in enumerate(stages)]
+        self.at_a_time = [_most_at_a_time(demand, share) for demand in self.demands]
         self.left = finish.needed(done)  # not yet ended
         self.waiting = list(self.left)  # not yet started
-        self.ending: list[tuple[float, int, int]] = []  # (when, stage, tasks)
+        self.ending: list[tuple[float, int, int, int]] = []  # (when, stage, slots, tasks)
         for i, stage in enumerate(stages):
             for spent in done.running.get(stage.id, ())[: self.waiting[i]]:
-                self.start(i, 1, max(0.0, self.durations[i] - spent))
+                self.start(i, 1, 1, max(0.0, self.durations[i] - spent))
+        self.open = self.opened()
 
     def run(self) -> float:
         root = len(self.left) - 1
         while self.left[root]:
-            self.fill()
+            if self.free.cpu >= 1.0:
+                self.fill()
             self.advance()
         return self.now
 
+    def opened(self) -> list[int]:
+        """Stages with tasks to start that need not wait for the whole of another, the most urgent first."""
+        left, sources = self.left, self.finish.sources
+        return [
+            i
+            for i in self.finish.order
+            if self.waiting[i] and all(forward or not left[source] for source, forward in sources[i])
+        ]
+
     def fill(self) -> None:
         """Start tasks until nothing that is ready fits."""
-        while True:
-            ready = [(i, count) for i in self.finish._order if (count := self.ready(i)) > 0]
-            if not ready:
-                return
-            room = Room(self.share, self.free)
-            found = best_fit_run([self.demands[i] for i, _ in ready], room, [count for _, count in ready])
+        while self.open:
+            stages, chunks, counts = [], [], []
+            for i in self.open:
+                ready = self.ready(i)
+                if ready > 0:
+                    chunk = max(1, ready // (ROUNDS * self.at_a_time[i]))
+                    stages.append(i)
+                    chunks.append(chunk)
+                    counts.append(ready // chunk)
+            found = best_fit_run([self.demands[i] for i in stages], Room(self.share, self.free), counts)
             if found is None:
                 return
-            stage, count = ready[found[0]][0], found[1]
-            if len(ready) == 1 and not self.ending and ready[0][1] > count:
-                self.skip_waves(stage, count)
-            self.start(stage, count, self.durations[stage])
-
-    def skip_waves(self, stage: int, width: int) -> None:
-        """A lone stage goes on in equal waves until less than a wave is left, if nothing waits for single parts."""
-        if any(forward for _, forward in self.finish._readers[stage]):
-            return
-        waves = (self.waiting[stage] - 1) // width
-        self.now += waves * self.durations[stage]
-        self.waiting[stage] -= waves * width
-        self.left[stage] -= waves * width
+            stage, chunk = stages[found[0]], chunks[found[0]]
+            self.start(stage, found[1], chunk, chunk * self.durations[stage])
 
     def ready(self, stage: int) -> int:
-        """Tasks of the stage that could start now."""
+        """Tasks of an open stage that could start now."""
         waiting = self.waiting[stage]
-        if not waiting:
-            return 0
-        for source, forward in self.finish._sources[stage]:
-            if not self.left[source]:
-                continue
-            if not forward:
-                return 0
-            waiting = min(waiting, self.waiting[stage] - self.left[source])
-        return waiting
+        unfinished = [self.left[source] for source, forward in self.finish.sources[stage] if forward]
+        return waiting - max(unfinished) if unfinished else waiting
 
-    def start(self, stage: int, tasks: int, seconds: float) -> None:
-        tasks = min(tasks, self.waiting[stage])
-        if not tasks:
-            return
+    def start(self, stage: int, slots: int, chunk: int, seconds: float) -> None:
+        """Let so many slots do `chunk` tasks each, one after the other."""
         demand = self.demands[stage]
-        self.waiting[stage] -= tasks
-        self.free = self.free - Resources(demand.cpu * tasks, demand.memory * tasks)
-        heappush(self.ending, (self.now + seconds, stage, tasks))
+        self.waiting[stage] -= slots * chunk
+        self.free = self.free - Resources(demand.cpu * slots, demand.memory * slots)
+        heappush(self.ending, (self.now + seconds, stage, slots, slots * chunk))
 
     def advance(self) -> None:
         """To the next end of a batch, and of all that end with it."""
         self.now = self.ending[0][0]
+        completed = False
         while self.ending and self.ending[0][0] <= self.now + 1e-12:
-            _, stage, tasks = heappop(self.ending)
+            _, stage, slots, tasks = heappop(self.ending)
             demand = self.demands[stage]
             self.left[stage] -= tasks
-            self.free = self.free + Resources(demand.cpu * tasks, demand.memory * tasks)
+            completed = completed or not self.left[stage]
+            self.free = self.free + Resources(demand.cpu * slots, demand.memory * slots)
         if not self.ending:
             self.free = self.share  # sums of floats do not come back to where they were
+        if completed:
+            self.open = self.opened()
+
+
+def _most_at_a_time(demand: Resources, share: Resources) -> int:
+    """How many tasks of one stage the whole share has room for; at least one."""
+    by_memory = share.memory / demand.memory if demand.memory > 0 else inf
+    return max(1, int(min(share.cpu / demand.cpu, by_memory)))
 
 
 def _moved(stage: Stage, plan: Plan) -> tuple[float, float]:

@@ -1,0 +1,140 @@
+"""Shapes, the pool and the kept set: what counts as different, and that the kept plans cover the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qoop.catalog.errors import PlanError
+from qoop.planner.alternatives import (
+    Alternatives,
+    Candidate,
+    Grid,
+    Pool,
+    cluster_grid,
+    explain_alternatives,
+    keep,
+    local_grid,
+    prune_by_work,
+    pruned,
+    shape,
+)
+from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
+
+INT = (("c", "INTEGER"),)
+GRID = Grid.of((1, 2, 4, 8), (50.0, 100.0), threads=1)
+
+
+def stage(name: str, reads: Sequence[str] = (), width: int = 1, seconds: float = 1.0, memory: float = 1.0) -> Stage:
+    inputs = tuple(StageInput(source, source, "all") for source in reads)
+    return Stage(name, "", inputs, INT, width, name, Layout(), estimate=Estimate(1, 0, seconds, memory))
+
+
+def rectangle(name: str, width: int, seconds: float, memory: float = 1.0) -> Candidate:
+    """A plan of one stage of so many tasks."""
+    return Candidate(Plan((stage(name, (), width, seconds, memory),), INT), name)
+
+
+def test_a_shape_forgets_ids_order_and_numbers_of_tasks() -> None:
+    one = Plan((stage("a"), stage("b"), stage("root", ("a", "b"))), INT)
+    a, b, root = stage("a", width=4), stage("b"), stage("root", ("b", "a"))
+    named = {"a": "s2", "b": "s1", "root": "s3"}
+    stages = [replace(s, id=named[s.id], inputs=tuple(replace(i, stage=named[i.stage]) for i in s.stage_inputs))
+              for s in (b, a, root)]  # fmt: skip
+    assert shape(Plan(tuple(stages), INT)) == shape(one)
+
+
+def test_a_shape_tells_edges_and_signatures_apart() -> None:
+    chain = Plan((stage("a"), stage("b", ("a",)), stage("root", ("b",))), INT)
+    star = Plan((stage("a"), stage("b"), stage("root", ("a", "b"))), INT)
+    both = Plan((stage("a"), stage("b", ("a",)), stage("root", ("a", "b"))), INT)
+    other = Plan((stage("a"), replace(stage("b", ("a",)), signature="c"), stage("root", ("b",))), INT)
+    assert len({shape(found) for found in (chain, star, both, other)}) == 4
+
+
+def test_two_plans_are_kept_where_each_wins_somewhere() -> None:
+    narrow, wide = rectangle("narrow", 1, 4.0), rectangle("wide", 8, 1.0)
+    kept = keep(Pool(GRID, (narrow, wide, rectangle("worse", 8, 2.0))))
+    assert {one.origin for one in kept.kept} == {"narrow", "wide"}
+    assert kept.best(Resources(1, 100)).origin == "narrow"
+    assert kept.best(Resources(8, 800)).origin == "wide"
+    assert kept.cover_error <= 0.10
+
+
+def test_one_plan_is_enough_where_it_is_near_the_best_everywhere() -> None:
+    kept = keep(Pool(GRID, (rectangle("a", 8, 1.0), rectangle("b", 8, 1.05))))
+    assert len(kept.kept) == 1
+    assert len(keep(Pool(GRID, (rectangle("a", 4, 2.0), rectangle("b", 8, 1.05))), 0.0).kept) == 2
+
+
+def test_memory_alone_can_make_another_plan_win() -> None:
+    big, lean = rectangle("big", 8, 1.0, memory=100.0), rectangle("lean", 8, 1.3, memory=10.0)
+    kept = keep(Pool(GRID, (big, lean)))
+    assert kept.best(Resources(8, 800.0)).origin == "big"
+    assert kept.best(Resources(8, 400.0)).origin == "lean"
+
+
+candidates = st.lists(
+    st.tuples(st.integers(1, 20), st.sampled_from([0.1, 0.5, 1.0, 3.0]), st.integers(1, 120)), min_size=1, max_size=8
+)
+
+
+@given(candidates, st.sampled_from([0.0, 0.1, 0.25]))
+def test_the_kept_plans_cover_the_grid_and_none_is_needless(rows: list[tuple[int, float, int]], near: float) -> None:
+    made = Pool(GRID, tuple(rectangle(f"p{i}", w, s, m) for i, (w, s, m) in enumerate(rows)))
+    kept = keep(made, near)
+    assert kept.cover_error <= near + 1e-9
+    for place in kept.chosen if len(kept.chosen) > 1 else ():
+        fewer = Alternatives(made, tuple(other for other in kept.chosen if other != place))
+        assert fewer.cover_error > near
+
+
+@given(candidates)
+def test_what_is_not_simulated_could_not_have_won(rows: list[tuple[int, float, int]]) -> None:
+    made = Pool(GRID, tuple(rectangle(f"p{i}", w, s, m) for i, (w, s, m) in enumerate(rows)))
+    for p, point in enumerate(GRID.points):
+        assert made.best[p] == min(one.finish.seconds(point) for one in made.candidates)
+
+
+def test_a_tolerance_too_wide_to_be_known_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"not 0\.5"):
+        keep(Pool(GRID, (rectangle("a", 1, 1.0),)), 0.5)
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 1000)), min_size=1, max_size=10))
+def test_pruning_by_work_halves_it_each_time(rectangles: list[tuple[int, int]]) -> None:
+    kept = [rectangles[i] for i in prune_by_work(rectangles)]
+    assert kept[0] == min(rectangles)
+    for (width, work), (wider, less) in pairwise(kept):
+        assert width <= wider and 2 * less <= work
+
+
+def test_pruning_a_pool_leaves_the_others_out() -> None:
+    made = Pool(GRID, (rectangle("a", 1, 4.0), rectangle("b", 2, 1.8), rectangle("c", 4, 0.4)))
+    assert [one.origin for one in pruned(made).candidates] == ["a", "c"]
+
+
+def test_grids() -> None:
+    assert [(point.cpu, point.memory) for point in local_grid(Resources(2, 8.0)).points] == [
+        (1, 1.0), (2, 2.0), (4, 4.0), (1, 4.0), (2, 8.0), (4, 16.0)
+    ]  # fmt: skip
+    cluster = cluster_grid()
+    assert max(point.cpu for point in cluster.points) == 600
+    assert all(room.cpu <= 600 for room in cluster.rooms)
+
+
+def test_the_map_says_who_wins_where_and_what_is_shared() -> None:
+    common = stage("common", width=8, seconds=1.0)
+    one = Candidate(Plan((common, stage("slow", ("common",), 1, 4.0)), INT), "one")
+    two = Candidate(Plan((common, stage("fast", ("common",), 8, 1.0)), INT), "two")
+    text = explain_alternatives(keep(Pool(GRID, (one, two))))
+    assert "2 plans of 2 shapes are kept, of 2 plans of 2 shapes" in text
+    assert "(also in A)" in text
+    assert "stages in common: AB 1" in text
+    rows = [line for line in text.splitlines() if line.lstrip().startswith("0.00 GB")]
+    assert all({"A", "B"} <= set(row) for row in rows) and rows
