@@ -53,6 +53,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser.set_defaults(run=lambda options: _query(parser, options))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_explain(commands)
+    _add_calibrate(commands)
     _add_tpcds(commands, words)
     return parser
 
@@ -74,6 +75,13 @@ def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     _add_query_options(parser)
     parser.set_defaults(run=lambda options: _explain(parser, options))
+
+
+def _add_calibrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Measure what rows and bytes cost on this machine; later sessions plan by it"
+    parser = commands.add_parser("calibrate", help=what, description=f"{what}. Takes less than a minute.")
+    parser.add_argument("--json", metavar="FILE", help="write the result there, not where sessions look for it")
+    parser.set_defaults(run=_calibrate)
 
 
 def _add_tpcds(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
@@ -101,6 +109,21 @@ def _explain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
         parser.error("-c SQL is needed")
     with _session(options) as session:
         print(session.explain(options.text))
+    return 0
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from qoop.calibration import calibrate, calibration_path, report, save
+
+    shown = sys.stderr.isatty()
+    found = calibrate(told=lambda query: print(f"\r\033[K{query}", end="", file=sys.stderr) if shown else None)
+    print("\r\033[K" if shown else "", end="", file=sys.stderr)
+    path = calibration_path() if options.json is None else Path(options.json)
+    save(found, path)
+    print(report(found))
+    print(f"kept in {path}")
     return 0
 
 

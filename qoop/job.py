@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qoop.cluster import JobHandle
     from qoop.engine.progress import Progress
     from qoop.planner.bind import Bound
+    from qoop.planner.cost import CostModel
     from qoop.planner.plan import Plan, Stage
     from qoop.planner.relation import Relation
 
@@ -29,6 +30,7 @@ class Prepared:
     """A bound query with all that its planning needs.
 
     stats: by table. splits: into how many useful parts each table can be cut. statistics_seconds: as in `Planned`.
+    cost: the machine's constants.
     """
 
     bound: Bound
@@ -37,10 +39,11 @@ class Prepared:
     stats: Mapping[str, TableStats]
     splits: Mapping[str, int]
     statistics_seconds: float
+    cost: CostModel
 
     def planning(self) -> Planning:
         """A planning of the query, which may make several plans."""
-        return Planning(self.bound, self.relation, self.stats, self.splits)
+        return Planning(self.bound, self.relation, self.stats, self.splits, self.cost)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from qoop.calibration import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import QueryError, SessionClosed
 from qoop.cluster import Cluster, JobHandle, JobRequest
@@ -60,6 +61,7 @@ class Session:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self._cost = load(calibration_path())
         self._numbers = itertools.count(1)
         self._names = threading.RLock()  # what the binder knows and what the catalog holds change together
         self._closed = False
@@ -173,7 +175,7 @@ class Session:
         begun = time.perf_counter()
         stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
         splits = {name: table.max_parts() for name, table in tables.items()}
-        return Prepared(bound, tables, relation, stats, splits, time.perf_counter() - begun)
+        return Prepared(bound, tables, relation, stats, splits, time.perf_counter() - begun, self._cost)
 
     def set(self, name: str, value: object) -> None:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.

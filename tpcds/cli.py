@@ -1,4 +1,4 @@
-"""The commands ``qoop tpcds generate``, ``qoop tpcds run`` and ``qoop tpcds qerror``."""
+"""The commands ``qoop tpcds`` adds: ``generate``, ``run``, ``qerror``, ``cost`` and ``alternatives``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from qoop.catalog.errors import ConfigError
-from qoop.tpcds import bench, qerror, report
+from qoop.tpcds import alternatives, bench, qerror, report, stage_cost
 from qoop.tpcds.data import Progress, generate
 from qoop.tpcds.queries import SUITES, parse_selection
 
@@ -23,7 +23,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
     _add_generate(commands)
     _add_run(commands)
+    _add_alternatives(commands)
     _add_qerror(commands)
+    _add_cost(commands)
 
 
 def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -62,6 +64,30 @@ def _add_qerror(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--limit", type=float, default=5.0, metavar="SECONDS", help="to count one operator's rows (5)")
     _add_suite(parser)
     parser.set_defaults(run=_qerror)
+
+
+def _add_cost(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Compare predicted with measured seconds of every stage"
+    parser = commands.add_parser("cost", help=what, description=f"{what}.")
+    parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument("--slots", type=int, metavar="N", help="our tasks at a time (the CPUs there are)")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs; the least seconds count (1)")
+    parser.add_argument("--json", metavar="FILE", help="write the report there")
+    parser.add_argument("--worst", type=int, default=20, metavar="N", help="print so many of the worst estimates (20)")
+    _add_suite(parser)
+    parser.set_defaults(run=_cost)
+
+
+def _add_alternatives(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Count the plans of each query, and those worth keeping"
+    parser = commands.add_parser("alternatives", help=what, description=f"{what}. Runs no query.")
+    parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    scale = "plan for the row counts of that scale on a cluster of 600 slots; the data must be of scale 1"
+    parser.add_argument("--stats-scale", type=float, metavar="N", help=scale)
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_alternatives)
 
 
 def _add_suite(parser: argparse.ArgumentParser) -> None:
@@ -114,6 +140,38 @@ def _qerror(options: argparse.Namespace) -> int:
     if target is not None:
         _write(target, json.dumps(done.json(), indent=1))
     return 1 if done.failed else 0
+
+
+def _cost(options: argparse.Namespace) -> int:
+    if options.repeat < 1:
+        raise ConfigError(f"--repeat must be at least 1, not {options.repeat}")
+    wanted = parse_selection(options.queries, options.suite)
+    target = _target(options.json)
+    with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
+        task = bar.add_task("running", total=len(wanted))
+        done = stage_cost.measure(
+            stage_cost.Options(Path(options.directory), wanted, options.suite, options.slots, options.repeat),
+            lambda number: bar.update(task, advance=1, description=f"query {number}"),
+        )
+    print(stage_cost.table(done, options.worst))
+    if target is not None:
+        _write(target, json.dumps(done.json(), indent=1))
+    return 1 if done.failed else 0
+
+
+def _alternatives(options: argparse.Namespace) -> int:
+    if options.stats_scale is not None and options.stats_scale < 1:
+        raise ConfigError(f"--stats-scale must be at least 1, not {options.stats_scale}")
+    wanted = parse_selection(options.queries)
+    target = _target(options.json)
+    print(alternatives.HEADER)
+    found = alternatives.alternatives(
+        Path(options.directory), wanted, options.stats_scale, lambda one: print(one.line(), flush=True)
+    )
+    print(alternatives.totals(found))
+    if target is not None:
+        _write(target, json.dumps({"queries": [one.json() for one in found]}, indent=1))
+    return 0
 
 
 def _run_with_bar(options: bench.Options, size: int) -> bench.BenchReport:

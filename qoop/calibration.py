@@ -1,0 +1,302 @@
+"""Measures the constants of the cost model on this machine, and keeps them for later sessions.
+
+Data is made for it (two million rows of random numbers and short texts in temporary Parquet files) and some twenty
+queries over it are run, each of which spends most of its time on one thing: scanning, filtering, building and probing
+hash tables of several sizes, grouping, sorting. The model is linear in its constants, so a query's prediction is the
+sum of constants times *amounts*, and amounts are what the model predicts with that constant at 1 and all others at 0.
+The constants are those that make the sum of squared errors (see :func:`fit`) least, none below a
+tenth or above ten times what ships, and with a slight pull towards that (ridge regression), which settles what the
+queries leave open. Keys are far apart, so that DuckDB does not index an array by them: for that it needs statistics,
+which the outputs of stages have not.
+
+Time is the processor time of this process on one thread of DuckDB, so other work on the machine disturbs little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import ConfigError
+from qoop.catalog.stats_cache import default_directory
+from qoop.planner.bind import Binder
+from qoop.planner.cardinality import Cardinality
+from qoop.planner.cost import DEFAULT, CostModel
+from qoop.planner.planner import logical, stats_needed
+from qoop.planner.relation import Aggregate, Project, Relation
+from qoop.planner.sqlgen import to_sql
+
+FORMAT = 1
+"""Raised when the constants mean something else than before; files of another format are not used."""
+
+Amounts = Mapping[str, float]
+
+MEASURED = (
+    "scan_row", "scan_byte", "filter_row", "build_row", "build_byte", "probe_row", "miss_row", "output_row",
+    "nested_pair", "aggregate_row", "key_byte", "group_row", "sort_row", "exchange_row", "exchange_byte",
+)  # fmt: skip
+"""The constants that are measured; the others are no time per row or byte."""
+
+ROWS = 2_000_000
+_PULL = 0.01  # of the shipped constants, in units of one query's squared relative error
+_REPEAT = 3
+_ROUNDS, _SWEEPS = 12, 150
+
+_TABLES = {
+    "fact": """SELECT range AS id, (hash(range) % 1000 * 5003)::INTEGER AS few,
+        (hash(range + 7) % 200000 * 37)::INTEGER AS many,
+        (hash(range + 13) % 1000000 * 5)::INTEGER AS most, (hash(range + 17) % 100)::INTEGER AS percent,
+        ((hash(range + 23) % 1000000) / 100)::DECIMAL(7,2) AS price, (hash(range + 29) % 100000)::DOUBLE AS number,
+        'customer ' || (hash(range + 31) % 5000) AS name,
+        'item ' || (hash(range + 37) % 200000) AS item FROM range({rows})""",
+    "small": "SELECT (range * 5003)::INTEGER AS id, 'name ' || range AS name FROM range(1000)",
+    "middle": "SELECT (range * 37)::INTEGER AS id, 'name ' || range AS name FROM range({rows} // 10)",
+    "large": "SELECT (range * 5)::INTEGER AS id, range * 3 AS other FROM range({rows} // 2)",
+}
+
+_QUERIES = {
+    "scan of an integer": "SELECT sum(few) FROM fact",
+    "scan of three numbers": "SELECT sum(price), sum(number), sum(id) FROM fact",
+    "scan of texts": "SELECT max(name) FROM fact",
+    "one filter": "SELECT count(*) FROM fact WHERE percent < 3",
+    "two filters": "SELECT count(*) FROM fact WHERE percent < 50 AND number < 50000",
+    "small table probed": "SELECT count(*) FROM fact, small WHERE few = small.id",
+    "small table probed, columns taken along": "SELECT max(small.name) FROM fact, small WHERE few = small.id",
+    "middle table probed": "SELECT count(*) FROM fact, middle WHERE many = middle.id",
+    "middle table probed, columns taken along": "SELECT max(middle.name) FROM fact, middle WHERE many = middle.id",
+    "large table probed": "SELECT count(*) FROM fact, large WHERE most = large.id",
+    "large table probed, columns taken along": "SELECT sum(other) FROM fact, large WHERE most = large.id",
+    "two tables probed": "SELECT sum(price) FROM fact, small, middle WHERE few = small.id AND many = middle.id",
+    "large table built": "SELECT count(*) FROM large a, fact WHERE a.id = fact.most",
+    "few groups": "SELECT few + percent AS key, sum(price) FROM fact GROUP BY key",
+    "many groups": "SELECT many, sum(price) FROM fact GROUP BY many",
+    "very many groups": "SELECT most, count(*) FROM fact GROUP BY most",
+    "groups by two keys": "SELECT many + 1 AS key, percent % 2 AS half, sum(price) FROM fact GROUP BY key, half",
+    "many groups by text": "SELECT item, count(*) FROM fact GROUP BY item",
+    "window": "SELECT max(r) FROM (SELECT rank() OVER (PARTITION BY few ORDER BY number) AS r FROM fact)",
+    "all pairs": "SELECT count(*) FROM middle a, small b WHERE b.id < 250000 AND (a.id + b.id) % 999983 = 1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One query: processor seconds it took, and what the calibrated model says."""
+
+    query: str
+    seconds: float
+    predicted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The constants found. seconds: how long finding them took."""
+
+    model: CostModel
+    measurements: tuple[Measurement, ...]
+    seconds: float
+
+    def json(self) -> dict[str, Any]:
+        """What the file holds: format, version of DuckDB, constants, and what they were found from."""
+        return {
+            "format": FORMAT,
+            "duckdb": duckdb.__version__,
+            "constants": {name: getattr(self.model, name) for name in MEASURED},
+            "measurements": [asdict(one) for one in self.measurements],
+            "seconds": self.seconds,
+        }
+
+
+def calibrate(rows: int = ROWS, told: Callable[[str], object] = lambda query: None) -> Calibration:
+    """Measure this machine; takes about 20 s of one processor. `told` hears of each query before it is run."""
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="qoop-calibrate-") as folder:
+        probes = _probes(Path(folder), rows, told)
+    constants = fit([amounts for _, amounts, _ in probes], [seconds for _, _, seconds in probes])
+    measurements = tuple(
+        Measurement(query, seconds, sum(constants[name] * amount for name, amount in amounts.items()))
+        for query, amounts, seconds in probes
+    )
+    return Calibration(replace(DEFAULT, **constants), measurements, time.perf_counter() - begun)
+
+
+def fit(
+    amounts: Sequence[Amounts], seconds: Sequence[float], shipped: CostModel = DEFAULT, pull: float = _PULL
+) -> dict[str, float]:
+    """The constants that explain the seconds best.
+
+    amounts: for each query how much of each constant it has.
+
+    The error of a query is (predicted - measured)² / (predicted x measured), which takes twice too much and half of it
+    for equally wrong; with the last round's predictions in the denominator that is a least-squares problem, solved by
+    coordinate descent.
+    """
+    usual = {name: float(getattr(shipped, name)) for name in MEASURED}
+    # In units of the usual constants and of the seconds measured, all numbers are around 1.
+    rows = [{n: a.get(n, 0.0) * usual[n] / s for n in MEASURED} for a, s in zip(amounts, seconds, strict=True)]
+    found = dict.fromkeys(MEASURED, 1.0)
+    for _ in range(_ROUNDS):
+        predicted = [sum(row[name] * found[name] for name in MEASURED) for row in rows]
+        weights = [1.0 / max(0.01, ratio) for ratio in predicted]
+        found = _least_squares(rows, weights, found, pull)
+    return {name: found[name] * usual[name] for name in MEASURED}
+
+
+def _least_squares(
+    rows: Sequence[Amounts], weights: Sequence[float], start: Mapping[str, float], pull: float
+) -> dict[str, float]:
+    """The x between a tenth and ten with the least weighted squares of ``rows · x - 1``, plus those of ``x - 1``."""
+    found = dict(start)
+    rest = [1.0 - sum(row[name] * found[name] for name in found) for row in rows]
+    for _ in range(_SWEEPS):
+        for name in found:
+            column = [row[name] for row in rows]
+            steep = pull + sum(w * x * x for w, x in zip(weights, column, strict=True))
+            slope = pull * (1.0 - found[name]) + sum(
+                w * x * left for w, x, left in zip(weights, column, rest, strict=True)
+            )
+            step = min(10.0, max(0.1, found[name] + slope / steep)) - found[name]
+            found[name] += step
+            rest = [left - x * step for left, x in zip(rest, column, strict=True)]
+    return found
+
+
+def calibration_path(directory: str | os.PathLike[str] | None = None) -> Path:
+    """Where the constants are kept: in `directory`, by default qoop's folder of caches."""
+    return (Path(directory) if directory is not None else default_directory()) / "calibration.json"
+
+
+def save(calibration: Calibration, path: Path) -> None:
+    """Write the file whole or not at all. Raises ConfigError if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
+            json.dump(calibration.json(), file, indent=1)
+        os.replace(file.name, path)
+    except OSError as error:
+        raise ConfigError(f"the calibration cannot be written to {path}: {error.strerror}") from error
+
+
+def load(path: Path) -> CostModel:
+    """The constants in the file; those that ship if there is none, or one of another format or DuckDB.
+
+    Raises ConfigError if the file is not what `save` writes.
+    """
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return DEFAULT
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}; run `qoop calibrate`, or remove it") from error
+    if not isinstance(held, dict) or held.get("format") != FORMAT or held.get("duckdb") != duckdb.__version__:
+        return DEFAULT
+    constants = held.get("constants")
+    if (
+        not isinstance(constants, dict)
+        or set(constants) != set(MEASURED)
+        or not all(map(_positive, constants.values()))
+    ):
+        raise ConfigError(f"{path} does not hold the constants of the cost model; run `qoop calibrate`, or remove it")
+    return replace(DEFAULT, **constants)
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < value < float("inf")
+
+
+def report(calibration: Calibration) -> str:
+    """The constants beside those that ship, and each query's seconds beside what the constants say."""
+    lines = [f"{'constant':<14} {'ns':>8} {'shipped':>8}"]
+    for name in MEASURED:
+        lines.append(f"{name:<14} {getattr(calibration.model, name) * 1e9:>8.3g} {getattr(DEFAULT, name) * 1e9:>8.3g}")
+    lines += ["", f"{'query':<42} {'measured':>9} {'predicted':>9}"]
+    for one in calibration.measurements:
+        lines.append(f"{one.query:<42} {one.seconds * 1e3:>6.1f} ms {one.predicted * 1e3:>6.1f} ms")
+    return "\n".join([*lines, "", f"measured in {calibration.seconds:.0f} s"])
+
+
+Probe = tuple[str, Amounts, float]
+
+
+def _probes(folder: Path, rows: int, told: Callable[[str], object]) -> list[Probe]:
+    found: list[Probe] = []
+    with duckdb.connect(config={"threads": 1}) as connection, Catalog(folder / "cache") as catalog:
+        data = folder / "data"
+        data.mkdir()
+        for name, text in _TABLES.items():
+            connection.execute(f"COPY ({text.format(rows=rows)}) TO '{data / name}.parquet' (ROW_GROUP_SIZE 150000)")
+            connection.execute(f"CREATE VIEW {name} AS FROM '{data / name}.parquet'")
+        connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")  # as the kernel does
+        planned = _Planned(catalog, data)
+        for query, text in _QUERIES.items():
+            told(query)
+            sql, amounts = planned.of(text)
+            found.append((query, amounts, _seconds(connection, sql)))
+        planned.close()
+        told("rows into and out of Arrow")
+        found += _arrow(connection, rows)
+    return found
+
+
+class _Planned:
+    """Queries as the planner prints them, and how much of each constant it believes them to have."""
+
+    def __init__(self, catalog: Catalog, data: Path) -> None:
+        self._catalog = catalog
+        self._binder = Binder()
+        for table in catalog.register_folder(data):
+            self._binder.add_table(table.name, table.version, table.columns)
+
+    def of(self, text: str) -> tuple[str, Amounts]:
+        relation = logical(self._binder.bind(text), self._binder.describe)
+        stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
+        cardinality = Cardinality(stats)
+        return to_sql(relation), {name: _only(name).seconds(_work(relation), cardinality) for name in MEASURED}
+
+    def close(self) -> None:
+        self._binder.close()
+
+
+def _work(relation: Relation) -> Relation:
+    """What a query is run for: an aggregate without groups on top only takes its rows, at next to no cost."""
+    while isinstance(relation, Project) or (isinstance(relation, Aggregate) and not relation.keys):
+        relation = relation.input
+    return relation
+
+
+def _only(constant: str) -> CostModel:
+    """A model in which nothing but one constant costs anything."""
+    zero = {field.name: 0.0 for field in fields(CostModel) if field.name not in ("cached_rows", "hash_entry_bytes")}
+    return replace(DEFAULT, **{**zero, constant: 1.0})
+
+
+def _seconds(connection: duckdb.DuckDBPyConnection, sql: str) -> float:
+    """Processor seconds of the query, the least of some runs; Arrow comes out, as it does of a kernel."""
+    return min(_timed(lambda: connection.sql(sql).to_arrow_table()) for _ in range(_REPEAT))
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return max(1e-6, time.process_time() - begun)
+
+
+def _arrow(connection: duckdb.DuckDBPyConnection, rows: int) -> list[Probe]:
+    """Rows through Arrow and back, narrow and wide: written once and read once."""
+    found: list[Probe] = []
+    for query, columns, width in (("narrow", "id", 8.0), ("wide", "id, price, number, most, many, few", 36.0)):
+        kept = connection.sql(f"SELECT {columns} FROM fact").to_arrow_table()
+        connection.register("passed", kept)
+        both = _seconds(connection, "FROM passed")
+        connection.unregister("passed")
+        amounts = {"exchange_row": 2.0 * rows, "exchange_byte": 2.0 * rows * width}
+        found.append((f"{query} rows into and out of Arrow", amounts, both))
+    return found
