@@ -109,8 +109,8 @@ class Session:
     def sql(self, text: str, watch: Callable[[Job], object] | None = None) -> Result:
         """Run a text and wait for the answer; of several statements, that of the last.
 
-        SET, RESET and SHOW TABLES work too, and EXPLAIN [ANALYZE] answers as DuckDB's does: a column
-        explain_key and a column explain_value. Ctrl-C cancels the running query.
+        SET, RESET and SHOW TABLES work too, and EXPLAIN [ANALYZE | ALTERNATIVES] answers as DuckDB's EXPLAIN does: a
+        column explain_key and a column explain_value. Ctrl-C cancels the running query.
 
         watch: is called with every job that is started, before its end is waited for: to show its progress.
 
@@ -224,14 +224,21 @@ class Session:
         return Result(pa.table({"c0": names}), (("name", "VARCHAR"),))
 
     def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
-        planned = self._plan(statement.text)
-        kind, text = "physical_plan", explain(planned.plan)
-        if statement.analyze:
-            job = self._submit(planned)
-            _answer(job, watch)
-            kind, text = "analyzed_plan", "\n".join([text, "", "Observed:", *map(str, job.stage_reports())])
+        if statement.alternatives:
+            kind, text = "alternatives", explain_alternatives(self.alternatives(statement.text))
+        else:
+            kind, text = self._explained_plan(statement, watch)
         columns = (("explain_key", "VARCHAR"), ("explain_value", "VARCHAR"))
         return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
+
+    def _explained_plan(self, statement: Explain, watch: Callable[[Job], object] | None) -> tuple[str, str]:
+        planned = self._plan(statement.text)
+        text = explain(planned.plan)
+        if not statement.analyze:
+            return "physical_plan", text
+        job = self._submit(planned)
+        _answer(job, watch)
+        return "analyzed_plan", "\n".join([text, "", "Observed:", *map(str, job.stage_reports())])
 
     def _plan(self, text: str) -> Planned:
         """Bind and plan a query in the caller's thread."""

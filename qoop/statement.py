@@ -19,6 +19,7 @@ _SET = re.compile(
 )
 _RESET = re.compile(r"\s*RESET\s+(?:GLOBAL\s+|SESSION\s+|LOCAL\s+)?([\w.]+|\"[^\"]+\")\s*;?\s*", re.I)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(.+)", re.I | re.S)
+_ALTERNATIVES = re.compile(r"EXPLAIN\s+ALTERNATIVES\b(.+)", re.I | re.S)
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.I)
 _DESCRIBE = re.compile(r"\s*(?:DESCRIBE|DESC|SUMMARIZE)\b", re.I)
 _COMMENTS = re.compile(r"\s*(?:--[^\n]*(?:\n|$)\s*|/\*.*?\*/\s*)*", re.S)
@@ -41,10 +42,11 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN of a query; analyze: run it too."""
+    """EXPLAIN of a query; analyze: run it too; alternatives: of all plans worth keeping."""
 
     text: str
     analyze: bool
+    alternatives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,12 @@ def statements(text: str) -> tuple[Statement, ...]:
     >>> statements("SET TimeZone = 'UTC'; FROM t")
     (SetOption(name='TimeZone', value='UTC'), Query(text='FROM t'))
 
+    EXPLAIN ALTERNATIVES, which is ours alone, stands by itself.
+
     Raises ParseError where DuckDB cannot parse it, QueryError for what a session does not do.
     """
+    if match := _ALTERNATIVES.fullmatch(text[_COMMENTS.match(text).end() :]):  # type: ignore[union-attr]
+        return (Explain(query_text(match[1]), analyze=False, alternatives=True),)  # DuckDB does not know it
     try:
         parsed = _parser().extract_statements(text)
     except duckdb.Error as error:

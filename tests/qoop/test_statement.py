@@ -37,6 +37,7 @@ def test_all_that_gives_rows_is_a_query(text: str) -> None:
         ("RESET TimeZone", SetOption("TimeZone", None)),
         ("EXPLAIN SELECT 1", Explain("SELECT 1", analyze=False)),
         ("explain analyze FROM t", Explain("FROM t", analyze=True)),
+        ("-- all\nexplain alternatives FROM t", Explain("FROM t", analyze=False, alternatives=True)),
         ("SHOW TABLES;", ShowTables()),
         ("DESCRIBE t;", Query("FROM (DESCRIBE t)")),
         ("summarize FROM t", Query("FROM (summarize FROM t)")),
