@@ -1,9 +1,10 @@
 """What running an operator tree costs: cpu seconds of one thread, and peak memory.
 
-The constants are those of one thread of a vectorised engine on a machine of the day, measured with DuckDB on
-TPC-DS data.  They need not be exact: plans are compared with each other, and only ratios matter for that.
-What matters is that a row probing a small hash table is cheap, that one entering a hash table is dear, and
-that everything else is in between.
+The constants that ship are round guesses for one thread of DuckDB on a machine of the day; most are within a factor
+of two of what ``qoop calibrate`` measures there, which later sessions take instead (:mod:`qoop.calibration`).  They
+need not be exact to order joins: plans are compared with each other, and only ratios matter for that.  What matters is
+that a row probing a small hash table is cheap, that one entering a hash table is dear, and that everything else is in
+between.  To foretell when a plan ends they do have to be near.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class CostModel:
     sort_row: times log2(rows). exchange_row, exchange_byte: reading (or writing) Arrow at a stage border.
     task_overhead_seconds: starting and committing a task, whatever it does.
     hash_entry_bytes: memory of a hash table entry beside its columns.
+    cached_rows: rows of a hash table of which half miss the cache when it is probed.
     """
 
     scan_row: float = 3e-9
@@ -137,7 +139,7 @@ class CostModel:
 
 
 DEFAULT = CostModel()
-"""The constants that ship: those of a usual machine."""
+"""The constants that ship: round guesses for a usual machine."""
 
 
 def has_equality(join: Join) -> bool:
