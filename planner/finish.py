@@ -67,10 +67,10 @@ class Finish:
             tuple(dict.fromkeys((place[item.stage], item.mode == "forward") for item in stage.stage_inputs))
             for stage in plan.stages
         ]
-        self._readers: list[list[tuple[int, bool]]] = [[] for _ in plan.stages]
+        self.readers: list[list[tuple[int, bool]]] = [[] for _ in plan.stages]
         for i, sources in enumerate(self.sources):
             for source, forward in sources:
-                self._readers[source].append((i, forward))
+                self.readers[source].append((i, forward))
         self.moved = [_moved(stage, plan) for stage in plan.stages]
         self.order = self._ranked()
 
@@ -108,7 +108,7 @@ class Finish:
         stages = self.plan.stages
         tails = [0.0] * len(stages)
         for i in reversed(range(len(stages))):
-            tails[i] = stages[i].estimate.task_seconds + max((tails[j] for j, _ in self._readers[i]), default=0.0)
+            tails[i] = stages[i].estimate.task_seconds + max((tails[j] for j, _ in self.readers[i]), default=0.0)
         return sorted(range(len(stages)), key=lambda i: (-tails[i], i))
 
     def needed(self, done: Done) -> list[int]:
@@ -116,7 +116,7 @@ class Finish:
         left = [0] * len(self.plan.stages)
         for i in reversed(range(len(left))):
             stage = self.plan.stages[i]
-            if stage is self.plan.root or any(left[reader] for reader, _ in self._readers[i]):
+            if stage is self.plan.root or any(left[reader] for reader, _ in self.readers[i]):
                 left[i] = max(0, stage.width - done.parts.get(stage.id, 0))
         return left
 
@@ -167,7 +167,7 @@ class _Simulation:
             for i in self.open:
                 ready = self.ready(i)
                 if ready > 0:
-                    chunk = max(1, ready // (ROUNDS * self.at_a_time[i]))
+                    chunk = max(1, ready // (self.rounds(i) * self.at_a_time[i]))
                     stages.append(i)
                     chunks.append(chunk)
                     counts.append(ready // chunk)
@@ -176,6 +176,11 @@ class _Simulation:
                 return
             stage, chunk = stages[found[0]], chunks[found[0]]
             self.start(stage, found[1], chunk, chunk * self.durations[stage])
+
+    def rounds(self, stage: int) -> int:
+        """Into how many steps to divide what is ready: one where nothing else can happen in the meantime."""
+        alone = len(self.open) == 1 and not self.ending
+        return 1 if alone and not any(forward for _, forward in self.finish.readers[stage]) else ROUNDS
 
     def ready(self, stage: int) -> int:
         """Tasks of an open stage that could start now."""
