@@ -61,7 +61,8 @@ def test_with_backtracking_the_example_ends_in_step_3_with_one_wasted_unit() -> 
 @pytest.mark.parametrize("part", ["backtracks", "switches"])
 @pytest.mark.parametrize("steps", [40, 400, 4000])
 def test_without_backtracking_or_switching_the_example_never_ends(part: str, steps: int) -> None:
-    game = play(Online(TWO, **{part: False}), spoil, steps)
+    less: dict[str, Any] = {part: False}
+    game = play(Online(TWO, **less), spoil, steps)
     assert not game.state.finished
     assert game.copies >= Fraction(steps, 100 if part == "switches" else 4)
 

@@ -43,11 +43,11 @@ class Game:
         """The copies of the stronger optimum that may take another plan for every copy."""
         return copies_of_best_plans(self.online.plans, self.before_the_end(self.allocation))
 
-    def before_the_end(self, units: tuple[int, ...]) -> tuple[int, ...]:
+    def before_the_end(self, units: Sequence[int]) -> Sequence[int]:
         return units[:-1] if self.state.finished else units
 
 
-def play(online: Online, adversary: Adversary, steps: int = 10**9) -> Game:
+def play(online: Online, adversary: Adversary, steps: int = 200_000) -> Game:
     """A run until the query ends, the adversary stops or the steps are over."""
     state, allocation, held = online.start, list[int](), list[int]()
     while not state.finished and len(allocation) < steps:
