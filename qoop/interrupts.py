@@ -1,4 +1,4 @@
-"""Ctrl-C while DuckDB works in the main thread."""
+"""Ctrl-C while DuckDB does something short in the main thread (for what may take long: `catalog/interrupts.py`)."""
 
 from __future__ import annotations
 

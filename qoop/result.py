@@ -7,15 +7,16 @@ other: columns whose Arrow type is already right are handed out as they are, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import PlanError
+from qoop.catalog.interrupts import interruptibly
 from qoop.interrupts import interruptible
 from qoop.planner.types import has_name
 from qoop.settings import Settings, set_statements
@@ -23,6 +24,8 @@ from qoop.settings import Settings, set_statements
 if TYPE_CHECKING:
     import pandas
     import polars
+
+_T = TypeVar("_T")
 
 _SHOWN_AT_MOST = 10_000  # rows DuckDB looks at to fit a table to the terminal
 _BATCH = 10_000
@@ -68,17 +71,17 @@ class Result:
     @interruptible()
     def df(self) -> pandas.DataFrame:
         """The rows as a pandas data frame (names that occur twice are numbered, as DuckDB does)."""
-        return self._relation().df()
+        return self._convert(lambda rows: rows.df())
 
     @interruptible()
     def pl(self) -> polars.DataFrame:
         """The rows as a Polars data frame (names that occur twice are numbered, as DuckDB does). Needs polars."""
-        return self._relation().pl()
+        return self._convert(lambda rows: rows.pl())
 
     @interruptible()
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values."""
-        return self._relation().fetchall()
+        return self._convert(lambda rows: rows.fetchall())
 
     @interruptible()
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -99,12 +102,12 @@ class Result:
     @interruptible()
     def show(self, max_rows: int | None = None, max_width: int | None = None) -> None:
         """Print the rows as a table fitted to the terminal, or to `max_rows` and `max_width` characters."""
-        self._relation(_SHOWN_AT_MOST).show(max_rows=max_rows, max_width=max_width)
+        self._first().show(max_rows=max_rows, max_width=max_width)
         if len(self) > _SHOWN_AT_MOST:
             print(self._total())
 
     def __repr__(self) -> str:
-        text = str(self._relation(_SHOWN_AT_MOST)).rstrip("\n")
+        text = str(self._first()).rstrip("\n")
         return f"{text}\n{self._total()}" if len(self) > _SHOWN_AT_MOST else text
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -120,7 +123,8 @@ class Result:
         wrong = [index for index, field in enumerate(self._raw.schema) if not field.type.equals(wanted[index].type)]
         arrays = list(self._raw.columns)
         if wrong:
-            converted = self._project((self._cast(index) for index in wrong), self._raw).to_arrow_table()
+            casts = [self._cast(index) for index in wrong]
+            converted = self._convert(lambda rows: rows.to_arrow_table(), casts)
             for index, array in zip(wrong, converted.columns, strict=True):
                 arrays[index] = array
         return pa.Table.from_arrays(arrays, schema=wanted)
@@ -129,19 +133,27 @@ class Result:
     def _one_by_one(self) -> duckdb.DuckDBPyConnection:
         return self._query(self._named_casts())
 
-    def _relation(self, limit: int | None = None) -> duckdb.DuckDBPyRelation:
-        """The rows as DuckDB's own relation, for the conversions it does best."""
-        rows = self._raw if limit is None else self._raw.slice(0, limit)
-        return self._project(self._named_casts(), rows)
+    def _convert(self, conversion: Callable[[duckdb.DuckDBPyRelation], _T], exprs: Iterable[str] | None = None) -> _T:
+        """What DuckDB does best with the rows, or with expressions over them, as its own relation."""
+        cursor = _database(self._settings).cursor()
+        relation = self._project(cursor, self._named_casts() if exprs is None else exprs, self._raw)
+        return interruptibly(cursor, lambda: conversion(relation))
 
-    def _project(self, exprs: Iterable[str], rows: pa.Table) -> duckdb.DuckDBPyRelation:
-        return _database(self._settings).cursor().from_arrow(rows).project(", ".join(exprs))
+    def _first(self) -> duckdb.DuckDBPyRelation:
+        """The rows that are shown, as DuckDB's own relation."""
+        rows = self._raw.slice(0, _SHOWN_AT_MOST)
+        return self._project(_database(self._settings).cursor(), self._named_casts(), rows)
+
+    def _project(
+        self, cursor: duckdb.DuckDBPyConnection, exprs: Iterable[str], rows: pa.Table
+    ) -> duckdb.DuckDBPyRelation:
+        return cursor.from_arrow(rows).project(", ".join(exprs))
 
     def _query(self, exprs: Iterable[str]) -> duckdb.DuckDBPyConnection:
         """A connection that holds the result of the expressions over the rows."""
         cursor = _database(self._settings).cursor()
         cursor.register("answer", self._raw)
-        return cursor.execute(f"SELECT {', '.join(exprs)} FROM answer")
+        return interruptibly(cursor, lambda: cursor.execute(f"SELECT {', '.join(exprs)} FROM answer"))
 
     def _fetch(self, exprs: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         cursor = self._query(exprs)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
+from qoop.catalog.interrupts import interruptibly
 from qoop.interrupts import interruptible
 from qoop.settings import options
 
@@ -295,11 +296,27 @@ print(threading.active_count() - before, os.listdir({str(tmp_path)!r}))
     assert done.stdout.strip() == "0 []"
 
 
-def test_ctrl_c_while_duckdb_works_in_this_thread_is_a_keyboard_interrupt() -> None:
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+@pytest.mark.parametrize("way", ["fetchall", "to_arrow_table"])
+def test_ctrl_c_while_duckdb_works_for_this_thread_is_a_keyboard_interrupt(way: str) -> None:
+    connection = duckdb.connect()
+    connection.register("big", big())
+    relation = connection.sql(FOREVER)
+    threads = threading.active_count()
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    begun = time.perf_counter()
     timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        interruptibly(connection, getattr(relation, way))
+    timer.join()
+    assert time.perf_counter() - begun < 1.5 and threading.active_count() == threads
+    assert interruptibly(connection, lambda: connection.sql("SELECT 7").fetchall()) == [(7,)]
+    with pytest.raises(ZeroDivisionError):
+        interruptibly(connection, lambda: 1 / 0)
+
+
+def test_duckdbs_own_word_for_ctrl_c_is_a_keyboard_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
-        duckdb_says(FOREVER).fetchall()
+        raise RuntimeError("Query interrupted")
     with pytest.raises(RuntimeError, match="other"), interruptible():
         raise RuntimeError("other")
 
