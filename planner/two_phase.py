@@ -4,8 +4,9 @@
 exactly the values and types that DuckDB gives in one go:
 
 - a sum is the sum of the sums, a count their sum as BIGINT (0, not NULL, over nothing);
-- an average of decimals divides the unscaled sum once, as DuckDB 1 does, where dividing the decimal sum would
-  round twice and differ in the last digit in one group of four; DuckDB 2 rounds twice, too;
+- an average of decimals divides the unscaled sum once, as DuckDB does; dividing the decimal sum would round
+  twice and differ in the last digit in one group of four (DuckDB 2 does that itself where another aggregate of
+  the query shares the count);
 - DISTINCT arguments become further keys of the partial groups, so that the final phase sees every value of a
   group at least once and at most once a task;
 - grouping sets are partially grouped by all keys and applied to the partial groups, since every grouping is
@@ -18,8 +19,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import duckdb
-
 from qoop.planner.expr import Call, Column, Expr, Literal, is_volatile
 from qoop.planner.relation import Aggregate, Aggregation, Project, Relation
 from qoop.planner.types import value_of_nothing
@@ -30,7 +29,6 @@ _COUNTS = frozenset({"count", "count_star", "count_if", "countif"})
 _INTEGERS = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 )
-_DIVIDES_ONCE = duckdb.__version__.startswith("1.")
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ def _scale(decimal: str) -> int:
 def _average(sum_type: str) -> str:
     plain = "CAST(sum({0}) AS DOUBLE) / sum({1})"
     scale = _scale(sum_type) if sum_type.startswith("DECIMAL") else 0
-    if not (_DIVIDES_ONCE and 0 < scale <= 9):
+    if not 0 < scale <= 9:
         return plain
     factor = 10**scale
     exact = f"CAST(CAST(sum({{0}}) * {factor} AS HUGEINT) AS DOUBLE) / (sum({{1}}) * {factor})"
