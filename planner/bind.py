@@ -119,7 +119,7 @@ def without_end(text: str) -> str:
     """
     encoded = text.strip().encode()  # DuckDB counts bytes
     for offset, _ in reversed(duckdb.tokenize(encoded.decode())):
-        if encoded[offset:].startswith(b";"):
+        if encoded[offset:].startswith((b";", b"--", b"/*")):  # comments are tokens to DuckDB 2 only
             encoded = encoded[:offset]
         else:
             break

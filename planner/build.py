@@ -7,7 +7,7 @@ and LIMIT; :mod:`qoop.planner.subquery` joins its subqueries in.  What cannot be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
@@ -31,6 +31,7 @@ from qoop.planner.expr import (
 )
 from qoop.planner.relation import (
     Aggregate,
+    Aggregation,
     Filter,
     Join,
     JoinKind,
@@ -50,7 +51,7 @@ from qoop.planner.relation import (
 from qoop.planner.rules.fold_constants import simplify
 from qoop.planner.scope import Cte, Names, Scope, Source, Unsupported, count_uses
 from qoop.planner.subquery import SubqueryJoins
-from qoop.planner.types import common_type
+from qoop.planner.types import common_type, value_of_no_match
 
 Describe = Callable[[str], tuple[TypedName, ...]]
 
@@ -62,7 +63,7 @@ class Block:
     relation, exprs, names: the select list `exprs`, called `names`, over the rows of `relation`.
     correlated: predicates between the block's columns and outer ones that are still to be applied.
     single: the block has exactly one row (for each value of the correlated columns).
-    grouped: it aggregates. counts: its columns that are counts (0, not NULL, for no rows).
+    grouped: it aggregates. of_nothing: what its columns are where no row is found, if that is not NULL.
     """
 
     relation: Relation
@@ -71,7 +72,7 @@ class Block:
     correlated: tuple[Expr, ...] = ()
     single: bool = False
     grouped: bool = False
-    counts: frozenset[Column] = field(default_factory=frozenset)
+    of_nothing: Mapping[Column, Literal] = field(default_factory=dict)
 
 
 def build(bound: Bound, describe: Describe) -> Relation:
@@ -551,7 +552,7 @@ class _SelectBlock:
             tuple(self.correlated),
             single=aggregated and keys.sets is None and having is None,
             grouped=aggregated,
-            counts=frozenset(a.column for a in (env.aggregates or {}).values() if a.call.op in ("count", "count_star")),
+            of_nothing=_of_nothing((env.aggregates or {}).values()),
         )
         if block.grouped and self.correlated and having is not None:
             raise Unsupported("HAVING in a correlated subquery")
@@ -763,6 +764,11 @@ def _attached(relation: Relation, env: Env) -> Relation:
         relation = attach(relation)
     env.attachments = []
     return relation
+
+
+def _of_nothing(aggregates: Iterable[Aggregation]) -> dict[Column, Literal]:
+    values = ((a.column, value_of_no_match(a.call)) for a in aggregates)
+    return {column: value for column, value in values if value is not None}
 
 
 def _filtered(relation: Relation, predicates: Sequence[Expr]) -> Relation:

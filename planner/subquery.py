@@ -149,8 +149,11 @@ class SubqueryJoins:
         """The value of a correlated aggregate: of the group with the outer row's key, or of no rows at all."""
         relation, on = block.relation, tuple(block.correlated)
         env.attachments.append(lambda left: Join(left, relation, "left", on))
-        zeros = {column: Call("coalesce", (column, _ZERO), "coalesce({0}, {1})", "BIGINT") for column in block.counts}
-        return substitute(block.exprs[0], zeros)
+        filled = {
+            column: Call("coalesce", (column, value), "coalesce({0}, {1})", column.type)
+            for column, value in block.of_nothing.items()
+        }
+        return substitute(block.exprs[0], filled)
 
     def _uncorrelated(self, block: Block, env: Env) -> Expr:
         relation, (column,) = self.builder.project(block)

@@ -27,6 +27,8 @@ _FOLDED = frozenset(
     )
 )
 
+_ONLY_COUNTS = duckdb.__version__.startswith("1.")
+
 
 def _ask(sql: str) -> list[tuple[object, ...]]:
     global _connection
@@ -98,6 +100,16 @@ def value_of_nothing(call: Call) -> Literal | None:
     return (
         None if value is None else Literal(f"CAST('{value.replace(chr(39), chr(39) * 2)}' AS {call.type})", call.type)
     )
+
+
+def value_of_no_match(call: Call) -> Literal | None:
+    """What an aggregate in a correlated subquery gives a row that matches nothing, None where that is NULL.
+
+    That is its value over no rows; before DuckDB 2, only if it is a count.
+    """
+    if call.op in ("count", "count_star"):
+        return Literal("0", "INTEGER", 0)
+    return None if _ONLY_COUNTS else value_of_nothing(call)
 
 
 def now_literal(sql: str) -> Literal:

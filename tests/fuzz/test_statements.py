@@ -64,7 +64,7 @@ ACCEPTED = [
     "SELECT * RENAME (id AS identifier) FROM t3",
     "SELECT COLUMNS('k|id') FROM t3",
     "SELECT max(COLUMNS(*)) FROM t3",
-    "SELECT COLUMNS(c -> c LIKE 'c%') FROM t1",
+    "SELECT COLUMNS(lambda c: c LIKE 'c%') FROM t1",
     "SELECT COLUMNS(* EXCLUDE (s)) + 0 FROM (SELECT id, k, s FROM t3)",
     "SELECT t3.* FROM t3, t4",
     "SELECT t3.*, t4.k AS other FROM t3 JOIN t4 ON t3.k = t4.k",
@@ -298,10 +298,8 @@ ACCEPTED = [
     "SELECT span, span * 2, extract(day FROM span), to_days(3), INTERVAL '1 year 2 months 3 days' FROM rich",
     "SELECT max(moment) - min(moment), clock + INTERVAL 1 MINUTE FROM rich GROUP BY clock",
     "SELECT 170141183460469231731687303715884105727, -1::HUGEINT, 1::UHUGEINT, 1e400::VARCHAR, 'inf'::DOUBLE, 'nan'::FLOAT",
-    "SELECT e / 0, 1 // 0, 1 % 0, 0.0 / 0, -e / 0 FROM t1",
     "SELECT single, count(*) FROM (SELECT 'nan'::FLOAT AS single UNION ALL SELECT 'nan' UNION ALL SELECT 1) GROUP BY single",
     "SELECT 0.1 + 0.2, 1 / 3, 10 // 3, 10 % 3, 2 ** 10, -7 // 2, -7 % 3, 1.10 * 2.20, 1::DECIMAL(18,3) / 3",
-    "SELECT b'\\xAA', '\\x41'::BLOB, 'a' || NULL, concat('a', NULL), 'it''s', E'a\\nb', $$dollar$$",
     "SELECT DATE '2020-01-31' + INTERVAL 1 MONTH, DATE '2020-03-01' - DATE '2020-02-01', age(TIMESTAMP '2020-01-01', TIMESTAMP '2019-01-05')",
     "SELECT TIMESTAMP '2020-01-01 12:00:00.123456', TIMESTAMP_NS '2020-01-01 00:00:00.123456789', TIME '12:00', TIMESTAMP_S '2020-01-01'",
     "SELECT 1::BIT, '101'::BIT, 'happy'::ENUM('sad', 'happy'), union_value(a := 1)",
@@ -346,6 +344,11 @@ FAILING = [
     "SELECT s::DATE FROM t2 WHERE id > 5",
     "SELECT e::SMALLINT * 30000::SMALLINT FROM t1",
 ]
+if duckdb.__version__.startswith("1."):  # later: an error, and bits
+    ACCEPTED += [
+        "SELECT e / 0, 1 // 0, 1 % 0, 0.0 / 0, -e / 0 FROM t1",
+        "SELECT b'\\xAA', '\\x41'::BLOB, 'a' || NULL, concat('a', NULL), 'it''s', E'a\\nb', $$dollar$$",
+    ]
 
 REJECTED = [
     "SELECT",
