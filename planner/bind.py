@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from qoop.catalog.errors import BindError, ParseError, QueryError
 from qoop.planner.expr import quote
+from qoop.planner.reading import reads_alike
 
 TypedName = tuple[str, str]
 
@@ -26,7 +27,7 @@ TypedName = tuple[str, str]
 class Bound:
     """A query that DuckDB accepts.
 
-    ast: sqlglot's tree, None where only DuckDB can parse the text.
+    ast: sqlglot's tree, None where only DuckDB can parse the text as it is meant.
     tables: schemas of the registered tables the text reads, by lower-case name: (version, ((column, type), …)).
     columns: names and types of the result, as DuckDB gives them.
     settings: the SET options in force.
@@ -91,7 +92,7 @@ class Binder:
         ast = _parse(text)
         names = known if ast is None else {table.name.lower() for table in ast.find_all(exp.Table)}
         tables = {name: known[name] for name in known if name in names}
-        return Bound(text, ast, tables, columns, settings)
+        return Bound(text, ast if ast is not None and reads_alike(text, ast) else None, tables, columns, settings)
 
     def describe(self, text: str) -> tuple[TypedName, ...]:
         """Names and types of the result of a text. Raises ParseError or BindError."""
@@ -129,7 +130,7 @@ def without_end(text: str) -> str:
 def _parse(text: str) -> exp.Expression | None:
     try:
         ast = sqlglot.parse_one(text, read="duckdb")
-    except sqlglot.errors.SqlglotError:
+    except (sqlglot.errors.SqlglotError, RecursionError):
         return None  # DuckDB accepted it: it runs as one opaque stage, and EXPLAIN says so
     return ast if isinstance(ast, exp.Query) and isinstance(ast, exp.Expression) else None
 

@@ -82,14 +82,14 @@ def build(bound: Bound, describe: Describe) -> Relation:
     """
     builder = Builder(bound, describe)
     if bound.ast is None:
-        return builder.opaque(bound.text, bound.columns, "only DuckDB can parse the text")
+        return builder.opaque(bound.text, bound.columns, "only DuckDB can parse the text as it is meant")
     if _depends_on_order_settings(bound):
         return builder.opaque(bound.text, bound.columns, "ORDER BY under a changed default order")
     if bound.ast.find(exp.Collate) is not None or "default_collation" in dict(bound.settings):
         return builder.opaque(bound.text, bound.columns, "texts that are equal in a collation hash differently")
     try:
         return builder.root(bound.ast)
-    except (Unsupported, PlanError, BindError) as reason:
+    except (Unsupported, PlanError, BindError, RecursionError) as reason:
         return Builder(bound, describe).opaque(bound.text, bound.columns, str(reason))
 
 

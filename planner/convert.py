@@ -28,6 +28,7 @@ _BINARY: dict[type[exp.Expression], str] = {
     exp.Or: "or", exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
     exp.DPipe: "||",
 }  # fmt: skip
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "DOUBLE", "FLOAT")
 _BOOLEAN = frozenset(("=", "<>", "<", "<=", ">", ">=", "and", "or"))
 _NOW = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentDatetime, exp.Localtime, exp.Localtimestamp)
 _NOW_NAMES = frozenset(("now", "get_current_timestamp", "transaction_timestamp", "today", "get_current_time"))
@@ -114,7 +115,7 @@ class Env:
             left, right = cast(left, "BOOLEAN"), cast(right, "BOOLEAN")  # or dropping `AND true` would leave a number
         template = "({0} " + op.upper() + " {1})"
         type_ = "BOOLEAN" if op in _BOOLEAN else type_of(template, (left, right))
-        return _folded(Call(op, (left, right), template, type_))
+        return _folded(_comparable(Call(op, (left, right), template, type_)))
 
     def literal(self, node: exp.Literal) -> Expr:
         sql = node.sql(dialect="duckdb")
@@ -146,7 +147,7 @@ class Env:
             return self.generic(node)
         value = self.convert(node.this)
         low, high = (_aligned(self.convert(node.args[side]), value) for side in ("low", "high"))
-        return Call("between", (value, low, high), "({0} BETWEEN {1} AND {2})", "BOOLEAN")
+        return _comparable(Call("between", (value, low, high), "({0} BETWEEN {1} AND {2})", "BOOLEAN"))
 
     def in_(self, node: exp.In) -> Expr:
         if node.args.get("query"):
@@ -156,7 +157,7 @@ class Env:
         value = self.convert(node.this)
         items = [_aligned(self.convert(item), value) for item in node.expressions]
         slots = ", ".join("{" + str(i + 1) + "}" for i in range(len(items)))
-        return Call("in", (value, *items), "({0} IN (" + slots + "))", "BOOLEAN")
+        return _comparable(Call("in", (value, *items), "({0} IN (" + slots + "))", "BOOLEAN"))
 
     def like(self, node: exp.Like | exp.ILike) -> Expr:
         if type(node.this) in (exp.Tuple,) or isinstance(node.expression, exp.Any | exp.All):
@@ -344,6 +345,18 @@ def _aligned(expr: Expr, other: Expr) -> Expr:
     if isinstance(expr, Literal) and expr.type == "VARCHAR" and other.type != "VARCHAR" and columns_of(other):
         return _folded(cast(expr, other.type))
     return expr
+
+
+def _comparable(call: Call) -> Call:
+    """The call, if DuckDB takes it over columns of these types.
+
+    A column that is NULL throughout is an INTEGER to us and to whoever reads it from Arrow, but to DuckDB's binder,
+    which accepted the text, it compares with a date. Raises BindError for such.
+    """
+    families = {"number" if arg.type.startswith(_NUMBERS) else arg.type for arg in call.args}
+    if len(families) > 1:
+        type_of(call.template, call.args)
+    return call
 
 
 def _folded(call: Expr) -> Expr:

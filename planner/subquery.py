@@ -158,25 +158,30 @@ class SubqueryJoins:
     def _uncorrelated(self, block: Block, env: Env) -> Expr:
         relation, (column,) = self.builder.project(block)
         if not block.single:
-            relation, column = self._first(relation, (), column)
+            relation, checked = self._first(relation, (), column)
+            relation, column = Project(relation, (checked,)), checked[0]
         env.attachments.append(lambda left: Join(left, relation, "inner", ()))
         return column
 
     def _correlated_row(self, block: Block, env: Env) -> Expr:
-        """No aggregate: at most one row for each value of the correlated columns, checked when it runs."""
+        """No aggregate: at most one row for each outer row, checked when it runs, and only where it is asked for."""
         inner_set = frozenset(block.relation.columns)
         names = self.builder.names
         pairs = [_sides(predicate, inner_set) for predicate in block.correlated]
         keys = tuple((names.fresh("scalar_key", inner.type), inner) for inner, _ in pairs)
         value = names.fresh(block.names[0], block.exprs[0].type)
         projected = Project(block.relation, (*keys, (value, block.exprs[0])))
-        relation, column = self._first(projected, tuple(key for key, _ in keys), value)
+        relation, checked = self._first(projected, tuple(key for key, _ in keys), value)
         on = tuple(equals(outer, key) for (key, _), (_, outer) in zip(keys, pairs, strict=True))
-        env.attachments.append(lambda left: Join(left, relation, "left", on))
-        return column
+        env.attachments.append(
+            lambda left: Project(Join(left, relation, "left", on), (*((c, c) for c in left.columns), checked))
+        )
+        return checked[0]
 
-    def _first(self, relation: Relation, keys: tuple[Column, ...], column: Column) -> tuple[Relation, Column]:
-        """The only value of a group; an error, as in DuckDB, where there are two."""
+    def _first(
+        self, relation: Relation, keys: tuple[Column, ...], column: Column
+    ) -> tuple[Relation, tuple[Column, Expr]]:
+        """The groups, and over them the only value of a group; an error, as in DuckDB, where there are two."""
         names = self.builder.names
         value, count = names.fresh("first_value", column.type), names.fresh("row_count", "BIGINT")
         aggregate = Aggregate(
@@ -190,7 +195,7 @@ class SubqueryJoins:
         template = "CASE WHEN {1} > 1 THEN CAST(error('" + _MANY_ROWS + "') AS " + column.type + ") ELSE {0} END"
         checked = names.fresh(column.name, column.type)
         expr = Call("error", (value, count), template, column.type)
-        return Project(aggregate, (*((key, key) for key in keys), (checked, expr))), checked
+        return aggregate, (checked, expr)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import duckdb
 
-from qoop.catalog.errors import BindError
+from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.expr import Call, Expr, Literal, is_volatile
 
 _lock = threading.Lock()
@@ -155,6 +155,22 @@ def _value_of(text: str) -> tuple[bool, object]:
     except duckdb.Error:
         return False, None
     return True, value
+
+
+def parse_tree(text: str) -> str:
+    """DuckDB's parse tree of a SELECT, as JSON. Raises ParseError where it has none."""
+    options = "skip_null := true, skip_empty := true, skip_default := true"
+    ((tree,),) = _ask(f"SELECT json_serialize_sql('{text.replace(chr(39), chr(39) * 2)}', {options})")
+    if str(tree).startswith('{"error":true'):
+        raise ParseError(str(tree))
+    return str(tree)
+
+
+@lru_cache(maxsize=1)
+def function_aliases() -> dict[str, str]:
+    """The functions of DuckDB that are others under another name."""
+    rows = _ask("SELECT DISTINCT function_name, alias_of FROM duckdb_functions() WHERE alias_of IS NOT NULL")
+    return {str(name).lower(): str(other).lower() for name, other in rows}
 
 
 @lru_cache(maxsize=1)

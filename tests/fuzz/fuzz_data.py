@@ -37,7 +37,7 @@ _VALUES: dict[str, Callable[[Random], object]] = {
     SMALLINT: lambda r: r.randint(-2, 6),
     DECIMAL: lambda r: Decimal(r.choice(("0.00", "1.00", "1.50", "2.00", "-1.25", "3.00", "5.00", "12.34"))),
     "DECIMAL(10,1)": lambda r: Decimal(r.choice(("0.0", "1.0", "1.5", "2.0", "3.0", "-1.0"))),
-    DOUBLE: lambda r: r.choice((0.0, 0.5, 1.0, 2.0, -1.5, 3.0, 100.25)),
+    DOUBLE: lambda r: r.choice((0.0, -0.0, 0.5, 1.0, 2.0, -1.5, 3.0, 100.25)),
     VARCHAR: lambda r: r.choice(_WORDS),
     DATE: lambda r: _DAY + timedelta(days=r.randint(0, 5)),
     TIMESTAMP: lambda r: datetime(2020, 2, 27) + timedelta(days=r.randint(0, 5), hours=r.choice((0, 0, 0, 12))),

@@ -200,10 +200,28 @@ class Grammar:
             return f" {kind} {self.source(names, 0, big=False)}"
         right_names = Names(ctes=names.ctes)
         right = self.source(right_names, depth)
+        if self.chance(0.12) and (shared := self.shared(left, right_names.columns)):
+            names.columns += right_names.columns
+            names.columns += [Named(column, kind) for column, kind in shared]
+            side = self.rng.choice(("JOIN", "JOIN", "LEFT JOIN", "FULL JOIN", "RIGHT JOIN"))
+            return f" {side} {right} USING ({', '.join(column for column, _ in shared)})"
         condition = self.condition(left, right_names.columns)
         if kind not in ("SEMI JOIN", "ANTI JOIN"):
             names.columns += right_names.columns
         return f" {kind} {right} ON {condition}"
+
+    def shared(self, left: list[Named], right: list[Named]) -> list[tuple[str, str]]:
+        """One or two columns that exactly one item on each side has, for USING."""
+
+        def once(columns: list[Named]) -> dict[tuple[str, str], int]:
+            names = [(column.sql.rpartition(".")[2], column.kind) for column in columns]
+            return {name: names.count(name) for name in names}
+
+        mine, theirs = once(left), once(right)
+        both = sorted(
+            name for name in mine if mine[name] == 1 == theirs.get(name) and name[0] in ("k", "s", "dt", "id")
+        )
+        return self.rng.sample(both, min(len(both), self.rng.choice((1, 1, 2))))
 
     def condition(self, left: list[Named], right: list[Named]) -> str:
         both = Names([*left, *right])
@@ -462,7 +480,7 @@ class Grammar:
         choices = {
             NUMBER: [
                 f"({number} + {value()})", f"({number} - {value()})", f"({number} * {self.rng.randint(0, 3)})",
-                f"(-{number})", f"abs({number})", f"length({value(TEXT)})", f"year({value(MOMENT)})",
+                f"(- {number})", f"abs({number})", f"length({value(TEXT)})", f"year({value(MOMENT)})",
                 f"day({value(MOMENT)})", f"CAST({number} AS DECIMAL(12,3))", f"CAST({number} AS DOUBLE)",
                 f"CAST({number} AS BIGINT)", f"({number} % 3)", f"({number} / 0)", f"({number} / {value()})",
                 f"TRY_CAST({value(TEXT)} AS INTEGER)", f"CAST({value(TRUTH)} AS INTEGER)", f"({number} // 2)",

@@ -26,6 +26,19 @@ FOUND = {
     "USING between commas": """
         SELECT t3.id, n.id, t4.v FROM t4 x JOIN t3 USING (k), t1 n JOIN t4 USING (k) WHERE n.id < 40""",
     "ON that reaches over a comma": "SELECT t3.id, t1.id FROM t3, t4 JOIN t1 ON t1.k = t3.g WHERE t1.id = t4.v",
+    "two rows of a scalar subquery that nobody asks for": """
+        SELECT id, (SELECT v FROM (SELECT 1 AS k, 2 AS v UNION ALL SELECT 99, 1 UNION ALL SELECT 99, 2) n
+                    WHERE n.k = t3.k)
+        FROM t3""",
+    "floats that are no numbers": """
+        SELECT x, count(*), min(y), max(y) FROM (SELECT CASE WHEN k = 1 THEN 'nan'::DOUBLE WHEN k = 2 THEN 'inf' ELSE e
+        END AS x, CASE WHEN id % 7 = 1 THEN 'nan'::DOUBLE ELSE -e END AS y FROM t1) AS q GROUP BY x""",
+    "joins of floats that are no numbers": """
+        WITH q AS (SELECT id, CASE WHEN k = 1 THEN 'nan'::DOUBLE WHEN k = 2 THEN -0.0 ELSE e END AS x FROM t1)
+        SELECT a.id, b.id FROM q AS a JOIN q AS b ON a.x = b.x WHERE a.id < 60""",
+    "a NULL that crosses a stage border": """
+        SELECT r2.s FROM t3 AS r2
+        WHERE r2.f OR DATE '2020-03-01' <= (SELECT min(NULL) FROM t4 AS r7, t4 AS r8 WHERE r2.s = r8.s)""",
     "a number as a truth": "SELECT CAST((k AND true) AS VARCHAR) FROM t3",
 }
 
