@@ -53,6 +53,8 @@ from qoop.planner.scope import Cte, Names, Scope, Source, Unsupported, count_use
 from qoop.planner.subquery import SubqueryJoins
 from qoop.planner.types import common_type, value_of_no_match
 
+MOST_NESTED = 100  # every level takes frames of Python's stack, of which there are 1000; TPC-DS has up to 19
+
 Describe = Callable[[str], tuple[TypedName, ...]]
 
 
@@ -80,17 +82,34 @@ def build(bound: Bound, describe: Describe) -> Relation:
 
     describe: names and types of the result of a SQL text (the binder's), for opaque blocks.
     """
-    builder = Builder(bound, describe)
     if bound.ast is None:
-        return builder.opaque(bound.text, bound.columns, "only DuckDB can parse the text as it is meant")
+        return whole(bound, "only DuckDB can parse the text as it is meant")
     if _depends_on_order_settings(bound):
-        return builder.opaque(bound.text, bound.columns, "ORDER BY under a changed default order")
+        return whole(bound, "ORDER BY under a changed default order")
     if bound.ast.find(exp.Collate) is not None or "default_collation" in dict(bound.settings):
-        return builder.opaque(bound.text, bound.columns, "texts that are equal in a collation hash differently")
+        return whole(bound, "texts that are equal in a collation hash differently")
+    if _nesting(bound.ast) > MOST_NESTED:
+        return whole(bound, f"expressions nested deeper than {MOST_NESTED} levels")
     try:
-        return builder.root(bound.ast)
+        return Builder(bound, describe).root(bound.ast)
     except (Unsupported, PlanError, BindError, RecursionError) as reason:
-        return Builder(bound, describe).opaque(bound.text, bound.columns, str(reason))
+        return whole(bound, str(reason))
+
+
+def whole(bound: Bound, reason: str) -> Opaque:
+    """The query as one opaque fragment."""
+    return Builder(bound, lambda _: ()).opaque(bound.text, bound.columns, reason)
+
+
+def _nesting(ast: exp.Expression) -> int:
+    """How deep the tree is, counted without recursion; chains of AND and OR, which the rules flatten, count as one."""
+    deepest, left = 0, [(ast, 0)]
+    while left:
+        node, depth = left.pop()
+        deepest = max(deepest, depth)
+        below = depth + (not isinstance(node, exp.And | exp.Or))
+        left.extend((child, below) for child in node.iter_expressions())
+    return deepest
 
 
 def _depends_on_order_settings(bound: Bound) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from qoop.catalog.stats import TableStats
 from qoop.planner.bind import Bound
-from qoop.planner.build import Describe, build
+from qoop.planner.build import Describe, build, whole
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import DEFAULT, CostModel
 from qoop.planner.cut import Identity, cut
@@ -34,7 +34,10 @@ _USUAL = Logical()
 
 def logical(bound: Bound, describe: Describe) -> Relation:
     """Return the query's relation, rewritten by all rules that need no statistics."""
-    return apply_rules(build(bound, describe))
+    try:
+        return apply_rules(build(bound, describe))
+    except RecursionError:
+        return whole(bound, "too many terms")
 
 
 def stats_needed(relation: Relation) -> Mapping[str, frozenset[str]]:

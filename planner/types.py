@@ -57,7 +57,7 @@ def type_of(template: str, args: Sequence[Expr]) -> str:
 @lru_cache(maxsize=4096)
 def has_name(type_: str) -> bool:
     """True if SQL can name the type: a struct without names of its fields prints as what no CAST understands."""
-    if "(" not in type_:
+    if type_ in _FOLDED:
         return True
     try:
         _ask(f"SELECT CAST(NULL AS {type_})")

@@ -16,7 +16,7 @@ from fuzz_world import World
 PART = 20  # texts of one test
 SHORT = 240
 FIRST = int(os.environ.get("QOOP_FUZZ_SEED", "100000"))
-LONG = int(os.environ.get("QOOP_FUZZ", "3000"))
+LONG = int(os.environ.get("QOOP_FUZZ", "1500"))
 
 
 @pytest.mark.parametrize("first", range(0, SHORT, PART))
