@@ -59,7 +59,7 @@ class StatsCache:
             return None
         try:
             text = self._path(table).read_text(encoding="utf-8")
-        except OSError:
+        except (OSError, UnicodeDecodeError):
             return None  # not collected yet, or not readable: collecting again is always right
         return from_json(text)
 

@@ -5,6 +5,8 @@ Every error of a task carries `stage` (id), `part` and `sql` (the fragment), for
 
 from __future__ import annotations
 
+import re
+
 import duckdb
 import pyarrow as pa
 
@@ -29,6 +31,9 @@ _DISK_WORDS = (
 # duckdb.Error, which nothing else does.
 _FILE_WORDS = ('file "', "csv error", "malformed json", "parquet", "unique file handle conflict")
 
+# What DuckDB advises then are settings that are the session's to decide.
+_ADVICE = re.compile(r"\n\s*(?:This limit was set by|Possible solutions)")
+
 
 class Stopped(Exception):
     """The attempt was asked to stop; not an error, and never shown."""
@@ -46,6 +51,7 @@ def to_failure(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:
 def _classify(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:
     message = str(error)
     lower = message.lower()
+    message = _ADVICE.split(message, maxsplit=1)[0].rstrip()
     where = describe(spec)
     if isinstance(error, CheckpointError):
         return error, True

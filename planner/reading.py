@@ -15,10 +15,13 @@ from typing import Any
 from sqlglot import exp
 
 from qoop.catalog.errors import QueryError
-from qoop.planner.types import function_aliases, parse_tree
+from qoop.planner.types import function_aliases, parse_tree, type_aliases
 
-# What does not change a meaning: places in the text, `main.` in front of a function, operators as functions.
-_IGNORED = frozenset({"query_location", "query_location_length", "schema", "is_operator", "alias"})
+# What does not change a meaning: places in the text, `main.` in front of a function, operators as functions, and names
+# that stand elsewhere in the tree too.
+_IGNORED = frozenset(
+    ("query_location", "query_location_length", "schema", "is_operator", "alias", "qualified_name")
+)  # fmt: skip
 _OPERATORS = {"**": "pow", "^": "pow", "power": "pow", "^@": "starts_with", "position": "strpos"}
 _BINDING = (
     *(
@@ -43,6 +46,7 @@ _BINDING = (
 _NEGATED = {
     "operator_is_not_null": "operator_is_null",
     "compare_not_in": "compare_in",
+    "compare_distinct_from": "compare_not_distinct_from",
     "!~~": "~~",
     "!~~*": "~~*",
 }
@@ -85,10 +89,17 @@ def _plain(node: Any) -> Any:
         return node
     plain = {key: _plain(value) for key, value in node.items() if key not in _IGNORED and not _is_default(key, value)}
     if plain.get("class") == "constant":
-        return {"constant": str(plain["value"].get("value")), "null": plain["value"].get("is_null")}
+        value = plain.get("literal") or plain["value"]  # DuckDB 2 keeps the text, 1 the value
+        return {
+            "constant": str(value.get("text", value.get("value"))),
+            "null": "value" in plain and value.get("is_null"),
+        }
+    if plain.get("class") == "type":
+        plain["type_name"] = type_aliases().get(plain["type_name"], plain["type_name"])
     if "function_name" in plain:
         plain["function_name"] = _function(plain["function_name"])
-        plain["children"] = _arguments(plain["function_name"], plain.get("children", []))
+        arguments = [item["expression"] for item in plain.pop("arguments", ())] or plain.get("children", [])
+        plain["children"] = _arguments(plain["function_name"], arguments)
     for key in ("type", "function_name"):
         positive = _NEGATED.get(str(plain.get(key)))
         if positive is not None:
@@ -111,9 +122,13 @@ def _arguments(function: str, arguments: list[Any]) -> list[Any]:
 
 
 def _uncast(node: Any) -> Any:
-    while isinstance(node, dict) and node.get("class") == "cast" and node["cast_type"] == {"id": "boolean"}:
+    while isinstance(node, dict) and node.get("class") == "cast" and _is_boolean(node):
         node = node["child"]
     return node
+
+
+def _is_boolean(cast: Any) -> bool:
+    return bool(cast.get("cast_type") == {"id": "boolean"} or cast.get("type_expr", {}).get("type_name") == "boolean")
 
 
 @lru_cache(maxsize=1024)

@@ -174,6 +174,13 @@ def function_aliases() -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
+def type_aliases() -> dict[str, str]:
+    """The types of DuckDB by all of their names, lower-case."""
+    rows = _ask("SELECT DISTINCT type_name, logical_type FROM duckdb_types()")
+    return {str(name).lower(): str(type_).lower() for name, type_ in rows}
+
+
+@lru_cache(maxsize=1)
 def aggregate_names() -> frozenset[str]:
     """Names of DuckDB's aggregate functions, lower-case."""
     rows = _ask("SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")

@@ -1,6 +1,7 @@
 """The command line: ``qoop -c "select …" --data DIR``, ``qoop explain``, ``qoop tpcds …``.
 
-Exit codes: 0 done; 1 an error of ours, told in one message on stderr; 2 wrong usage; 130 interrupted.
+Exit codes: 0 done; 1 an error of ours, told in one message on stderr; 2 wrong usage; 130 interrupted, and
+128 + n after signal n, once what was begun is cleaned up.
 """
 
 from __future__ import annotations
@@ -13,6 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QoopError
+from qoop.streams import (
+    EndedBySignal,
+    discard_output,
+    ended_by_signals,
+    one_line_warnings,
+    output,
+    read_input,
+    uninterrupted,
+)
 
 if TYPE_CHECKING:
     from qoop.job import Job
@@ -27,20 +37,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        parser = _parser(words)
-        options = parser.parse_args(words)
-        code: int = options.run(options) or 0
-        sys.stdout.flush()
-        return code
+        with ended_by_signals(), one_line_warnings():
+            return _run(words)
     except QoopError as error:
-        print(f"qoop: {error}", file=sys.stderr)
+        print("\n".join([f"qoop: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 1
+    except EndedBySignal as ended:
+        print(f"qoop: {ended}", file=sys.stderr)
+        return ended.exit_code
     except KeyboardInterrupt:
         print("qoop: interrupted", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:  # the reader had enough, as in `qoop … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 0
+
+
+def _run(words: Sequence[str]) -> int:
+    parser = _parser(words)
+    options = parser.parse_args(words)
+    with output():
+        code: int = options.run(options) or 0
+    return code
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -94,10 +112,10 @@ def _add_tpcds(commands: argparse._SubParsersAction[argparse.ArgumentParser], wo
 
 
 def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    if options.text is None and sys.stdin.isatty():
+    if options.text is None and (sys.stdin is None or sys.stdin.isatty()):
         parser.print_help(sys.stderr)
         return _USAGE
-    text = options.text if options.text is not None else sys.stdin.read()
+    text = options.text if options.text is not None else read_input()
     with _session(options) as session:
         result = session.sql(text, _show_bar if sys.stderr.isatty() else None)
         _WRITERS[options.format or "table"](result)
@@ -128,9 +146,10 @@ def _calibrate(options: argparse.Namespace) -> int:
 
 
 def _session(options: argparse.Namespace) -> Session:
-    from qoop.session import connect
+    with uninterrupted():
+        from qoop.session import connect
 
-    session = connect(options.slots, options.memory, options.checkpoints)
+        session = connect(options.slots, options.memory, options.checkpoints)
     try:
         for path in options.data:
             session.register_folder(path) if os.path.isdir(path) else session.register_database(path)

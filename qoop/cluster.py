@@ -12,8 +12,10 @@ One thread owns the backend and all runs. Callers talk to it through a mailbox: 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -34,6 +36,9 @@ from qoop.schedulers.base import Claim, Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
 from qoop.trace import Trace
+
+_LOOK = 0.1
+"""Seconds between looks for Ctrl-C: one that comes just before the main thread begins to wait wakes nobody."""
 
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
@@ -89,14 +94,17 @@ class JobHandle:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the job has ended, at most `timeout` seconds. True if it has ended, however it did."""
-        try:
-            self.done.exception(timeout)
-        except TimeoutError:
-            return self.done.done()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.done.done():
+            left = _LOOK if deadline is None else min(_LOOK, deadline - time.monotonic())
+            if left < 0:
+                return False
+            futures.wait([self.done], left)
         return True
 
     def outputs(self) -> tuple[Committed, ...]:
         """Wait for the end and return the root's outputs, in order of parts. Raises the job's error."""
+        self.wait()
         return self.done.result()
 
     def cancel(self) -> None:
@@ -162,6 +170,7 @@ class Cluster:
         self._closing = False
         self._give_up_at: float | None = None
         self._broken: ExecutionError | None = None
+        self._late: QoopError | None = None
         self._thread: threading.Thread | None = None
         if thread:
             self._thread = threading.Thread(target=self._loop, name="qoop-cluster", daemon=True)
@@ -192,7 +201,11 @@ class Cluster:
         return bool(self._jobs or self._mail)
 
     def close(self) -> None:
-        """Cancel all jobs, wait until their attempts have reported, end the loop and close the backend."""
+        """Cancel all jobs, wait until their attempts have reported, end the loop and close the backend.
+
+        Raises, once all that is done, what the backend had still to tell: DiskFull, for an output that was to
+        be durable and is not.
+        """
         with self.lock:
             first, self._closing = not self._closing, True
         if first:
@@ -201,6 +214,9 @@ class Cluster:
                 self._loop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        late, self._late = self._late, None
+        if late is not None:
+            raise late
 
     # --- for the loop's thread ------------------------------------------------------------------------------
 
@@ -240,8 +256,14 @@ class Cluster:
             self._fail_all(error)
         finally:
             with self.lock:
-                self._backend.close()
+                self._close_backend()
                 self._abandon(SessionClosed("the session was closed"))
+
+    def _close_backend(self) -> None:
+        try:
+            self._backend.close()
+        except QoopError as error:
+            self._late = error  # nobody looks at what this thread raises
 
     def _over(self) -> bool:
         if not self._closing or self._mail:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from qoop.calibration import calibration_path, load
 from qoop.catalog.catalog import Catalog
-from qoop.catalog.errors import QueryError, SessionClosed
+from qoop.catalog.errors import QoopError, QueryError, SessionClosed
 from qoop.cluster import Cluster, JobHandle, JobRequest
 from qoop.config import Config, configure
 from qoop.engine.backends.local import LocalBackend
@@ -190,20 +190,30 @@ class Session:
             self._binder.set(known, checked)
 
     def close(self) -> None:
-        """Cancel what runs, join all threads and remove temporary files. Results stay valid."""
+        """Cancel what runs, join all threads and remove temporary files. Results stay valid.
+
+        Raises DiskFull, after all that, if a checkpoint could not be written and no job has failed of it.
+        """
         with self._names:
             if self._closed:
                 return
             self._closed = True
-        self._cluster.close()
-        self._binder.close()
-        self._catalog.close()
+        try:
+            self._cluster.close()
+        finally:
+            self._binder.close()
+            self._catalog.close()
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except QoopError as late:
+            if error is None:
+                raise
+            error.add_note(f"Then, while the session was closed: {late}")
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._catalog.tables())} tables"

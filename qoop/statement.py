@@ -67,6 +67,7 @@ def statements(text: str) -> tuple[Statement, ...]:
 
     Raises ParseError where DuckDB cannot parse it, QueryError for what a session does not do.
     """
+    _check_encoding(text)
     if match := _ALTERNATIVES.fullmatch(text[_COMMENTS.match(text).end() :]):  # type: ignore[union-attr]
         return (Explain(query_text(match[1]), analyze=False, alternatives=True),)  # DuckDB does not know it
     try:
@@ -78,6 +79,14 @@ def statements(text: str) -> tuple[Statement, ...]:
     if not parsed:
         raise QueryError("there is no statement in the text")
     return tuple(_statement(item) for item in parsed)
+
+
+def _check_encoding(text: str) -> None:
+    """Bytes that are not UTF-8 come as surrogates from a command line, and DuckDB takes none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ParseError(f"the text is not UTF-8: see character {error.start + 1}") from error
 
 
 def query_text(text: str) -> str:

@@ -5,7 +5,7 @@ background, and kept. An attempt that is granted several slots runs in one worke
 threads; the driver keeps the sum of grants within the capacity, so the other workers are idle then.
 
 Memory, of which anonymous memory of the process is meant: half goes to the kernels (DuckDB's `memory_limit`,
-divided among attempts by the driver), 30 % to outputs held in memory, beyond which they are spilled. The rest
+divided among attempts by the driver), 25 % to outputs held in memory, beyond which they are spilled. The rest
 is for what neither counts: an output while it is made and cut, Python and its libraries (about 0.15 GB).
 """
 
@@ -15,8 +15,6 @@ import contextlib
 import ctypes
 import queue
 import resource
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,12 +28,13 @@ from qoop.engine.checkpoint import Store
 from qoop.engine.events import CheckpointLost, Committed, Event, TaskFailed, TaskStopped, TaskSucceeded
 from qoop.engine.failures import Stopped, is_fatal, to_failure
 from qoop.engine.kernel import Kernel
+from qoop.engine.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
 
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
-STORE_SHARE = 0.3
+STORE_SHARE = 0.25
 
 _INSIST = 0.005  # seconds between interrupts, since one that comes before the query starts is lost
 _CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
@@ -72,11 +71,11 @@ class LocalBackend:
         self._memory = memory
         self._relieved = 0  # anonymous memory after it was last given back
         self._capacity = Resources(cpu=slots, memory=int(memory * KERNEL_SHARE))
-        self._temporary = _make_temporary(spill_dir)
+        self._scratch = Scratch(spill_dir)
         try:
-            self.store = Store(int(memory * STORE_SHARE), self._temporary, checkpoint_dir)
+            self.store = Store(int(memory * STORE_SHARE), self._scratch.path, checkpoint_dir)
         except DiskFull:
-            shutil.rmtree(self._temporary)
+            self._scratch.close()
             raise
         self._work: queue.SimpleQueue[_Attempt | None] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
@@ -158,12 +157,12 @@ class LocalBackend:
         try:
             self.store.close()
         finally:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._scratch.close()
 
     # In the workers
 
     def _worker(self, number: int) -> None:
-        spill = self._temporary / f"kernel-{number}"
+        spill = self._scratch.path / f"kernel-{number}"
         kernel: Kernel | None = None
         with contextlib.suppress(Exception):  # the first attempt tries again, and reports what it meets
             kernel = Kernel(spill)
@@ -283,15 +282,6 @@ def _insist(attempt: _Attempt) -> None:
             if attempt.kernel is not None:
                 attempt.kernel.interrupt()
         attempt.ended.wait(_INSIST)
-
-
-def _make_temporary(parent: Path | None) -> Path:
-    try:
-        if parent is not None:
-            parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="qoop-", dir=parent))
-    except OSError as error:
-        raise DiskFull(f"the spill directory {parent or tempfile.gettempdir()} cannot be written: {error}") from error
 
 
 def anonymous_memory() -> int:

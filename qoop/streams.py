@@ -1,0 +1,106 @@
+"""What a command line owes to those around it: signals, warnings, and streams that end, fill up or hold no UTF-8."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from qoop.catalog.errors import ParseError, QoopError
+
+_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class EndedBySignal(KeyboardInterrupt):
+    """Another process wants this one to end: like Ctrl-C, it passes all that cleans up."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Within it SIGTERM and SIGHUP raise EndedBySignal in the main thread, unless they are ignored (as by nohup)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ours = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, frame: object) -> None:
+    raise EndedBySignal(number)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Within it Ctrl-C and other signals that end the process wait: for what must be done whole or not at all.
+
+    Modules of C++ that are interrupted while they are loaded leave the interpreter in pieces.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, *_ENDING])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Within it a warning is one line on stderr, without the line of source that gave it."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        yield
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"qoop: {message}", file=sys.stderr)
+
+
+@contextmanager
+def output() -> Iterator[None]:
+    """Within it standard output is written, and at its end flushed.
+
+    Raises QoopError if it cannot be written, but BrokenPipeError if its reader has gone.
+    """
+    if sys.stdout is None:
+        raise QoopError("standard output is closed")
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except UnicodeEncodeError as error:
+        character = error.object[error.start]
+        raise QoopError(f"standard output, in {error.encoding}, cannot hold {character!r}: set PYTHONUTF8=1") from error
+    except OSError as error:
+        discard_output()
+        what = error.filename or "cannot write standard output"
+        raise QoopError(f"{what}: {error.strerror or error}") from error
+
+
+def discard_output() -> None:
+    """Let go of standard output, so that the interpreter does not try to flush it once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def read_input() -> str:
+    """All of standard input. Raises ParseError if it is not UTF-8."""
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise ParseError(f"standard input is not {error.encoding.upper()}: see byte {error.start + 1}") from error

@@ -1,0 +1,72 @@
+"""Temporary directories: one's own goes when it is closed, those of the dead when somebody comes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from qoop.catalog.errors import DiskFull
+from qoop.engine.scratch import Scratch
+
+
+def die(scratch: Scratch) -> None:
+    """What the end of a process does, however it comes: its locks are gone, its files are not."""
+    os.close(scratch._lock)
+
+
+def test_it_is_there_until_it_is_closed(tmp_path: Path) -> None:
+    one, other = Scratch(tmp_path / "new"), Scratch(tmp_path / "new")
+    assert one.path != other.path and one.path.is_dir() and other.path.is_dir()
+    (one.path / "deep").mkdir()
+    (one.path / "deep" / "file").touch()
+    one.close()
+    assert list((tmp_path / "new").iterdir()) == [other.path]
+    other.close()
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_only_those_of_the_dead_are_collected(tmp_path: Path) -> None:
+    dead, alive = Scratch(tmp_path), Scratch(tmp_path)
+    (dead.path / "spilled.arrow").touch()
+    die(dead)
+    new = Scratch(tmp_path)
+    assert not dead.path.exists() and alive.path.exists() and new.path.exists()
+
+
+def test_what_only_looks_alike_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "qoop-data").mkdir()
+    (tmp_path / "qoop-spill-notes").mkdir()  # has no lock
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "lock").touch()
+    (tmp_path / "qoop-spill-link").symlink_to(tmp_path / "elsewhere")
+    Scratch(tmp_path).close()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "qoop-data",
+        "qoop-spill-notes",
+        "elsewhere",
+        "qoop-spill-link",
+    }
+
+
+def test_one_that_is_collected_while_it_is_made_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, taken = os.open, []
+
+    def slow(path: object, *rest: int, **more: int | None) -> int:
+        opened = lock(path, *rest, **more)  # type: ignore[call-overload]
+        if not taken:
+            taken.append(path)
+            Scratch(tmp_path).close()  # another process, before this one has its lock
+        return int(opened)
+
+    monkeypatch.setattr("qoop.engine.scratch.os.open", slow)
+    scratch = Scratch(tmp_path)
+    assert scratch.path.is_dir() and not Path(str(taken[0])).exists()
+    scratch.close()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DiskFull, match="spill directory"):
+        Scratch(tmp_path / "file")

@@ -1,0 +1,441 @@
+"""What goes wrong around a query: one clear message of ours, the right exit code, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import qoop
+from qoop.__main__ import main
+
+FOREVER = "SELECT sum(a.i * b.i % 7) AS s FROM big a, big b WHERE a.i + b.i > 5"
+SORTED_FIVE_TIMES = "SELECT a.i, repeat('x', 1000) AS s FROM big a, big b WHERE b.i < 5 ORDER BY a.i DESC, b.i"
+WIDE = "SELECT i, repeat('x', 1000) AS s FROM big ORDER BY i DESC"
+NOBODY = 65534
+
+Fails = Callable[..., str]
+Mount = Callable[[str], Path]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with one table, big, of several row groups."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    text = [f"{i * 7919 % 20011:x}" for i in range(20_000)]
+    pq.write_table(pa.table({"i": range(20_000), "t": text}), folder / "big.parquet", row_group_size=5_000)
+    return folder
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go, here and in children."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def fails(temporary: Path, capsys: pytest.CaptureFixture[str]) -> Fails:
+    """Run a command line that must fail with exit code 1 and one message, which is returned."""
+
+    def run(*words: str | Path) -> str:
+        threads = threading.active_count()
+        assert main([str(word) for word in words]) == 1
+        out, err = capsys.readouterr()
+        assert out == "" and err.startswith("qoop: ") and err.count("qoop: ") == 1 and "Traceback" not in err
+        assert list(temporary.iterdir()) == [] and threading.active_count() == threads
+        return err
+
+    return run
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Mount]:
+    """Mount a small file system of its own; the test is skipped where that is not allowed."""
+    mounted: list[Path] = []
+
+    def new(options: str) -> Path:
+        folder = tmp_path / f"mount{len(mounted)}"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("needs the privilege to mount a file system")
+        mounted.append(folder)
+        return folder
+
+    yield new
+    for folder in mounted:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def start(*words: str | Path, preexec: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "qoop", *map(str, words)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, preexec_fn=preexec)
+
+
+def until(ready: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    """Wait for a moment in the life of a child."""
+    deadline = time.monotonic() + 60
+    while not ready():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.01)
+
+
+# Data
+
+
+def test_a_file_that_was_cut_short(data: Path, fails: Fails) -> None:
+    content = (data / "big.parquet").read_bytes()
+    (data / "big.parquet").write_bytes(content[: len(content) // 2])
+    assert "big.parquet is not a Parquet file, or was cut short" in fails("-c", "FROM big", "--data", data)
+
+
+def test_a_file_among_others_that_is_not_parquet(data: Path, fails: Fails) -> None:
+    (data / "other.parquet").write_text("this is no Parquet file")
+    assert "other.parquet" in fails("-c", "SELECT count(*) FROM big", "--data", data)
+
+
+def damage(path: Path) -> None:
+    """Flip bytes in data pages; the footer, and so what registration sees, stays as it is."""
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) // 3, len(content) // 2):
+        content[place] ^= 0x5A
+    path.write_bytes(content)
+
+
+def test_damage_that_statistics_meet(data: Path, fails: Fails) -> None:
+    damage(data / "big.parquet")
+    assert "cannot read table big" in fails("-c", "SELECT max(t), sum(i) FROM big", "--data", data)
+
+
+def test_damage_that_only_a_task_meets(data: Path) -> None:
+    text = "SELECT max(t) AS t, sum(i) AS s FROM big"
+    with qoop.connect(slots=2, memory="500MB") as session:
+        session.register_folder(data)
+        assert len(session.sql(text)) == 1  # statistics are known from now on
+        damage(data / "big.parquet")
+        with pytest.raises(qoop.SourceError, match=r"(?s)Stage .*could not read big"):
+            session.sql(text)
+        assert session.sql("SELECT 1 AS x").fetchall() == [(1,)]
+
+
+def test_a_table_that_changes_between_registration_and_query(data: Path) -> None:
+    with qoop.connect(slots=2, memory="500MB") as session:
+        session.register_folder(data)
+        pq.write_table(pa.table({"i": [1], "t": ["x"]}), data / "big.parquet")
+        with pytest.raises(qoop.TableChanged, match=r"big\.parquet changed.*register it again"):
+            session.sql("SELECT count(*) FROM big")
+        session.register_folder(data)
+        assert session.sql("SELECT count(*) FROM big").fetchall() == [(1,)]
+        (data / "big.parquet").unlink()
+        with pytest.raises(qoop.SourceError, match=r"big\.parquet"):
+            session.sql("SELECT count(*) FROM big")
+
+
+def test_a_table_that_changes_between_planning_and_running(data: Path) -> None:
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.register_folder(data)
+        session.register("memory", pa.table({"i": range(2_000)}))
+        blocking = session.submit("SELECT sum(a.i * b.i * c.i % 7) FROM memory a, memory b, memory c")
+        job = session.submit("SELECT max(t) AS t FROM big")  # waits for the only slot
+        pq.write_table(pa.table({"i": [1], "t": ["x"]}), data / "big.parquet")
+        blocking.cancel()
+        with pytest.raises(qoop.TableChanged, match=r"big\.parquet changed"):
+            job.result(60)
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty", "text"])
+def test_folders_that_hold_no_tables(tmp_path: Path, fails: Fails, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "read.me").write_text("hello")
+    assert name in fails("-c", "SELECT 1", "--data", tmp_path / name)
+
+
+def test_hidden_entries_of_a_folder_are_none_of_its_tables(data: Path) -> None:
+    (data / ".making").mkdir()
+    for hidden in (".making/big.parquet", ".other.parquet", "_draft.parquet"):
+        (data / hidden).write_text("half written")
+    with qoop.connect(slots=1) as session:
+        session.register_folder(data)
+        assert list(session.tables()) == ["big"]
+
+
+def test_a_database_that_is_open_for_writing(tmp_path: Path, fails: Fails) -> None:
+    path = tmp_path / "x.duckdb"
+    code = f"import duckdb; c = duckdb.connect({str(path)!r}); c.execute('CREATE TABLE t(a INT)'); print(1, flush=True)"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", code + "; input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None and writer.stdout.readline()
+    try:
+        assert "x.duckdb" in fails("-c", "FROM t", "--data", path)
+    finally:
+        writer.communicate("\n")
+    with duckdb.connect(str(path)):
+        assert "already open for writing in this process" in fails("-c", "FROM t", "--data", path)
+    assert main(["-c", "FROM t", "--data", str(path)]) == 0
+
+
+def test_a_file_that_is_no_database(tmp_path: Path, fails: Fails) -> None:
+    (tmp_path / "x.duckdb").write_text("neither is this")
+    assert "x.duckdb" in fails("-c", "FROM t", "--data", tmp_path / "x.duckdb")
+
+
+# Text
+
+
+def test_names_that_do_not_exist(data: Path, fails: Fails) -> None:
+    assert "bigg" in fails("-c", "FROM bigg", "--data", data)
+    message = fails("-c", "SELECT tt FROM big", "--data", data)
+    assert '"tt" not found' in message and "^^" in message
+    assert "TimeZone" in fails("-c", "SET TimeZoone = 'UTC'")
+    assert "Atlantis" in fails("-c", "SET TimeZone = 'Atlantis'")
+
+
+def test_text_that_is_not_utf_8(fails: Fails) -> None:
+    assert "not UTF-8" in fails("-c", os.fsdecode(b"SELECT '\xff'"))
+    with qoop.connect(slots=1) as session, pytest.raises(qoop.ParseError, match="character 9"):
+        session.explain("SELECT '\udcff'")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii:surrogateescape"])
+def test_standard_input_that_is_not_utf_8(encoding: str) -> None:
+    command = [sys.executable, "-m", "qoop"]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, input=b"SELECT '\xff'", capture_output=True, env=environment, timeout=60)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"not UTF-8" in done.stderr and done.stderr.count(b"\n") == 1
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--slots", "0"], "slots"),
+        (["--slots", "-2"], "slots"),
+        (["--memory", "1KB"], "at least 16MiB"),
+        (["--memory", "nonsense"], "'nonsense' is not a size"),
+    ],
+)
+def test_options_with_values_that_make_no_sense(fails: Fails, words: list[str], message: str) -> None:
+    assert message in fails("-c", "SELECT 1", *words)
+
+
+def test_a_scale_below_the_least(tmp_path: Path, fails: Fails) -> None:
+    assert "at least 0.01" in fails("tpcds", "generate", "--scale", "0.001", tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
+def test_environment_variables_with_values_that_make_no_sense(
+    fails: Fails, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("QOOP_SLOTS", "few")
+    assert "'few'" in fails("-c", "SELECT 1")
+    monkeypatch.setenv("QOOP_SLOTS", "1")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("QOOP_SPILL", str(tmp_path / "file"))
+    assert "spill directory" in fails("-c", "SELECT 1")
+
+
+# Disks
+
+
+def test_a_spill_directory_that_is_full(
+    data: Path, fails: Fails, mount: Mount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = mount("size=1m")
+    monkeypatch.setenv("QOOP_SPILL", str(folder))
+    by_duckdb = fails("-c", SORTED_FIVE_TIMES, "--data", data, "--memory", "128MiB", "--slots", "1")
+    assert "s1" in by_duckdb and "SET threads" not in by_duckdb
+    by_us = fails("-c", WIDE.replace("ORDER BY i DESC", ""), "--data", data, "--memory", "32MiB", "--slots", "1")
+    assert f"cannot spill to {folder}" in by_us
+    assert list(folder.iterdir()) == []
+
+
+def test_a_checkpoint_directory_that_is_full(data: Path, mount: Mount, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = mount("size=1m")
+    text = "SELECT max(s) FROM (SELECT repeat(t, 300) AS s, i % 7000 AS k FROM big) GROUP BY k"
+    assert main(["-c", text, "--data", str(data), "--checkpoints", str(folder)]) == 1
+    assert f"cannot write a checkpoint to {folder}: No space left on device" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["lock"]
+    with qoop.connect(slots=2, checkpoints=folder) as session:
+        session.register_folder(data)
+        assert session.submit("SELECT count(*) AS n FROM big", resume=True).result().fetchall() == [(20_000,)]
+
+
+def test_an_answer_that_could_not_be_kept_is_still_an_answer(data: Path, mount: Mount) -> None:
+    """The write behind the last task fails when the job has ended: the answer stands, closing tells."""
+    folder = mount("size=1m")
+    session = qoop.connect(slots=1, checkpoints=folder)
+    session.register_folder(data)
+    result = session.sql(WIDE)
+    with pytest.raises(qoop.DiskFull, match="No space left"):
+        session.close()
+    session.close()
+    assert len(result) == 20_000
+
+
+def test_an_error_on_closing_hides_none_before_it(data: Path, mount: Mount) -> None:
+    folder = mount("size=1m")
+    with (
+        pytest.raises(ZeroDivisionError) as raised,
+        qoop.connect(slots=1, memory="1GB", checkpoints=folder) as session,
+    ):
+        session.register_folder(data)
+        session.sql(WIDE)
+        raise ZeroDivisionError
+    assert "while the session was closed" in raised.value.__notes__[0] and "No space left" in raised.value.__notes__[0]
+
+
+def test_directories_that_cannot_be_written(
+    fails: Fails, mount: Mount, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = mount("ro,size=1m")
+    assert "Read-only file system" in fails("-c", "SELECT 1", "--checkpoints", folder)
+    assert "Read-only file system" in fails("-c", "SELECT 1", "--checkpoints", folder / "new")
+    assert "Read-only file system" in fails("tpcds", "generate", "--scale", "0.01", folder / "new")
+    monkeypatch.setenv("QOOP_CACHE_DIR", str(folder))
+    assert main(["-c", "SELECT count(*) AS n FROM big", "--data", str(data), "--format", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "n\n20000\n" and err.startswith("qoop: statistics cannot be kept") and err.count("\n") == 1
+    monkeypatch.setenv("QOOP_SPILL", str(folder))
+    assert "Read-only file system" in fails("-c", "SELECT 1")
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Within it, file permissions hold for this process, even if it is root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_files_that_must_not_be_read(data: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
+    (data / "big.parquet").chmod(0)
+    data.parent.chmod(0o755)
+    for folder in (data.parents[1], data.parents[2], data.parent / "tmp"):
+        folder.chmod(0o777)
+    monkeypatch.setenv("QOOP_CACHE_DIR", str(data / "cache"))
+    with unprivileged():
+        message = fails("-c", "SELECT count(*) FROM big", "--data", data)
+    assert "big.parquet" in message and "Permission denied" in message
+
+
+# The ends of processes
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (signal.SIGINT, 130, "qoop: interrupted\n"),
+        (signal.SIGTERM, 143, "qoop: ended by SIGTERM\n"),
+        (signal.SIGHUP, 129, "qoop: ended by SIGHUP\n"),
+    ],
+)
+def test_signals_end_a_query_and_leave_nothing(
+    data: Path, temporary: Path, number: signal.Signals, code: int, said: str
+) -> None:
+    process = start("-c", FOREVER.replace("big a", "big a, big c"), "--data", data, "--slots", "2")
+    until(lambda: list(temporary.glob("*/kernel-*")) or list(temporary.iterdir()), process)
+    time.sleep(0.5)
+    begun = time.monotonic()
+    process.send_signal(number)
+    assert process.communicate(timeout=60) == ("", said)
+    assert process.returncode == code and time.monotonic() - begun < 5
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_a_killed_process_leaves_is_collected_by_the_next(data: Path, temporary: Path) -> None:
+    process = start("-c", FOREVER.replace("big a", "big a, big c"), "--data", data)
+    until(lambda: list(temporary.glob("*/lock")), process)
+    with qoop.connect(slots=1):  # the lock is held: nothing is taken from a living process
+        assert len(list(temporary.iterdir())) == 2
+    process.kill()
+    process.communicate()
+    assert len(list(temporary.iterdir())) == 1
+    with qoop.connect(slots=1) as session:
+        assert len(list(temporary.iterdir())) == 1
+        assert session.sql("SELECT 1 AS x").fetchall() == [(1,)]
+    assert list(temporary.iterdir()) == []
+
+
+CHECKPOINTED = """
+import sys, qoop
+data, folder, text = sys.argv[1:]
+with qoop.connect(slots=2, memory="500MB", checkpoints=folder) as session:
+    session.register_folder(data)
+    while True:
+        session.submit(text).result()
+"""
+
+
+def test_checkpoints_of_a_killed_process_are_whole_or_absent(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    text = "SELECT a.i % 1000 AS k, count(*) AS n, max(a.t) AS t FROM big a JOIN big b USING (t) GROUP BY k ORDER BY k"
+    with qoop.connect(slots=2, memory="500MB") as session:
+        session.register_folder(data)
+        expected = session.sql(text).fetchall()
+    for seconds in (0.0, 0.02, 0.1):  # after the first file is begun
+        process = subprocess.Popen([sys.executable, "-c", CHECKPOINTED, str(data), str(folder), text], text=True)
+        known = set(folder.glob("*.arrow"))
+        try:
+            until(lambda: set(folder.glob("*.arrow")) - known, process)  # noqa: B023
+            time.sleep(seconds)
+        finally:
+            process.kill()
+            process.wait()
+        with qoop.connect(slots=2, memory="500MB", checkpoints=folder) as session:
+            session.register_folder(data)
+            assert session.submit(text, resume=True).result().fetchall() == expected
+    manifests, files = (len(list(folder.glob(kind))) for kind in ("*.json", "*.arrow"))
+    assert manifests == files > 0
+
+
+def test_a_full_and_a_closed_standard_output() -> None:
+    query = f"{sys.executable} -m qoop --format csv -c 'FROM range(3)'"
+    for where, said in (("/dev/full", "No space left on device"), ("&-", "closed")):
+        done = subprocess.run(["bash", "-c", f"{query} >{where}"], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert said in done.stderr and done.stderr.startswith("qoop: ") and done.stderr.count("\n") == 1
+
+
+def test_standard_output_that_cannot_hold_the_answer() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "qoop", "--format", "csv", "-c", "SELECT 'é' AS x"],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 1 and "PYTHONUTF8" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_answer_larger_than_the_memory(data: Path, temporary: Path) -> None:
+    with qoop.connect(slots=1, memory="24MiB") as session:
+        session.register_folder(data)
+        result = session.sql("SELECT i, repeat('x', 5000) AS s FROM big")
+    assert list(temporary.iterdir()) == []
+    table = result.arrow()
+    assert table.num_rows == 20_000 and table["s"][19_999].as_py() == "x" * 5000
