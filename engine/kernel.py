@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,8 @@ class Kernel:
         self._spill = spill
         self._connection = self._open()
         self._applied: dict[str, object] = {}
+        self._querying = False
+        self._lock = threading.Lock()
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:", config={"temp_directory": str(self._spill)})
@@ -85,16 +88,30 @@ class Kernel:
     def _query(self, sql: str, between: Callable[[], None]) -> pa.Table:
         between()
         try:
-            table = self._connection.sql(sql).to_arrow_table(BATCH_ROWS)
+            with self._interruptible():
+                table = self._connection.sql(sql).to_arrow_table(BATCH_ROWS)
         except duckdb.InterruptException:
             between()
             raise
         between()
         return table
 
+    @contextlib.contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Only the query itself is: what is undone after it must be undone."""
+        with self._lock:
+            self._querying = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._querying = False
+
     def interrupt(self) -> None:
         """End the query that runs now, within about 1 ms. Without effect if none runs *yet*: repeat it."""
-        self._connection.interrupt()
+        with self._lock:
+            if self._querying:
+                self._connection.interrupt()
 
     def restart(self) -> None:
         """Open a new instance, after an error that made this one refuse further work."""

@@ -146,17 +146,19 @@ def _calibrate(options: argparse.Namespace) -> int:
 
 
 def _session(options: argparse.Namespace) -> Session:
-    with uninterrupted():
-        from qoop.session import connect
-
-        session = connect(options.slots, options.memory, options.checkpoints)
+    session: Session | None = None
     try:
+        with uninterrupted():  # it ends with what was kept waiting
+            from qoop.session import connect
+
+            session = connect(options.slots, options.memory, options.checkpoints)
         for path in options.data:
             session.register_folder(path) if os.path.isdir(path) else session.register_database(path)
+        return session
     except BaseException:
-        session.close()
+        if session is not None:
+            session.close()
         raise
-    return session
 
 
 def _show_bar(job: Job) -> None:
