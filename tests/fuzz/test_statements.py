@@ -151,7 +151,7 @@ ACCEPTED = [
     # aggregates
     "SELECT arg_max(id, (k, id)), arg_min(id, (k, id)) FROM t3",
     "SELECT g, max_by(s, id), min_by(s, id) FROM t3 GROUP BY g",
-    "SELECT quantile_cont(e, 0.5), quantile_disc(e, [0.25, 0.75]), median(b) FROM t1",
+    "SELECT quantile_cont(e, 0.5), quantile_disc(id, [0.25, 0.75]), median(b) FROM t1",
     "SELECT k, quantile_cont(id, 0.9) FROM t1 GROUP BY k",
     "SELECT approx_count_distinct(id) > 300 FROM t1",
     "SELECT first(id ORDER BY id), last(id ORDER BY id), any_value(id ORDER BY id) FROM t1",
