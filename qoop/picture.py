@@ -1,0 +1,65 @@
+"""Pictures as files: our own SVG as it is, rendered to PNG, or in a page of its own."""
+
+from __future__ import annotations
+
+import os
+from html import escape
+from pathlib import Path
+
+from qoop.catalog.errors import ConfigError
+
+FONT = "Helvetica, Arial, 'Segoe UI', 'DejaVu Sans', 'Liberation Sans', 'Noto Sans', sans-serif"
+"""Value of ``font-family``: names, since a renderer without a browser knows no default for the generic one."""
+
+ZOOM = 2.0
+"""Pixels of a PNG to one unit of the drawing."""
+
+
+def save(svg: str, path: str | os.PathLike[str], title: str = "qoop") -> Path:
+    """Write a drawing as what the name of the file asks for: ``.svg``, ``.png`` or ``.html`` (self-contained).
+
+    Returns the path. Raises ConfigError for another ending, for PNG without the extra ``plot``, and where the file
+    cannot be written.
+    """
+    target = Path(path)
+    kind = target.suffix.lower()
+    try:
+        if kind == ".svg":
+            target.write_text(svg, encoding="utf-8")
+        elif kind == ".png":
+            target.write_bytes(png(svg))
+        elif kind in (".html", ".htm"):
+            target.write_text(page(title, svg), encoding="utf-8")
+        else:
+            raise ConfigError(f"a picture is written as .svg, .png or .html, not as {target.name!r}")
+    except OSError as error:
+        raise ConfigError(f"the picture cannot be written to {target}: {error.strerror or error}") from error
+    return target
+
+
+def png(svg: str, zoom: float = ZOOM) -> bytes:
+    """The drawing as PNG. Raises ConfigError if the renderer is not installed."""
+    try:
+        import resvg_py
+    except ImportError as error:
+        raise ConfigError("PNG needs a renderer: pip install 'qoop[plot]', or write .svg or .html") from error
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=zoom, background="#ffffff"))
+
+
+def page(title: str, *parts: str) -> str:
+    """An HTML page that holds these parts (SVG, or HTML) and needs nothing else."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+
+
+_STYLE = (
+    f"body{{font-family:{FONT};font-size:14px;color:#222;background:#fff;"
+    "max-width:1200px;margin:24px auto;padding:0 16px}"
+    "svg{width:100%;height:auto}table{border-collapse:collapse}td,th{padding:2px 12px 2px 0;text-align:left;"
+    "vertical-align:top}th{font-weight:600;border-bottom:1px solid #ccc}td.n{text-align:right;font-variant-numeric:"
+    "tabular-nums}.bar:hover{opacity:.75}"
+)
