@@ -12,7 +12,7 @@ from qoop.planner.plan import Resources, StageId
 
 Record = Union[
     "Switched", "Started", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone", "MemoryRaised",
-    "Released", "ShareTold", "Ended",
+    "Released", "ShareTold", "CapacityTold", "Ended",
 ]  # fmt: skip
 
 
@@ -167,6 +167,21 @@ class ShareTold:
 
     def __str__(self) -> str:
         return f"at {self.at:.3f} s the share became {self.share.cpu:g} slots and {size(self.share.memory)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityTold:
+    """capacity: what the machine has from now on, for all jobs together; None: it is gone."""
+
+    at: float
+    machine: MachineId
+    capacity: Resources | None
+
+    def __str__(self) -> str:
+        if self.capacity is None:
+            return f"at {self.at:.3f} s machine {self.machine} was lost"
+        room = f"{self.capacity.cpu:g} slots and {size(self.capacity.memory)}"
+        return f"at {self.at:.3f} s machine {self.machine} has {room}"
 
 
 @dataclass(frozen=True, slots=True)

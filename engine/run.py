@@ -47,6 +47,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.frontier import Frontier, StageNode, TaskNode
 from qoop.engine.history import (
+    CapacityTold,
     Ended,
     Failed,
     Lost,
@@ -311,6 +312,7 @@ class Run:
                 self._machine_lost(machine)
             case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
                 self._demands.machine(machine, capacity)
+                self.history.append(CapacityTold(self._at, machine, capacity))
             case ShareChanged(job, share) if job == self.job:
                 self.share = share
                 self.history.append(ShareTold(self._at, share))
@@ -371,6 +373,7 @@ class Run:
 
     def _machine_lost(self, machine: MachineId) -> None:
         self._demands.machine(machine, None)
+        self.history.append(CapacityTold(self._at, machine, None))
         error = ExecutionError(f"machine {machine} was lost")
         for attempt in [attempt for attempt in self._attempts.values() if attempt.machine == machine]:
             self._failed(attempt.id, error, retryable=True)
