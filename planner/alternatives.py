@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from math import inf
+from math import ceil, inf
 
 from qoop.catalog.errors import PlanError
-from qoop.planner.finish import Finish
+from qoop.planner.finish import ONE_MACHINE, Finish
 from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
 from qoop.planner.planner import Planning
 from qoop.planner.variants import VARIANTS, Variant
@@ -45,23 +45,30 @@ class Grid:
 
     @classmethod
     def of(
-        cls, cpus: Sequence[int], memory_per_slot: Sequence[float], threads: int, network_per_slot: float = 0.0
+        cls, cpus: Sequence[int], memory_per_slot: Sequence[float], threads: int, links: Sequence[float] = (0.0,)
     ) -> Grid:
-        """Every number of slots with every memory a slot; plans are made for few, some and all slots.
+        """Every number of slots with every memory a slot and every link; plans are made for few, some and all slots.
 
-        The largest memory is the usual one. network_per_slot: bytes per second; 0: no limit.
+        The largest memory is the usual one. links: bytes per second in and out of one machine, the usual first; 0: no
+        limit. Slots that fit one machine need no network.
         """
-        points = tuple(
-            Resources(cpu, cpu * memory, network=cpu * network_per_slot)
-            for memory in sorted(memory_per_slot)
-            for cpu in sorted(cpus)
-        )
-        ordered = sorted(cpus)
+
+        def share(cpu: int, memory: float, link: float) -> Resources:
+            return Resources(cpu, cpu * memory, network=link * ceil(cpu / threads) if cpu > threads else 0.0)
+
+        memories, ordered = sorted(memory_per_slot), sorted(cpus)
+        points = dict.fromkeys(share(cpu, memory, link) for link in links for memory in memories for cpu in ordered)
         few = dict.fromkeys((ordered[-1], ordered[len(ordered) // 2], ordered[0]))
-        rooms = [Resources(cpu, cpu * max(memory_per_slot)) for cpu in few]
-        if len(memory_per_slot) > 1:
-            rooms.append(Resources(ordered[-1], ordered[-1] * min(memory_per_slot)))
-        return cls(points, tuple(rooms), threads)
+        rooms = [share(cpu, memories[-1], links[0]) for cpu in few]
+        if len(memories) > 1:
+            rooms.append(share(ordered[-1], memories[0], links[0]))
+        if len(links) > 1:
+            rooms.append(share(ordered[-1], memories[-1], links[-1]))
+        return cls(tuple(points), tuple(rooms), threads)
+
+    def link(self, point: Resources) -> float:
+        """Bytes per second in and out of one machine of a share; 0: no limit."""
+        return point.network / max(1, ceil(point.cpu / self.threads))
 
 
 def local_grid(room: Resources) -> Grid:
@@ -75,16 +82,20 @@ def local_grid(room: Resources) -> Grid:
 
 
 def cluster_grid() -> Grid:
-    """The cluster of the paper (spec section 6): 20 machines of 30 one-core containers, 1 Gbit/s each."""
-    return Grid.of((1, 8, 30, 60, 120, 240, 360, 600), (1e9, 4e9), threads=30, network_per_slot=125e6 / 30)
+    """The cluster of the paper (spec section 6): 20 machines of 30 one-core containers, 1 Gbit/s each or a quarter."""
+    return Grid.of((1, 8, 30, 60, 120, 240, 360, 600), (1e9, 4e9), threads=30, links=(125e6, 125e6 / 4))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A plan of the pool. origin: the variant that made it, and for how many slots and bytes of memory each."""
+    """A plan of the pool. origin: the variant that made it, and for how many slots and bytes of memory each.
+
+    threads: slots of one machine.
+    """
 
     plan: Plan
     origin: str
+    threads: int = ONE_MACHINE
 
     @cached_property
     def shape(self) -> str:
@@ -98,7 +109,7 @@ class Candidate:
 
     @cached_property
     def finish(self) -> Finish:
-        return Finish(self.plan)
+        return Finish(self.plan, self.threads)
 
 
 def stage_key(stage: Stage) -> StageKey:
@@ -131,7 +142,7 @@ def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS,
     for variant, room in _tries(planning, grid, variants):
         plan = planning.plan(variant, room)
         key = tuple((stage_key(stage), stage.slots) for stage in plan.stages)
-        found.setdefault(key, Candidate(plan, f"{variant.name} for {_room(room)}"))
+        found.setdefault(key, Candidate(plan, f"{variant.name} for {_room(room)}", grid.threads))
         if len(found) >= most:
             break
     return Pool(grid, tuple(found.values()))
@@ -324,18 +335,22 @@ def _letter(place: int) -> str:
 
 
 def _heat_map(alternatives: Alternatives) -> Iterator[str]:
-    """A row of the grid a line: who wins, and in how many seconds."""
-    points = alternatives.pool.grid.points
-    cells: dict[tuple[str, float], str] = {}
-    for place, point in enumerate(points):
+    """Memory a slot and link a line, slots a column: who wins, and in how many seconds."""
+    grid = alternatives.pool.grid
+    cells: dict[tuple[str, float, float], str] = {}
+    for place, point in enumerate(grid.points):
         winner = alternatives.winners[place]
         seconds = alternatives.pool.seconds[alternatives.chosen[winner]][place]
-        cells[_memory(point), point.cpu] = f"{_letter(winner)} {_short(seconds)}"
-    cpus = sorted({point.cpu for point in points})
+        cells[_memory(point), grid.link(point), point.cpu] = f"{_letter(winner)} {_short(seconds)}"
+    cpus = sorted({point.cpu for point in grid.points})
+    links = sorted({grid.link(point) for point in grid.points} - {0.0}, reverse=True) or [0.0]
     width = max(map(len, cells.values()))
     yield "memory a slot  " + "  ".join(f"{cpu:.0f}".rjust(width) for cpu in cpus) + "  slots"
-    for memory in dict.fromkeys(_memory(point) for point in reversed(points)):
-        yield memory.rjust(13) + "  " + "  ".join(cells.get((memory, cpu), "").rjust(width) for cpu in cpus)
+    for memory in dict.fromkeys(_memory(point) for point in reversed(grid.points)):
+        for link in links:
+            row = (cells.get((memory, link, cpu), cells.get((memory, 0.0, cpu), "")).rjust(width) for cpu in cpus)
+            note = f"  at {link / 1e6:.0f} MB/s a machine" if len(links) > 1 else ""
+            yield memory.rjust(13) + "  " + "  ".join(row) + note
 
 
 def _memory(point: Resources) -> str:

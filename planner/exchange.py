@@ -158,9 +158,8 @@ class _Placer:
         seconds = placed.seconds / width + placed.repeated
         memory = BASE_MEMORY + placed.held_each + 1.5 * placed.held / width + self.costs.bytes(rows, relation) / width
         slots = self.costs.threads if width == 1 and seconds > self.limits.threads_seconds else 1
-        estimate = Estimate(
-            rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), min(memory, self.costs.most_memory(slots))
-        )
+        asked = min(memory, self.costs.most_memory(slots))
+        estimate = Estimate(rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), asked, memory)
         return Fragment(placed.meaning, placed.partial, width, slots, estimate)
 
     def gathered(self, placed: Placed) -> Placed:

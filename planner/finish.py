@@ -4,6 +4,9 @@ The tasks that are left are simulated on the share as one machine that stays as 
 next is asked of :mod:`~qoop.planner.packing`, as the scheduler asks it, with the demands in the order in which
 the engine offers them: longest estimated path to the end first.
 
+A share of more slots than one machine has is spread over several: rows that are read by partition cross the network but
+for those that happen to lie where they are needed, and rows that all tasks read cross it once for each machine.
+
 Tasks of one stage are alike, so they are started, and end, in batches; the work is proportional to the batches,
 not to the tasks.  List scheduling has anomalies (Graham, "Bounds on Multiprocessing Timing Anomalies", 1969): a
 larger share may finish later, though with one kind of slot never more than twice as late.
@@ -14,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from math import inf
+from math import ceil, inf
+from typing import NamedTuple
 
 from qoop.planner.cost import CostModel
 from qoop.planner.packing import Room, best_fit_run, cap
@@ -24,6 +28,9 @@ _COST = CostModel()
 SPILL_BYTE = 2e-9
 """Seconds for a byte that a task would hold but its share has no room for: written to disk once and read once."""
 
+
+ONE_MACHINE = 1 << 20
+"""More slots than any share has: all of them are on one machine."""
 
 ROUNDS = 4
 """Into how many steps at least the rest of a stage is divided."""
@@ -58,10 +65,14 @@ def finish_time(plan: Plan, done: Done | frozenset[tuple[StageId, int]], share: 
 
 
 class Finish:
-    """The finish times of one plan: what does not depend on the share is worked out once."""
+    """The finish times of one plan: what does not depend on the share is worked out once.
 
-    def __init__(self, plan: Plan) -> None:
+    threads: slots of one machine; a share of more is spread over as few machines as have them.
+    """
+
+    def __init__(self, plan: Plan, threads: int = ONE_MACHINE) -> None:
         self.plan = plan
+        self.threads = threads
         place = {stage.id: i for i, stage in enumerate(plan.stages)}
         self.sources = [
             tuple(dict.fromkeys((place[item.stage], item.mode == "forward") for item in stage.stage_inputs))
@@ -87,8 +98,8 @@ class Finish:
         ends: list[float] = []
         slot_seconds = byte_seconds = 0.0
         for i, stage in enumerate(self.plan.stages):
-            demand = _demand(stage, share)
-            seconds = _duration(stage, demand, share, self.moved[i])
+            demand = self.demand(stage, share)
+            seconds = self.duration(i, demand, share)
             ends.append(seconds + max((ends[source] for source, _ in self.sources[i]), default=0.0))
             slot_seconds += seconds * stage.width * demand.cpu
             byte_seconds += seconds * stage.width * demand.memory
@@ -99,9 +110,44 @@ class Finish:
         """Slot seconds of the whole plan, moving rows between stages included."""
         roomy = Resources(float("inf"), float("inf"))
         return sum(
-            stage.width * stage.slots * _duration(stage, roomy, roomy, moved)
-            for stage, moved in zip(self.plan.stages, self.moved, strict=True)
+            stage.width * stage.slots * self.duration(i, roomy, roomy) for i, stage in enumerate(self.plan.stages)
         )
+
+    def machines(self, share: Resources) -> int:
+        """Over how many machines the share is spread."""
+        return ceil(share.cpu / self.threads) if share.cpu < inf else 1
+
+    def demand(self, stage: Stage, share: Resources) -> Resources:
+        """Slots and memory of one task, at most all a machine has. A share that does not tell its memory has enough."""
+        machines = self.machines(share)
+        memory = stage.estimate.task_memory if share.memory > 0 else 0.0
+        machine = Resources(share.cpu / machines, share.memory / machines)
+        return cap(Resources(float(stage.slots), memory), (machine,))
+
+    def duration(self, place: int, demand: Resources, share: Resources) -> float:
+        """Seconds of one task with this room: its work, its way in and out, what does not fit, and starting it."""
+        stage, moved = self.plan.stages[place], self.moved[place]
+        slots = max(1.0, min(demand.cpu, stage.slots))
+        local = moved.everywhere + (moved.parted + moved.written) / stage.width
+        seconds = stage.estimate.task_seconds / slots + local * _COST.exchange_byte
+        missing = (
+            max(stage.estimate.task_memory, stage.estimate.task_wants) - demand.memory if share.memory > 0 else 0.0
+        )
+        seconds += _COST.task_overhead_seconds + max(0.0, missing) * SPILL_BYTE
+        return seconds + self.network_seconds(stage, moved, slots, share)
+
+    def network_seconds(self, stage: Stage, moved: _Moved, slots: float, share: Resources) -> float:
+        """What one task waits for the network: its machine's link brings in what the machine's tasks read.
+
+        Tasks of a stage that take turns on their slots wait for their part of it only.
+        """
+        machines = self.machines(share)
+        if share.network <= 0 or machines == 1:
+            return 0.0
+        readers = min(machines, stage.width)
+        link = share.network / machines
+        arriving = (moved.everywhere + moved.parted / readers) * (machines - 1) / machines
+        return arriving / link / max(1.0, stage.width * slots / share.cpu)
 
     def _ranked(self) -> list[int]:
         """Stages in the order the engine offers them: the upward rank of HEFT, then plan order."""
@@ -132,8 +178,8 @@ class _Simulation:
     def __init__(self, finish: Finish, share: Resources, done: Done) -> None:
         self.finish, self.share, self.free, self.now = finish, share, share, 0.0
         stages = finish.plan.stages
-        self.demands = [_demand(stage, share) for stage in stages]
-        self.durations = [_duration(stage, self.demands[i], share, finish.moved[i]) for i, stage in enumerate(stages)]
+        self.demands = [finish.demand(stage, share) for stage in stages]
+        self.durations = [finish.duration(i, self.demands[i], share) for i in range(len(stages))]
         self.at_a_time = [_most_at_a_time(demand, share) for demand in self.demands]
         self.left = finish.needed(done)  # not yet ended
         self.waiting = list(self.left)  # not yet started
@@ -217,27 +263,15 @@ def _most_at_a_time(demand: Resources, share: Resources) -> int:
     return max(1, int(min(share.cpu / demand.cpu, by_memory)))
 
 
-def _moved(stage: Stage, plan: Plan) -> tuple[float, float]:
-    """Bytes that one task of the stage reads from other stages, and that it writes."""
-    read = 0.0
-    for item in stage.stage_inputs:
-        whole = plan.by_id[item.stage].estimate.bytes
-        read += whole if item.mode == "all" else whole / stage.width
-    return read, stage.estimate.bytes / stage.width
+class _Moved(NamedTuple):
+    """Bytes that a stage reads of others and writes. everywhere: read by every task. parted: by one task each."""
+
+    everywhere: float
+    parted: float
+    written: float
 
 
-def _demand(stage: Stage, share: Resources) -> Resources:
-    """Slots and memory of one task, at most all there is. A share that does not tell its memory has enough."""
-    memory = stage.estimate.task_memory if share.memory > 0 else 0.0
-    return cap(Resources(float(stage.slots), memory), (share,))
-
-
-def _duration(stage: Stage, demand: Resources, share: Resources, moved: tuple[float, float]) -> float:
-    """Seconds of one task with this room: its work, its way in and out, what does not fit, and starting it."""
-    slots = max(1.0, min(demand.cpu, stage.slots))
-    read, written = moved
-    seconds = stage.estimate.task_seconds / slots + (read + written) * _COST.exchange_byte
-    if share.network > 0:
-        seconds += read * share.cpu / (share.network * slots)
-    missing = stage.estimate.task_memory - demand.memory if share.memory > 0 else 0.0
-    return seconds + _COST.task_overhead_seconds + max(0.0, missing) * SPILL_BYTE
+def _moved(stage: Stage, plan: Plan) -> _Moved:
+    wholes = [(item.mode == "all", plan.by_id[item.stage].estimate.bytes) for item in stage.stage_inputs]
+    everywhere = sum(size for by_all, size in wholes if by_all)
+    return _Moved(everywhere, sum(size for by_all, size in wholes if not by_all), stage.estimate.bytes)

@@ -65,6 +65,7 @@ class Observations:
             planned.bytes if seen.bytes is None else seen.bytes,
             planned.task_seconds if seen.seconds is None else seen.seconds / width,
             planned.task_memory if seen.memory is None else seen.memory,
+            planned.task_wants if seen.memory is None else 0.0,
         )
 
 

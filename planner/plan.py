@@ -60,12 +60,16 @@ class Resources:
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """What one stage is believed to be: rows and bytes of its whole output, and per task the cpu seconds
-    of one thread and the peak memory in bytes."""
+    of one thread and the peak memory in bytes.
+
+    task_memory: what a task asks for. task_wants: what it would hold if it could; it spills what is more.
+    """
 
     rows: float = 1.0
     bytes: float = 1.0
     task_seconds: float = 0.001
     task_memory: float = 1.0
+    task_wants: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,11 +90,26 @@ def test_without_a_slot_nothing_ends() -> None:
     assert finish_time(CHAIN, Done(), share(0.5)) == float("inf")
 
 
-def test_a_slow_network_makes_reading_dear() -> None:
+def test_rows_cross_the_network_where_a_share_has_several_machines() -> None:
     big = Stage("a", "", (), INT, 1, "a", estimate=Estimate(1, 1e6, 1.0, 1.0))
-    found = plan(big, stage("root", "a"))
-    slow = finish_time(found, Done(), Resources(1, 1000, network=1e6))
-    assert slow == pytest.approx(finish_time(found, Done(), share(1)) + 1.0)
+    found = Finish(plan(big, stage("root", "a")), threads=2)
+    local, apart = found.seconds(Resources(2, 1000, network=1e6)), found.seconds(Resources(4, 1000, network=1e6))
+    assert local == pytest.approx(found.seconds(share(2)))
+    assert apart == pytest.approx(local + 1.0)  # half of it, over a link with half of the bandwidth
+
+
+def test_a_broadcast_costs_a_copy_for_each_machine_not_for_each_task() -> None:
+    big = Stage("a", "", (), INT, 1, "a", estimate=Estimate(1, 1e6, 1.0, 1.0))
+    found = plan(big, stage("b", "a", width=8, seconds=OVERHEAD), stage("root", "b"))
+    network = Resources(8, 1000, network=1e6)
+    at = {threads: Finish(found, threads).seconds(network) - Finish(found).seconds(network) for threads in (8, 4, 1)}
+    assert at == pytest.approx({8: 0.0, 4: 1.0, 1: 7.0})
+
+
+def test_what_a_task_wants_beyond_what_it_asks_for_is_spilled() -> None:
+    estimate = Estimate(1, 0, 1.0, 1e9, 3e9)
+    found = plan(Stage("root", "", (), INT, 1, "root", estimate=estimate))
+    assert finish_time(found, Done(), share(1, 4e9)) == pytest.approx(1.0 + OVERHEAD + 2e9 * SPILL_BYTE)
 
 
 @st.composite
