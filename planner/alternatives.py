@@ -36,16 +36,22 @@ class Grid:
 
     points: cpu slots and memory in bytes, and network in bytes per second where that is limited.
     rooms: those of the points, or others, for which plans are made; the first is where the usual plan is made.
-    threads: slots that one task can be given: those of one machine.
+    threads: slots that one task can be given. machine: slots of one machine.
     """
 
     points: tuple[Resources, ...]
     rooms: tuple[Resources, ...]
     threads: int
+    machine: int
 
     @classmethod
     def of(
-        cls, cpus: Sequence[int], memory_per_slot: Sequence[float], threads: int, links: Sequence[float] = (0.0,)
+        cls,
+        cpus: Sequence[int],
+        memory_per_slot: Sequence[float],
+        threads: int,
+        machine: int = ONE_MACHINE,
+        links: Sequence[float] = (0.0,),
     ) -> Grid:
         """Every number of slots with every memory a slot and every link; plans are made for few, some and all slots.
 
@@ -54,7 +60,7 @@ class Grid:
         """
 
         def share(cpu: int, memory: float, link: float) -> Resources:
-            return Resources(cpu, cpu * memory, network=link * ceil(cpu / threads) if cpu > threads else 0.0)
+            return Resources(cpu, cpu * memory, network=link * ceil(cpu / machine) if cpu > machine else 0.0)
 
         memories, ordered = sorted(memory_per_slot), sorted(cpus)
         points = dict.fromkeys(share(cpu, memory, link) for link in links for memory in memories for cpu in ordered)
@@ -64,11 +70,11 @@ class Grid:
             rooms.append(share(ordered[-1], memories[0], links[0]))
         if len(links) > 1:
             rooms.append(share(ordered[-1], memories[-1], links[-1]))
-        return cls(tuple(points), tuple(rooms), threads)
+        return cls(tuple(points), tuple(rooms), threads, machine)
 
     def link(self, point: Resources) -> float:
         """Bytes per second in and out of one machine of a share; 0: no limit."""
-        return point.network / max(1, ceil(point.cpu / self.threads))
+        return point.network / max(1, ceil(point.cpu / self.machine))
 
 
 def local_grid(room: Resources) -> Grid:
@@ -83,19 +89,19 @@ def local_grid(room: Resources) -> Grid:
 
 def cluster_grid() -> Grid:
     """The cluster of the paper (spec section 6): 20 machines of 30 one-core containers, 1 Gbit/s each or a quarter."""
-    return Grid.of((1, 8, 30, 60, 120, 240, 360, 600), (1e9, 4e9), threads=30, links=(125e6, 125e6 / 4))
+    return Grid.of((1, 8, 30, 60, 120, 240, 360, 600), (1e9, 4e9), threads=1, machine=30, links=(125e6, 125e6 / 4))
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A plan of the pool. origin: the variant that made it, and for how many slots and bytes of memory each.
 
-    threads: slots of one machine.
+    machine: slots of one machine.
     """
 
     plan: Plan
     origin: str
-    threads: int = ONE_MACHINE
+    machine: int = ONE_MACHINE
 
     @cached_property
     def shape(self) -> str:
@@ -109,7 +115,7 @@ class Candidate:
 
     @cached_property
     def finish(self) -> Finish:
-        return Finish(self.plan, self.threads)
+        return Finish(self.plan, self.machine)
 
 
 def stage_key(stage: Stage) -> StageKey:
@@ -142,7 +148,7 @@ def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS,
     for variant, room in _tries(planning, grid, variants):
         plan = planning.plan(variant, room)
         key = tuple((stage_key(stage), stage.slots) for stage in plan.stages)
-        found.setdefault(key, Candidate(plan, f"{variant.name} for {_room(room)}", grid.threads))
+        found.setdefault(key, Candidate(plan, f"{variant.name} for {_room(room)}", grid.machine))
         if len(found) >= most:
             break
     return Pool(grid, tuple(found.values()))
@@ -154,7 +160,7 @@ def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Itera
     for variant in variants:
         relation = planning.arranged(variant.logical)
         for room in grid.rooms:
-            fitted = variant.on(room, grid.threads)
+            fitted = variant.on(room, grid.threads, grid.machine)
             key = (id(relation), fitted.limits, room)
             if key not in seen:
                 seen.add(key)

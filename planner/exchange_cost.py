@@ -32,7 +32,9 @@ class Thresholds:
     hash_row: seconds to partition one row by hash.
     most_parts: into how many parts rows are hashed at most.
     gather_rows: shared rows up to which readers take all of them rather than stay spread.
-    most_threads: slots that one task can be given: those of one machine.
+    most_threads: slots that one task can be given.
+    machine_slots: slots of one machine; between tasks of one machine no rows cross the network.
+    task_slots: slots of each of several tasks, which share one hash table for each build side.
     broadcast_factor: by how much a join with one side in every task must look dearer than it is estimated, to be
         made less often (above 1) or more often (below 1).
     table_factor: how often the hash tables of such a join, one a slot, must fit the memory.
@@ -48,6 +50,8 @@ class Thresholds:
     gather_rows: float = 100_000.0
     most_parts: int = 64
     most_threads: int = 1 << 20
+    machine_slots: int = 1 << 20
+    task_slots: int = 1
     broadcast_factor: float = 1.0
     table_factor: float = 2.0
 
@@ -63,7 +67,11 @@ class Costs:
         self.cost = cost
         self.slots = max(1, int(room.cpu))
         self.threads = min(self.slots, limits.most_threads)
+        self.task_slots = min(self.threads, limits.task_slots)
+        self.lanes = self.slots // self.task_slots  # tasks at a time
         self._memory = room.memory
+        self.machines = ceil(self.slots / limits.machine_slots)
+        self._network = room.network if self.machines > 1 else 0.0
         self.limits = limits
 
     def work(self, relation: Relation) -> float:
@@ -94,13 +102,21 @@ class Costs:
         """Seconds to write or read the rows at a stage border."""
         return self.cost.transfer(placed.rows, self.cardinality.width(placed.meaning.columns))
 
+    def copies(self, rows: float, relation: Relation) -> float:
+        """Seconds until every machine has the rows that one has; none where there is one machine."""
+        return self.bytes(rows, relation) * (self.machines - 1) / self._network if self._network > 0 else 0.0
+
+    def crossing(self, rows: float, relation: Relation) -> float:
+        """Seconds until every machine has its share of rows that lie anywhere."""
+        return self.copies(rows, relation) / self.machines
+
     def most_memory(self, slots: int) -> float:
         """A task that would like more than its slots' share of the memory spills instead."""
         return max(float(BASE_MEMORY), self._memory * slots / self.slots) if self._memory > 0 else float("inf")
 
     def fits(self, placed: Placed) -> bool:
-        """True if a task on every slot can have a hash table of all the rows."""
-        tables = self.slots * self.table_bytes(placed.rows, placed.meaning)
+        """True if as many tasks as can run can have a hash table of all the rows."""
+        tables = self.lanes * self.table_bytes(placed.rows, placed.meaning)
         return self._memory <= 0 or self.limits.table_factor * tables <= self._memory
 
     def width(self, placed: Placed) -> int:
@@ -109,13 +125,13 @@ class Costs:
             return 1
         if placed.exact:
             return placed.exact
-        wanted = ceil(placed.seconds / self.limits.task_seconds)
+        wanted = ceil(placed.seconds / (self.limits.task_seconds * self.task_slots))
         if placed.repeated > 0.0:  # what every task repeats must not outgrow what they divide
             wanted = min(wanted, int(0.3 * placed.seconds / placed.repeated) + 1)
-        wanted = self.slots * ceil(max(1, wanted) / self.slots)
+        wanted = self.lanes * ceil(max(1, wanted) / self.lanes)
         if wanted <= placed.splits:
             return wanted
-        return placed.splits - placed.splits % self.slots if placed.splits > self.slots else max(1, placed.splits)
+        return placed.splits - placed.splits % self.lanes if placed.splits > self.lanes else max(1, placed.splits)
 
 
 @dataclass(frozen=True)
@@ -140,7 +156,8 @@ class JoinSeconds:
 
     def _sum(self, build: float, probe: float, whole: Placed) -> float:
         limits = self.costs.limits
-        seconds = ((build + probe) / self.costs.slots + limits.stage_seconds) * limits.broadcast_factor
+        arriving = self.costs.copies(whole.rows, whole.meaning)
+        seconds = ((build + probe) / self.costs.slots + limits.stage_seconds) * limits.broadcast_factor + arriving
         return seconds + (0.0 if self.costs.fits(whole) else _IMPOSSIBLE)
 
     def hash(self) -> float:
@@ -148,13 +165,17 @@ class JoinSeconds:
         mine, theirs = [pair.left for pair in self.pairs], [pair.right for pair in self.pairs]
         left_stays = partner_keys(self.left.hashed, mine, theirs) is not None
         right_stays = not left_stays and partner_keys(self.right.hashed, theirs, mine) is not None
-        moved = (0.0 if left_stays else self.left.rows) + (0.0 if right_stays else self.right.rows)
-        limits = self.costs.limits
-        return (self._join() + moved * limits.hash_row) / self.costs.slots + 2 * limits.stage_seconds
+        moving = [side for side, stays in ((self.left, left_stays), (self.right, right_stays)) if not stays]
+        limits, costs = self.costs.limits, self.costs
+        crossing = sum(costs.crossing(side.rows, side.meaning) for side in moving)
+        hashing = sum(side.rows for side in moving) * limits.hash_row
+        return (self._join() + hashing) / costs.slots + 2 * limits.stage_seconds + crossing
 
     def gather(self) -> float:
         """One task with all slots; what stands above is no longer spread either."""
-        stages = (self.left.spread + self.right.spread) * self.costs.limits.stage_seconds
+        spread = [side for side in (self.left, self.right) if side.spread]
+        stages = len(spread) * self.costs.limits.stage_seconds
+        stages += sum(self.costs.copies(side.rows, side.meaning) for side in spread)  # over the link of one machine
         work = self.costs.work(self.node)
         long = max(0.0, work - self.costs.limits.single_seconds)
         return stages + (self._join() + long) / self.costs.threads + 0.25 * work

@@ -67,12 +67,12 @@ def finish_time(plan: Plan, done: Done | frozenset[tuple[StageId, int]], share: 
 class Finish:
     """The finish times of one plan: what does not depend on the share is worked out once.
 
-    threads: slots of one machine; a share of more is spread over as few machines as have them.
+    machine: slots of one machine; a share of more is spread over as few machines as have them.
     """
 
-    def __init__(self, plan: Plan, threads: int = ONE_MACHINE) -> None:
+    def __init__(self, plan: Plan, machine: int = ONE_MACHINE) -> None:
         self.plan = plan
-        self.threads = threads
+        self.machine = machine
         place = {stage.id: i for i, stage in enumerate(plan.stages)}
         self.sources = [
             tuple(dict.fromkeys((place[item.stage], item.mode == "forward") for item in stage.stage_inputs))
@@ -115,7 +115,7 @@ class Finish:
 
     def machines(self, share: Resources) -> int:
         """Over how many machines the share is spread."""
-        return ceil(share.cpu / self.threads) if share.cpu < inf else 1
+        return ceil(share.cpu / self.machine) if share.cpu < inf else 1
 
     def demand(self, stage: Stage, share: Resources) -> Resources:
         """Slots and memory of one task, at most all a machine has. A share that does not tell its memory has enough."""

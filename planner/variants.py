@@ -61,15 +61,16 @@ class Variant:
     logical: Logical = Logical()
     limits: Thresholds = USUAL
 
-    def on(self, room: Resources, threads: int) -> Variant:
-        """The variant with thresholds that suit a room of many machines, on each of which a task has `threads`.
+    def on(self, room: Resources, threads: int, machine: int) -> Variant:
+        """The variant with thresholds that suit a room of machines of so many slots, `threads` of them for a task.
 
         As many hash partitions as there are slots, so that all of them have work; a room of no more slots than
         one plan for one machine uses changes nothing.
         """
         slots = int(room.cpu)
         parts = self.limits.most_parts if slots <= self.limits.most_parts else slots
-        return replace(self, limits=replace(self.limits, most_threads=threads, most_parts=parts))
+        limits = replace(self.limits, most_threads=threads, machine_slots=machine, most_parts=parts)
+        return replace(self, limits=limits)
 
 
 _USUAL = Logical()
@@ -82,6 +83,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("hash", limits=_HASH),
     Variant("broadcast", limits=replace(USUAL, broadcast_factor=0.125, table_factor=1.0, single_seconds=2.0)),
     Variant("lean", limits=_LEAN),
+    Variant("wide tasks", limits=replace(USUAL, task_slots=1 << 20)),
     Variant("lazy", replace(_USUAL, eager_gain=inf)),
     Variant("eager", replace(_USUAL, eager_gain=0.0)),
     Variant("inline", replace(_USUAL, inline=True)),

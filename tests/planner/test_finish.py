@@ -92,7 +92,7 @@ def test_without_a_slot_nothing_ends() -> None:
 
 def test_rows_cross_the_network_where_a_share_has_several_machines() -> None:
     big = Stage("a", "", (), INT, 1, "a", estimate=Estimate(1, 1e6, 1.0, 1.0))
-    found = Finish(plan(big, stage("root", "a")), threads=2)
+    found = Finish(plan(big, stage("root", "a")), machine=2)
     local, apart = found.seconds(Resources(2, 1000, network=1e6)), found.seconds(Resources(4, 1000, network=1e6))
     assert local == pytest.approx(found.seconds(share(2)))
     assert apart == pytest.approx(local + 1.0)  # half of it, over a link with half of the bandwidth
