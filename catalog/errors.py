@@ -14,7 +14,9 @@
     ├── ExecutionError          a task failed for good: stage, fragment and DuckDB's message
     │   ├── OutOfMemory         a task needs more memory than any machine has
     │   ├── DiskFull            checkpoint or spill space is exhausted or not writable
-    │   └── CheckpointError     a checkpoint is missing, truncated or fails its checksum
+    │   ├── CheckpointError     a checkpoint is missing, truncated or fails its checksum
+    │   ├── Revoked             the slot or machine a task had was taken away (it is tried again)
+    │   └── NoCapacity          there was no slot for as long as jobs may wait for one
     ├── Cancelled               the job was cancelled by its owner
     ├── Timeout                 the job did not end within its time limit
     ├── ConfigError             an argument, environment variable or option is not valid
@@ -81,6 +83,14 @@ class DiskFull(ExecutionError):
 
 class CheckpointError(ExecutionError):
     """A checkpoint is missing, truncated or fails its checksum."""
+
+
+class Revoked(ExecutionError):
+    """The room a task had was taken away. No fault of the task: it is tried again."""
+
+
+class NoCapacity(ExecutionError):
+    """There was no slot for as long as jobs may wait for one."""
 
 
 class Cancelled(QoopError):

@@ -48,12 +48,13 @@ class _Entry:
 class Store:
     """The outputs that a process holds. Thread-safe.
 
-    budget: bytes that may be held in memory. spill: an existing directory for the rest.
+    budget: bytes that may be held in memory; if it is lowered, `trim` or the next `put` spills what is beyond it.
+    spill: an existing directory for the rest.
     directory: where durable outputs go; None: nothing outlives the process.
     """
 
     def __init__(self, budget: int, spill: Path, directory: Path | None = None) -> None:
-        self._budget = budget
+        self.budget = budget
         self._spill = spill
         self._directory = CheckpointDirectory(directory) if directory is not None else None
         self._lock = threading.Condition()
@@ -96,7 +97,7 @@ class Store:
             self._entries[committed.key] = entry
             self._used += entry.bytes
         try:
-            self._trim(between)
+            self.trim(between)
         except BaseException:
             with self._lock:
                 self._drop(committed.key, entry)
@@ -212,7 +213,7 @@ class Store:
     def _wait_for_writer(self, bytes_: int, between: Callable[[], None]) -> None:
         """Wait until that much may be queued; one output of any size may, if it is alone."""
         self._raise_failure()
-        limit = min(_WAITING_BYTES, self._budget // 2)
+        limit = min(_WAITING_BYTES, self.budget // 2)
         with self._lock:
             while self._waiting and self._waiting + bytes_ > limit:
                 self._lock.wait(_PAUSE)
@@ -262,11 +263,14 @@ class Store:
 
     # Spilling
 
-    def _trim(self, between: Callable[[], None]) -> None:
-        """Spill until the budget is kept, or all that is left is being written already."""
+    def trim(self, between: Callable[[], None] = lambda: None) -> None:
+        """Spill until the budget is kept, or all that is left is being written already.
+
+        between: as for `put`. Raises DiskFull.
+        """
         while True:
             with self._lock:
-                if self._used <= self._budget:
+                if self._used <= self.budget:
                     return
                 found = next(((k, e) for k, e in self._entries.items() if e.tables is not None and not e.busy), None)
                 if found is None:

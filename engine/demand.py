@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from qoop.engine.frontier import StageNode
 from qoop.engine.task import MachineId
 from qoop.planner.packing import cap
@@ -39,9 +41,10 @@ class Demands:
     def raise_memory(self, node: StageNode, had: float) -> float | None:
         """A task failed with `had` bytes: ask for twice that, at most for all of the largest machine.
 
-        Returns the new demand, None if the task has had all there is. What was learnt outlives the plan.
+        Returns the new demand, None if the task has had all there is. Where no machine has a slot, nobody knows
+        what there will be. What was learnt outlives the plan.
         """
-        whole = max((capacity.memory for capacity in self._machines.values() if capacity.cpu >= 1), default=had)
+        whole = max((capacity.memory for capacity in self._machines.values() if capacity.cpu >= 1), default=math.inf)
         if had >= whole:
             return None
         content = _content(node)

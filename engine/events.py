@@ -70,7 +70,8 @@ class MachineLost:
 
 @dataclass(frozen=True, slots=True)
 class SlotsChanged:
-    """The machine now has this capacity; attempts that no longer fit have been stopped and are reported failed."""
+    """The machine now has this capacity. Attempts that no longer fit are being stopped; each keeps its room until it
+    is reported failed, so what is used may exceed the capacity for a while."""
 
     machine: MachineId
     capacity: Resources

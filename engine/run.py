@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, PlanError, QoopError
+from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
 from qoop.catalog.table import Table
 from qoop.engine.demand import Demands
 from qoop.engine.events import (
@@ -99,12 +99,15 @@ class Limits:
 
     max_attempts: failures of one task that may be retried, after which the job fails, are one fewer than this.
         Running out of memory is not counted: it ends by itself, since each time asks for more.
+    max_revocations: how often one task may lose its slot or machine, after which the job fails. No fault of the
+        task, so there are many; but where room never stays long enough for it, that must be said some time.
     min_memory: least bytes that a task asks for, whatever its estimate.
     keep_checkpoints: False: an output is released as soon as no unfinished task of the plan needs it, which
         saves memory. True: at the end of the job, so that it may serve another plan.
     """
 
     max_attempts: int = 4
+    max_revocations: int = 50
     min_memory: float = 32 * 2**20
     keep_checkpoints: bool = False
 
@@ -154,6 +157,7 @@ class Run:
         self._attempts: dict[int, _Attempt] = {}
         self._strays: set[CheckpointKey] = set()
         self._failures: dict[CheckpointKey, int] = {}
+        self._revocations: dict[CheckpointKey, int] = {}
         self._outcome: State | None = None
         self._began: float | None = None
         self._next_attempt = 1
@@ -350,8 +354,10 @@ class Run:
             return
         if isinstance(error, OutOfMemory):
             self._raise_memory(attempt, error)
+        elif isinstance(error, Revoked):
+            self._count(self._revocations, self._limits.max_revocations, attempt, error)
         elif retryable:
-            self._count_failure(attempt, error)
+            self._count(self._failures, self._limits.max_attempts, attempt, error)
         else:
             self._decide(State.FAILED, error)
 
@@ -374,13 +380,13 @@ class Run:
     def _machine_lost(self, machine: MachineId) -> None:
         self._demands.machine(machine, None)
         self.history.append(CapacityTold(self._at, machine, None))
-        error = ExecutionError(f"machine {machine} was lost")
+        error = Revoked(f"machine {machine} was lost")
         for attempt in [attempt for attempt in self._attempts.values() if attempt.machine == machine]:
             self._failed(attempt.id, error, retryable=True)
 
-    def _count_failure(self, attempt: _Attempt, error: QoopError) -> None:
-        failures = self._failures[attempt.key] = self._failures.get(attempt.key, 0) + 1
-        if failures >= self._limits.max_attempts:
+    def _count(self, counts: dict[CheckpointKey, int], limit: int, attempt: _Attempt, error: QoopError) -> None:
+        failures = counts[attempt.key] = counts.get(attempt.key, 0) + 1
+        if failures >= limit:
             what = f"{_name(attempt.stage.stage)} failed {failures} times in task {attempt.id.task.part}; last: {error}"
             final = ExecutionError(what)
             final.__cause__ = error

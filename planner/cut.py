@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -64,14 +65,10 @@ def cut(
 
     columns: names and DuckDB types of the result.
     settings: SET options that change results.
-    table_columns: all columns by table name, for opaque fragments, which do not say what they read.
-    identify: what a relation without exchanges means.
-    observed: what was seen of stages of the same signature, to stand in for their estimates.
-    Raises PlanError if an exchange does not know its fragment.
+    The others are as of :class:`Cutter`, which cuts several relations. Raises PlanError if an exchange does not know
+    its fragment.
     """
-    cutter = _Cutter(identify, table_columns or {}, observed)
-    cutter.stage(_exchange(relation), root=True)
-    return Plan(tuple(cutter.stages), tuple(columns), tuple(settings))
+    return Cutter(identify, table_columns or {}, observed).cut(relation, columns, settings)
 
 
 def _exchange(relation: Relation) -> Exchange:
@@ -86,18 +83,183 @@ def _fragment(exchange: Exchange) -> Fragment:
     return exchange.fragment
 
 
-@dataclass
-class _Cutter:
-    identify: Identify
-    table_columns: Mapping[str, Sequence[str]]
-    observed: Observations
+Leaf = Scan | Exchange
+Input = TableInput | StageInput
 
-    def __post_init__(self) -> None:
+
+@dataclass(frozen=True)
+class _Content:
+    """A fragment as far as it does not depend on the plan it is part of.
+
+    stage: the stage but for its id, inputs, text and label. top: the fragment's operators.
+    names: its columns under their canonical names. ordered: its columns in the order of the stage's.
+    root: it puts out the result.
+    """
+
+    exchange: Exchange
+    top: Relation
+    leaves: tuple[Leaf, ...]
+    names: Mapping[Column, Column]
+    ordered: tuple[Column, ...]
+    root: bool
+    stage: Stage
+
+    @property
+    def partial(self) -> bool:
+        return _fragment(self.exchange).partial
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """Stages of one plan that agree on this are one."""
+        return self.stage.signature, self.stage.layout, self.stage.width, self.stage.cut
+
+
+class Cutter:
+    """Cuts the placed relations of one query into plans; what is the same object in several is worked out once.
+
+    identify: what a relation without exchanges means.
+    table_columns: all columns by table name, for opaque fragments, which do not say what they read.
+    observed: what was seen of stages of the same signature, to stand in for their estimates.
+    """
+
+    def __init__(
+        self, identify: Identify, table_columns: Mapping[str, Sequence[str]], observed: Observations = NOTHING
+    ) -> None:
+        self.identify = identify
+        self.table_columns = table_columns
+        self.observed = observed
+        self._contents: dict[tuple[int, bool], _Content] = {}
+        self._stages: dict[tuple[object, ...], Stage] = {}
+
+    def cut(
+        self, relation: Relation, columns: Sequence[tuple[str, str]], settings: Sequence[tuple[str, str]] = ()
+    ) -> Plan:
+        """See :func:`cut`."""
+        numbered = _Numbered(self)
+        numbered.add(self.content(_exchange(relation), root=True))
+        return Plan(tuple(numbered.stages), tuple(columns), tuple(settings))
+
+    def content(self, exchange: Exchange, root: bool = False) -> _Content:
+        """What the exchange reads. root: it is the result."""
+        known = self._contents.get((id(exchange), root))
+        if known is None:
+            known = self._contents[id(exchange), root] = self._content(exchange, root)
+        return known
+
+    def _content(self, exchange: Exchange, root: bool) -> _Content:
+        fragment, top = _fragment(exchange), exchange.input
+        shared = isinstance(top, Shared)  # not cut by its readers' keys
+        if isinstance(top, Shared):
+            top = top.input
+        leaves = tuple(node for node in fragment_nodes(top) if isinstance(node, Scan | Exchange))
+        identity = self.identify(top if fragment.partial else fragment.meaning)
+        names = {column: Column(identity.names[column], column.type) for column in top.columns}
+        ordered = top.columns if root else tuple(sorted(top.columns, key=lambda column: names[column].name))
+        kind = "root" if root else "partial" if fragment.partial else "whole"
+        signature = _signature(kind, identity.signature, [names[column] for column in ordered])
+        stage = Stage(
+            id="",
+            sql="",
+            inputs=(),
+            columns=tuple((column.name if root else names[column].name, column.type) for column in ordered),
+            width=fragment.width,
+            signature=signature,
+            layout=Layout() if shared or root else _layout(exchange, names),
+            cut=self._form(top) if fragment.width > 1 else "",
+            slots=fragment.slots,
+            estimate=self.observed.estimate(signature, fragment.width, fragment.estimate),
+            opaque=top.reason if isinstance(top, Opaque) else None,
+            shareable=not identity.island,
+            join_filters=not any(isinstance(leaf, Exchange) for leaf in _probing(top)),
+            meaning="" if fragment.partial else identity.rows,
+        )
+        return _Content(exchange, top, leaves, names, ordered, root, stage)
+
+    def _form(self, top: Relation) -> str:
+        """Digest of how the fragment's rows fall to its tasks."""
+
+        def source(exchange: Exchange) -> tuple[str, tuple[str, ...]]:
+            below = self.content(exchange)
+            stage = below.stage
+            what = (stage.signature, exchange.kind, stage.layout, stage.width, stage.cut)
+            return repr(what), tuple(below.names[column].name for column in exchange.columns)
+
+        return blake2b(form(top, source).encode(), digest_size=16).hexdigest()
+
+    def stage(self, content: _Content, name: StageId, inputs: Sequence[Input]) -> Stage:
+        """The stage under a name, with an input for each of its leaves."""
+        key = (id(content), name, *((item.name, getattr(item, "stage", "")) for item in inputs))
+        known = self._stages.get(key)
+        if known is None:
+            opaque = content.top if isinstance(content.top, Opaque) else None
+            known = self._stages[key] = replace(
+                content.stage,
+                id=name,
+                sql=self._sql(content, inputs),
+                inputs=self._opaque_inputs(opaque) if opaque else tuple(dict.fromkeys(inputs)),
+                label=label(content.top, _by_leaf(content, [item.name for item in inputs]), content.partial),
+            )
+        return known
+
+    def _sql(self, content: _Content, inputs: Sequence[Input]) -> str:
+        """The fragment's text: reads other stages by their columns' canonical names, and puts out its own."""
+        pairs = zip(content.leaves, inputs, strict=True)
+        leaves = _by_leaf(content, [self._read(node, item) for node, item in pairs])
+        text = to_sql(content.top, lambda node: leaves.get(id(node)), cast=True)
+        if content.root:
+            return text
+        items = ", ".join(f"{column} AS {content.names[column]}" for column in content.ordered)
+        return f"SELECT {items or '1'} FROM ({text})"
+
+    def _read(self, node: Leaf, item: Input) -> str:
+        if isinstance(node, Scan):
+            return quote(item.name)
+        names = self.content(node).names
+        items = ", ".join(f"{names[column]} AS {column}" for column in node.columns)
+        return f"(SELECT {items or '1'} FROM {quote(item.name)})"
+
+    def _opaque_inputs(self, opaque: Opaque) -> tuple[TableInput, ...]:
+        return tuple(
+            TableInput(name, name, version, tuple(self.table_columns.get(name, ())), split=False)
+            for name, version in opaque.tables
+        )
+
+
+def _by_leaf(content: _Content, texts: Sequence[str]) -> dict[int, str]:
+    return {id(node): text for node, text in zip(content.leaves, texts, strict=True)}
+
+
+class _Numbered:
+    """The stages of one plan, numbered in the order in which they can run."""
+
+    def __init__(self, cutter: Cutter) -> None:
+        self.cutter = cutter
         self.stages: list[Stage] = []
         self.shared: dict[str, StageId] = {}
         self.producers: dict[int, StageId] = {}
         self.same: dict[tuple[object, ...], StageId] = {}
-        self.names: dict[StageId, dict[Column, str]] = {}
+
+    def add(self, content: _Content) -> StageId:
+        """The id of the stage, or of the equal one that the plan has; islands are never shared."""
+        inputs = self.inputs(content)
+        same = self.same.get(content.key) if content.stage.shareable else None
+        if same is None:
+            same = f"s{len(self.stages) + 1}"
+            self.stages.append(self.cutter.stage(content, same, inputs))
+            self.same[content.key] = same
+        return same
+
+    def inputs(self, content: _Content) -> list[Input]:
+        """An input for every leaf of the fragment; equal leaves have one."""
+        taken: dict[str, Input] = {}
+        return [_named(self.leaf(node, content.stage.width), taken) for node in content.leaves]
+
+    def leaf(self, node: Leaf, width: int) -> Input:
+        if isinstance(node, Scan):
+            own = tuple(dict.fromkeys(name for name, _ in node.fields))
+            return TableInput(node.table, node.table, node.version, own, split=node.parts > 1 and width > 1)
+        stage = self.producer(node)
+        return StageInput(stage, stage, _MODES[node.kind])  # type: ignore[arg-type]
 
     def producer(self, exchange: Exchange) -> StageId:
         """The stage whose output the exchange reads; equal content in equal parts is made once."""
@@ -108,112 +270,14 @@ class _Cutter:
 
     def produced(self, exchange: Exchange) -> StageId:
         if not isinstance(exchange.input, Shared):
-            return self.stage(exchange)
+            return self.add(self.cutter.content(exchange))
         name = exchange.input.name
         if name not in self.shared:
-            self.shared[name] = self.stage(exchange, whole=True)
+            self.shared[name] = self.add(self.cutter.content(exchange))
         return self.shared[name]
 
-    def stage(self, exchange: Exchange, whole: bool = False, root: bool = False) -> StageId:
-        """Make the stage that the exchange reads. whole: not cut by its readers' keys. root: it is the result."""
-        fragment, top = _fragment(exchange), exchange.input
-        if isinstance(top, Shared):
-            top = top.input
-        inputs = self.inputs(top, fragment.width)
-        identity = self.identify(top if fragment.partial else fragment.meaning)
-        names = {column: Column(identity.names[column], column.type) for column in top.columns}
-        ordered = top.columns if root else tuple(sorted(top.columns, key=lambda column: names[column].name))
-        opaque = top if isinstance(top, Opaque) else None
-        kind = "root" if root else "partial" if fragment.partial else "whole"
-        stage = Stage(
-            id=f"s{len(self.stages) + 1}",
-            sql=self.sql(top, inputs, names, ordered, root),
-            inputs=self.opaque_inputs(opaque) if opaque else tuple(dict.fromkeys(item for _, item in inputs)),
-            columns=tuple((column.name if root else names[column].name, column.type) for column in ordered),
-            width=fragment.width,
-            signature=_signature(kind, identity.signature, [names[column] for column in ordered]),
-            layout=Layout() if whole or root else _layout(exchange, names),
-            cut=self.form(top) if fragment.width > 1 else "",
-            slots=fragment.slots,
-            estimate=fragment.estimate,
-            opaque=opaque.reason if opaque else None,
-            shareable=not identity.island,
-            join_filters=not any(isinstance(leaf, Exchange) for leaf in _probing(top)),
-            label=label(top, {id(node): item.name for node, item in inputs}, fragment.partial),
-            meaning="" if fragment.partial else identity.rows,
-        )
-        stage = replace(stage, estimate=self.observed.estimate(stage.signature, stage.width, stage.estimate))
-        return self.added(stage, {column: names[column].name for column in top.columns})
 
-    def added(self, stage: Stage, names: Mapping[Column, str]) -> StageId:
-        """The id of the stage, or of the equal one that the plan has; islands are never shared."""
-        key = (stage.signature, stage.layout, stage.width, stage.cut)
-        same = self.same.get(key) if stage.shareable else None
-        if same is None:
-            self.stages.append(stage)
-            self.same[key] = same = stage.id
-        self.names.setdefault(same, {}).update(names)
-        return same
-
-    def sql(
-        self,
-        top: Relation,
-        inputs: Sequence[tuple[Relation, TableInput | StageInput]],
-        names: Mapping[Column, Column],
-        ordered: Sequence[Column],
-        root: bool,
-    ) -> str:
-        """The fragment's text: reads other stages by their columns' canonical names, and puts out its own."""
-        leaves = {id(node): self.read(node, item) for node, item in inputs}
-        text = to_sql(top, lambda node: leaves.get(id(node)), cast=True)
-        if root:
-            return text
-        items = ", ".join(f"{column} AS {names[column]}" for column in ordered)
-        return f"SELECT {items or '1'} FROM ({text})"
-
-    def read(self, node: Relation, item: TableInput | StageInput) -> str:
-        if not isinstance(item, StageInput):
-            return quote(item.name)
-        names = self.names[item.stage]
-        items = ", ".join(f"{quote(names[column])} AS {column}" for column in node.columns)
-        return f"(SELECT {items or '1'} FROM {quote(item.name)})"
-
-    def form(self, top: Relation) -> str:
-        """Digest of how the fragment's rows fall to its tasks."""
-        stages = {stage.id: stage for stage in self.stages}
-
-        def source(exchange: Exchange) -> tuple[str, tuple[str, ...]]:
-            stage = stages[self.producer(exchange)]
-            names = self.names[stage.id]
-            what = (stage.signature, exchange.kind, stage.layout, stage.width, stage.cut)
-            return repr(what), tuple(names[column] for column in exchange.columns)
-
-        return blake2b(form(top, source).encode(), digest_size=16).hexdigest()
-
-    def inputs(self, top: Relation, width: int) -> list[tuple[Relation, TableInput | StageInput]]:
-        """Every leaf of the fragment with its input; equal leaves have one."""
-        taken: dict[str, TableInput | StageInput] = {}
-        return [
-            (node, _named(self.leaf(node, width), taken))
-            for node in fragment_nodes(top)
-            if isinstance(node, Scan | Exchange)
-        ]
-
-    def leaf(self, node: Scan | Exchange, width: int) -> TableInput | StageInput:
-        if isinstance(node, Scan):
-            own = tuple(dict.fromkeys(name for name, _ in node.fields))
-            return TableInput(node.table, node.table, node.version, own, split=node.parts > 1 and width > 1)
-        stage = self.producer(node)
-        return StageInput(stage, stage, _MODES[node.kind])  # type: ignore[arg-type]
-
-    def opaque_inputs(self, opaque: Opaque) -> tuple[TableInput, ...]:
-        return tuple(
-            TableInput(name, name, version, tuple(self.table_columns.get(name, ())), split=False)
-            for name, version in opaque.tables
-        )
-
-
-def _named(item: TableInput | StageInput, taken: dict[str, TableInput | StageInput]) -> TableInput | StageInput:
+def _named(item: Input, taken: dict[str, Input]) -> Input:
     """The input under a name that no other input of the fragment has."""
     for name in _names(item.name):
         renamed = _rename(item, name)
@@ -230,7 +294,9 @@ def _names(name: str) -> Iterator[str]:
         number += 1
 
 
-def _rename(item: TableInput | StageInput, name: str) -> TableInput | StageInput:
+def _rename(item: Input, name: str) -> Input:
+    if item.name == name:
+        return item
     if isinstance(item, TableInput):
         return TableInput(name, item.table, item.version, item.columns, item.split)
     return StageInput(name, item.stage, item.mode)

@@ -80,6 +80,20 @@ def cap(demand: Resources, machines: Iterable[Resources]) -> Resources:
     )  # fmt: skip
 
 
+def first_fit(demands: Sequence[Resources], capacity: Resources) -> list[int]:
+    """Indices of the demands that fit together if each, in turn, takes its room if it is still there.
+
+    >>> first_fit([Resources(2, 10), Resources(3, 10), Resources(1, 10)], Resources(3, 100))
+    [0, 2]
+    """
+    kept, free = [], capacity
+    for index, demand in enumerate(demands):
+        if demand.fits(free):
+            kept.append(index)
+            free = free - demand
+    return kept
+
+
 def best_fit_run(demands: Sequence[Resources], room: Room, most: Sequence[int]) -> tuple[int, int] | None:
     """What :func:`best_fit` would choose, and how often in a row, for demands of which there are `most` tasks each.
 

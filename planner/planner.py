@@ -15,8 +15,9 @@ from qoop.planner.bind import Bound
 from qoop.planner.build import Describe, build, whole
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import DEFAULT, CostModel
-from qoop.planner.cut import Identity, cut
+from qoop.planner.cut import Cutter, Identity
 from qoop.planner.exchange import place_exchanges
+from qoop.planner.interning import Interner
 from qoop.planner.join_order import reorder
 from qoop.planner.observed import NOTHING, Observations, ObservedRows
 from qoop.planner.plan import Plan, Resources
@@ -110,42 +111,42 @@ class Planning:
         self.relation = relation
         self.splits = splits
         self._provenances = Provenances(bound.settings)
-        self._observed = observed
         self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost
         self._arranged: dict[Logical, Relation] = {}
         self._islands: dict[int, tuple[Relation, bool]] = {}
-        self._columns = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
+        self._interner = Interner()
+        self._plans: dict[int, tuple[Relation, Plan]] = {}
+        columns = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
+        self._cutter = Cutter(self._identity, columns, observed)
 
     def arranged(self, choices: Logical) -> Relation:
         """The relation as these choices arrange it; where two lead to the same, the same object."""
         found = self._arranged.get(choices)
         if found is None:
             made = arranged(self.relation, self.cardinality, self.cost, choices)
-            found = next((known for known in self._arranged.values() if known == made), made)
-            self._arranged[choices] = found
+            found = self._arranged[choices] = self._interner.of(made)
         return found
 
     def placed(self, variant: Variant, room: Resources) -> Relation:
         """The variant's relation with its exchanges."""
         relation = self.arranged(variant.logical)
-        return place_exchanges(relation, self.cardinality, room, self.cost, self.splits, variant.limits)
+        placed = place_exchanges(relation, self.cardinality, room, self.cost, self.splits, variant.limits)
+        return self._interner.of(placed)
 
     def cut(self, placed: Relation) -> Plan:
-        """The plan of a relation with its exchanges."""
-        return cut(
-            placed,
-            self.bound.columns,
-            self.bound.settings,
-            self._columns,
-            identify=self._identity,
-            observed=self._observed,
-        )
+        """The plan of a relation with its exchanges; the same plan for the same object."""
+        found = self._plans.get(id(placed))
+        if found is None:
+            plan = self._cutter.cut(placed, self.bound.columns, self.bound.settings)
+            found = self._plans[id(placed)] = (placed, plan)
+        return found[1]
 
     def plan(self, variant: Variant, room: Resources) -> Plan:
         """The plan that a variant leads to in a room."""
         return self.cut(self.placed(variant, room))
 
     def _identity(self, meaning: Relation) -> Identity:
+        meaning = self._interner.of(meaning)
         found = self._provenances.of(meaning)
         island = self._islands.get(id(meaning))
         if island is None:

@@ -11,6 +11,7 @@ One thread owns the backend and all runs. Callers talk to it through a mailbox: 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -20,7 +21,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from qoop.catalog.errors import ConfigError, ExecutionError, QoopError, SessionClosed, Timeout
+from qoop.catalog.errors import ConfigError, ExecutionError, NoCapacity, QoopError, SessionClosed, Timeout
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
@@ -139,6 +140,7 @@ class _Job:
     run: Run
     request: JobRequest
     arrival: int
+    submitted: float
     deadline: float | None
 
 
@@ -147,6 +149,7 @@ class Cluster:
 
     thread: True: a thread of its own turns the loop. False: the caller does, by `step` (simulations).
     trace: where to record every event and command.
+    wait_for_capacity: seconds that a job waits while there is no slot at all, after which it fails with NoCapacity.
     """
 
     def __init__(
@@ -156,6 +159,7 @@ class Cluster:
         clock: Clock | None = None,
         trace: Trace | None = None,
         thread: bool = True,
+        wait_for_capacity: float = math.inf,
     ) -> None:
         self.lock = threading.RLock()
         self._backend = backend
@@ -167,6 +171,8 @@ class Cluster:
         self._mail: deque[Callable[[float], None]] = deque()
         self._numbers = count(1)
         self._shares_stale = False
+        self._wait_for_capacity = wait_for_capacity
+        self._empty_since: float | None = None  # when the last slot went, while there is none
         self._closing = False
         self._give_up_at: float | None = None
         self._broken: ExecutionError | None = None
@@ -185,15 +191,29 @@ class Cluster:
         submitted = self._clock.now()
         deadline = submitted + request.timeout if request.timeout is not None else None
         request = replace(request, plan=own_islands(request.plan, name))
-        job = _Job(handle, run, request, number, deadline)
+        job = _Job(handle, run, request, number, submitted, deadline)
         with self.lock:
-            if self._broken is not None:
-                raise ExecutionError(str(self._broken)) from self._broken
-            if self._closing:
-                raise SessionClosed("the session was closed")
+            self._check_open()
             self._jobs[name] = job
         self.post(lambda now: self._admit(job, now))
         return handle
+
+    def resize(self, slots: int | None = None, memory: int | None = None) -> None:
+        """Change how many slots and bytes of memory the backend has; None: leave that as it is.
+
+        Returns once it is done: what no longer fits has been told to go, and nothing more will be started in its
+        room. Raises ConfigError for a size that cannot be, SessionClosed, ExecutionError as `submit` does.
+        """
+        done: Future[None] = Future()
+        with self.lock:
+            self._check_open()
+            self.post(lambda now: self._resize(slots, memory, now, done))
+        if self._thread is None:
+            self.step(0.0)
+        while not futures.wait([done], _LOOK).done:
+            if self._thread is not None and not self._thread.is_alive():
+                self._check_open()
+        done.result()
 
     @property
     def busy(self) -> bool:
@@ -234,6 +254,7 @@ class Cluster:
             while self._mail:
                 self._mail.popleft()(now)
             self._end_late_jobs(now)
+            self._end_starved_jobs(now)
             self._finish_ended_jobs()
             if self._shares_stale:
                 self._tell_shares(now)
@@ -247,6 +268,21 @@ class Cluster:
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """Give up outputs on behalf of a job."""
         self._driver.obey([Release(job, tuple(keys))])
+
+    def _check_open(self) -> None:
+        if self._broken is not None:
+            raise ExecutionError(str(self._broken)) from self._broken
+        if self._closing:
+            raise SessionClosed("the session was closed")
+
+    def _resize(self, slots: int | None, memory: int | None, now: float, done: Future[None]) -> None:
+        try:
+            self._backend.resize(slots, memory)
+        except ConfigError as error:
+            done.set_exception(error)
+            return
+        self._shares_stale |= self._driver.take(self._backend.wait(0.0), now)  # before anything is granted
+        done.set_result(None)
 
     def _loop(self) -> None:
         try:
@@ -292,6 +328,21 @@ class Cluster:
                 error = Timeout(f"the job did not end within {job.request.timeout:g} seconds")
                 self._driver.obey(job.run.fail(error, now=now))
 
+    def _end_starved_jobs(self, now: float) -> None:
+        """Fail the jobs that have waited for a slot long enough."""
+        if self._driver.capacity.cpu >= 1:
+            self._empty_since = None
+            return
+        if self._empty_since is None:
+            self._empty_since = now
+        for job in self._jobs.values():
+            if now >= self._starved_at(job, self._empty_since) and not job.run.ending:
+                error = NoCapacity(f"there was no slot for {self._wait_for_capacity:g} seconds")
+                self._driver.obey(job.run.fail(error, now=now))
+
+    def _starved_at(self, job: _Job, empty_since: float) -> float:
+        return max(empty_since, job.submitted) + self._wait_for_capacity
+
     def _finish_ended_jobs(self) -> None:
         for name, job in list(self._jobs.items()):
             if job.run.state.final:
@@ -329,7 +380,10 @@ class Cluster:
 
     def _patience(self, timeout: float | None) -> float | None:
         """How long the loop may wait for events: until the next deadline, at most `timeout`."""
-        moments = [job.deadline for job in self._jobs.values() if job.deadline is not None and not job.run.ending]
+        going_on = [job for job in self._jobs.values() if not job.run.ending]
+        moments = [job.deadline for job in going_on if job.deadline is not None]
+        if self._empty_since is not None and self._wait_for_capacity < math.inf:
+            moments += [self._starved_at(job, self._empty_since) for job in going_on]
         if self._give_up_at is not None:
             moments.append(self._give_up_at)
         if not moments:

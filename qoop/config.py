@@ -1,18 +1,20 @@
 """Configuration: arguments win over QOOP_* environment variables, which win over defaults.
 
-==================  =======================  =========================================================
-argument            environment              default
-==================  =======================  =========================================================
-slots               ``QOOP_SLOTS``           the CPUs this process may run on
-memory              ``QOOP_MEMORY``          80 % of the smaller of physical memory and the cgroup's limit
-checkpoints         ``QOOP_CHECKPOINTS``     no durable checkpoints
-spill               ``QOOP_SPILL``           a temporary folder, removed when the session closes
-replan              ``QOOP_REPLAN``          true
-==================  =======================  =========================================================
+==================  ==========================  =========================================================
+argument            environment                 default
+==================  ==========================  =========================================================
+slots               ``QOOP_SLOTS``              the CPUs this process may run on
+memory              ``QOOP_MEMORY``             80 % of the smaller of physical memory and the cgroup's limit
+checkpoints         ``QOOP_CHECKPOINTS``        no durable checkpoints
+spill               ``QOOP_SPILL``              a temporary folder, removed when the session closes
+replan              ``QOOP_REPLAN``             true
+wait_for_capacity   ``QOOP_WAIT_FOR_CAPACITY``  600 seconds
+==================  ==========================  =========================================================
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -30,13 +32,17 @@ _LEAST_MEMORY = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a session was asked to be. memory is in bytes; checkpoints and spill are folders or None."""
+    """What a session was asked to be. memory is in bytes; checkpoints and spill are folders or None.
+
+    wait_for_capacity: seconds that a job waits while there is no slot at all, before it fails; inf: for ever.
+    """
 
     slots: int
     memory: int
     checkpoints: Path | None = None
     spill: Path | None = None
     replan: bool = True
+    wait_for_capacity: float = 600.0
 
 
 def configure(
@@ -45,12 +51,13 @@ def configure(
     checkpoints: str | os.PathLike[str] | None = None,
     spill: str | os.PathLike[str] | None = None,
     replan: bool | None = None,
+    wait_for_capacity: float | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Config:
     """Settle every option: argument, else environment variable, else default.
 
     >>> configure(slots=2, memory="2GB", environment={"QOOP_SLOTS": "9", "QOOP_REPLAN": "off"})
-    Config(slots=2, memory=2000000000, checkpoints=None, spill=None, replan=False)
+    Config(slots=2, memory=2000000000, checkpoints=None, spill=None, replan=False, wait_for_capacity=600.0)
 
     Raises ConfigError for a value that is not valid, naming the option.
     """
@@ -60,6 +67,22 @@ def configure(
         checkpoints=_folder(checkpoints or environment.get("QOOP_CHECKPOINTS")),
         spill=_folder(spill or environment.get("QOOP_SPILL")),
         replan=_truth("replan", replan if replan is not None else environment.get("QOOP_REPLAN", "true")),
+        wait_for_capacity=_seconds(
+            "wait_for_capacity",
+            wait_for_capacity if wait_for_capacity is not None else environment.get("QOOP_WAIT_FOR_CAPACITY", 600.0),
+        ),
+    )
+
+
+def room_of(slots: int | None, memory: int | str | None) -> tuple[int | None, int | None]:
+    """Slots, which may be 0, and bytes that a session is to have from now on; None: as it is. Raises ConfigError.
+
+    >>> room_of(0, "1GB")
+    (0, 1000000000)
+    """
+    return (
+        None if slots is None else _slots(slots, least=0),
+        None if memory is None else _memory(memory),
     )
 
 
@@ -100,15 +123,15 @@ def _cgroup_limit(path: Path) -> int | None:
     return int(text) if text.isdigit() else None  # "max"
 
 
-def _slots(value: int | str | None) -> int:
+def _slots(value: int | str | None, least: int = 1) -> int:
     if value is None:
         return available_slots()
     try:
         slots = int(value)
     except (TypeError, ValueError):
-        slots = 0
-    if isinstance(value, bool | float) or slots < 1:
-        raise ConfigError(f"slots must be a whole number of at least 1, not {value!r}")
+        slots = -1
+    if isinstance(value, bool | float) or slots < least:
+        raise ConfigError(f"slots must be a whole number of at least {least}, not {value!r}")
     return slots
 
 
@@ -117,6 +140,16 @@ def _memory(value: int | str | None) -> int:
     if memory < _LEAST_MEMORY:
         raise ConfigError(f"memory must be at least 16MiB, not {value!r}")
     return memory
+
+
+def _seconds(name: str, value: float | str) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if isinstance(value, bool) or not seconds >= 0:
+        raise ConfigError(f"{name} must be a number of seconds, at least 0 (inf: for ever), not {value!r}")
+    return seconds
 
 
 def _folder(value: str | os.PathLike[str] | None) -> Path | None:

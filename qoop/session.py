@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from qoop.calibration import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import QoopError, QueryError, SessionClosed
 from qoop.cluster import Cluster, JobHandle, JobRequest
-from qoop.config import Config, configure
+from qoop.config import Config, configure, room_of
 from qoop.engine.backends.local import LocalBackend
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
@@ -43,6 +44,7 @@ def connect(
     memory: int | str | None = None,
     checkpoints: str | os.PathLike[str] | None = None,
     replan: bool | None = None,
+    wait_for_capacity: float | None = None,
 ) -> Session:
     """Open a session on this machine.
 
@@ -50,10 +52,12 @@ def connect(
     memory: bytes, or a text such as "2GB", that all tasks together may use; by default 80 % of what there is.
     checkpoints: a folder for outputs that survive the process; by default they live in memory.
     replan: whether jobs may change plan while they run.
+    wait_for_capacity: seconds, 600 by default, that a query waits while there is no slot at all (see
+        `Session.resize`), before it fails with NoCapacity; ``math.inf``: for ever.
 
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
-    return Session(configure(slots, memory, checkpoints, None, replan))
+    return Session(configure(slots, memory, checkpoints, None, replan, wait_for_capacity))
 
 
 class Session:
@@ -68,7 +72,7 @@ class Session:
         self._catalog = Catalog()
         self._binder = Binder()
         self._backend = LocalBackend(config.slots, config.memory, config.checkpoints, config.spill)
-        self._cluster = Cluster(self._backend)
+        self._cluster = Cluster(self._backend, wait_for_capacity=config.wait_for_capacity)
 
     # Tables
 
@@ -168,6 +172,17 @@ class Session:
         """Slots and memory of all machines together."""
         return sum(self._backend.machines().values(), Resources())
 
+    def resize(self, slots: int | None = None, memory: int | str | None = None) -> None:
+        """Change what all jobs together may use, from now on; what is not given stays.
+
+        slots: 0 is legal: queries then wait, for as long as `wait_for_capacity` says. memory: as for `connect`.
+        Tasks that no longer fit are interrupted and run again where there is room; the answers stay the same.
+
+        Raises ConfigError for a size that cannot be, SessionClosed.
+        """
+        self._open()
+        self._cluster.resize(*room_of(slots, memory))
+
     def prepare(self, text: str) -> Prepared:
         """Bind a query and collect the statistics that its planning needs. Raises as `submit` does."""
         bound, tables = self._bind(text)
@@ -254,7 +269,8 @@ class Session:
         """Bind and plan a query in the caller's thread."""
         begun = time.perf_counter()
         prepared = self.prepare(text)
-        plan = prepared.planning().plan(Variant(), self.room)
+        room = self.room
+        plan = prepared.planning().plan(Variant(), replace(room, cpu=max(1.0, room.cpu)))
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds)
 

@@ -29,6 +29,14 @@ class Backend(Protocol):
         """Interrupt an attempt; returns at once, its report follows. Unknown or ended attempts are ignored."""
         ...
 
+    def resize(self, slots: int | None, memory: int | None) -> None:
+        """Change how many slots (0 is legal) and bytes of memory there are, at once; None: leave that as it is.
+
+        `wait` reports SlotsChanged next, and TaskFailed with Revoked for every attempt that had to go, once it
+        has ended. Raises ConfigError for less than nothing, or where capacity is not for the caller to decide.
+        """
+        ...
+
     def wait(self, timeout: float | None) -> Sequence[Event]:
         """Block until something happened, `wake` was called or `timeout` seconds passed."""
         ...

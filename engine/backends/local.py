@@ -7,6 +7,9 @@ threads; the driver keeps the sum of grants within the capacity, so the other wo
 Memory, of which anonymous memory of the process is meant: half goes to the kernels (DuckDB's `memory_limit`,
 divided among attempts by the driver), 25 % to outputs held in memory, beyond which they are spilled. The rest
 is for what neither counts: an output while it is made and cut, Python and its libraries (about 0.15 GB).
+
+`resize` takes slots and memory away at once. Of the attempts that are under way, those begun last go first: they
+lose least. An attempt keeps the memory it was granted as long as it runs.
 """
 
 from __future__ import annotations
@@ -19,17 +22,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 
-from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError
+from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
 from qoop.engine.checkpoint import Store
-from qoop.engine.events import CheckpointLost, Committed, Event, TaskFailed, TaskStopped, TaskSucceeded
+from qoop.engine.events import CheckpointLost, Committed, Event, SlotsChanged, TaskFailed, TaskStopped, TaskSucceeded
 from qoop.engine.failures import Stopped, is_fatal, to_failure
 from qoop.engine.kernel import Kernel
 from qoop.engine.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.planner.packing import first_fit
 from qoop.planner.plan import Resources
 
 MACHINE: MachineId = "local"
@@ -42,13 +47,17 @@ _CROWDED = 0.6  # fraction of the memory above which what is free goes back to t
 
 @dataclass(eq=False)
 class _Attempt:
-    """An attempt between start and report. `kernel` is set while it runs; `lock` guards that."""
+    """An attempt between start and report. `kernel` is set while it runs; `lock` guards that.
+
+    revoked: it was stopped because its room was taken away.
+    """
 
     spec: TaskSpec
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     kernel: Kernel | None = None
+    revoked: bool = False
 
     def check(self) -> None:
         if self.stop.is_set():
@@ -70,7 +79,7 @@ class LocalBackend:
             raise ConfigError(f"a machine needs slots and memory, not {slots} slots and {memory} bytes")
         self._memory = memory
         self._relieved = 0  # anonymous memory after it was last given back
-        self._capacity = Resources(cpu=slots, memory=int(memory * KERNEL_SHARE))
+        self._capacity = _capacity(slots, memory)
         self._scratch = Scratch(spill_dir)
         try:
             self.store = Store(int(memory * STORE_SHARE), self._scratch.path, checkpoint_dir)
@@ -80,14 +89,11 @@ class LocalBackend:
         self._work: queue.SimpleQueue[_Attempt | None] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._attempts: dict[AttemptId, _Attempt] = {}
-        self._insisting: list[threading.Thread] = []
+        self._helpers: list[threading.Thread] = []  # that insist on a stop, or spill
         self._closed = False
-        self._workers = [
-            threading.Thread(target=self._worker, args=(number,), name=f"qoop-slot-{number}", daemon=True)
-            for number in range(slots)
-        ]
-        for worker in self._workers:
-            worker.start()
+        self._workers: list[threading.Thread] = []
+        self._numbers = count()
+        self._hire(slots)
 
     def machines(self) -> Mapping[MachineId, Resources]:
         """The one machine; its memory is what kernels may use."""
@@ -97,6 +103,9 @@ class LocalBackend:
         """Begin an attempt; what it reads is kept for the job until it is released."""
         if machine != MACHINE:
             raise ConfigError(f"there is no machine {machine}, only {MACHINE}")
+        if self._capacity.cpu < 1:  # nobody is there to take it up
+            self._events.put(_revoked(spec))
+            return
         self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key, _ in item.reads])
         attempt = self._attempts[spec.attempt] = _Attempt(spec)
         self._work.put(attempt)
@@ -107,10 +116,26 @@ class LocalBackend:
         if found is None or found.stop.is_set():
             return
         found.stop.set()
-        thread = threading.Thread(target=_insist, args=(found,), name="qoop-stop", daemon=True)
-        self._insisting = [other for other in self._insisting if other.is_alive()]
-        self._insisting.append(thread)
-        thread.start()
+        self._help(_insist, found, name="qoop-stop")
+
+    def resize(self, slots: int | None, memory: int | None) -> None:
+        """Have so many slots and bytes of memory from now on (see the module's text)."""
+        before = int(self._capacity.cpu)
+        slots = before if slots is None else slots
+        memory = self._memory if memory is None else memory
+        if slots < 0 or memory < 1:
+            raise ConfigError(f"a machine cannot have {slots} slots and {memory} bytes")
+        self._capacity = _capacity(slots, memory)
+        self._events.put(SlotsChanged(MACHINE, self._capacity))
+        self._revoke()
+        if slots > before:
+            self._hire(slots - before)
+        for _ in range(before - slots):
+            self._work.put(None)  # whoever is free first goes
+        if memory != self._memory:
+            self._memory = memory
+            self.store.budget = int(memory * STORE_SHARE)
+            self._help(self._shrink, name="qoop-shrink")
 
     def wait(self, timeout: float | None) -> Sequence[Event]:
         """Block until something happened; return all that happened so far."""
@@ -152,12 +177,46 @@ class LocalBackend:
             self.stop(attempt)
         for _ in self._workers:
             self._work.put(None)
-        for thread in (*self._workers, *self._insisting):
+        for thread in (*self._workers, *self._helpers):
             thread.join()
         try:
             self.store.close()
         finally:
             self._scratch.close()
+
+    def _hire(self, count: int) -> None:
+        self._workers = [worker for worker in self._workers if worker.is_alive()]
+        for number in (next(self._numbers) for _ in range(count)):
+            worker = threading.Thread(target=self._worker, args=(number,), name=f"qoop-slot-{number}", daemon=True)
+            self._workers.append(worker)
+            worker.start()
+
+    def _help(self, work: Callable[..., None], *arguments: object, name: str) -> None:
+        """Do something beside the caller's thread; `close` waits for it."""
+        thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
+        self._helpers = [other for other in self._helpers if other.is_alive()]
+        self._helpers.append(thread)
+        thread.start()
+
+    def _revoke(self) -> None:
+        """Stop the attempts that do not fit. Those begun first stay first: least progress is lost."""
+        alive = [attempt for attempt in list(self._attempts.values()) if not attempt.stop.is_set()]
+        staying = first_fit([attempt.spec.resources for attempt in alive], self._capacity)
+        for index in set(range(len(alive))) - set(staying):
+            alive[index].revoked = True
+            self.stop(alive[index].spec.attempt)
+
+    # Beside them
+
+    def _shrink(self) -> None:
+        """Spill what no longer may be in memory. If that fails, so will the next output, and tell."""
+        with contextlib.suppress(DiskFull, Stopped):
+            self.store.trim(self._check_open)
+        self._relieve()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Stopped
 
     # In the workers
 
@@ -192,7 +251,7 @@ class LocalBackend:
                 with attempt.lock:
                     attempt.kernel = None
         except Stopped:
-            return [TaskStopped(spec.attempt)]
+            return [_revoked(spec) if attempt.revoked else TaskStopped(spec.attempt)]
         except Exception as error:
             if is_fatal(error):
                 kernel.restart()
@@ -264,6 +323,16 @@ def _failed(spec: TaskSpec, error: BaseException) -> list[Event]:
     failure, retryable = to_failure(error, spec)
     lost: list[Event] = [CheckpointLost(error.key)] if isinstance(error, _LostInput) else []
     return [*lost, TaskFailed(spec.attempt, failure, retryable)]
+
+
+def _revoked(spec: TaskSpec) -> TaskFailed:
+    error = Revoked("the slots or the memory it ran in were taken away")
+    error.stage, error.part = spec.stage.id, spec.attempt.task.part
+    return TaskFailed(spec.attempt, error, retryable=True)
+
+
+def _capacity(slots: int, memory: int) -> Resources:
+    return Resources(cpu=slots, memory=int(memory * KERNEL_SHARE))
 
 
 def _changed(spec: TaskSpec) -> QoopError | None:

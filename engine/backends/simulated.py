@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 
-from qoop.catalog.errors import CheckpointError, ExecutionError, QoopError
+from qoop.catalog.errors import CheckpointError, ConfigError, QoopError, Revoked
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
     Committed,
@@ -26,6 +26,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.planner.packing import first_fit
 from qoop.planner.plan import Resources
 
 
@@ -88,6 +89,15 @@ class SimulatedBackend:
 
     def stop(self, attempt: AttemptId) -> None:
         self._plan(self.clock.now() + self._stop_seconds, lambda: self._end_stopped(attempt))
+
+    def resize(self, slots: int | None, memory: int | None) -> None:
+        """Of a single machine; where there are several, let it `happen`."""
+        if len(self._machines) != 1:
+            raise ConfigError(f"there are {len(self._machines)} machines: resize one of them")
+        ((machine, capacity),) = self._machines.items()
+        cpu = capacity.cpu if slots is None else slots
+        changed = replace(capacity, cpu=cpu, memory=capacity.memory if memory is None else memory)
+        self._plan(self.clock.now(), lambda: self._change(SlotsChanged(machine, changed)))
 
     def wait(self, timeout: float | None) -> Sequence[Event]:
         limit = math.inf if timeout is None else self.clock.now() + timeout
@@ -189,11 +199,11 @@ class SimulatedBackend:
         return [event]
 
     def _evict(self, machine: MachineId, capacity: Resources) -> list[Event]:
-        """Take the room from the attempts begun last."""
-        here = [spec for where, spec in self._running.values() if where == machine]
-        failed: list[Event] = []
-        while here and not sum((spec.resources for spec in here), Resources()).fits(capacity):
-            spec = here.pop()
-            del self._running[spec.attempt]
-            failed.append(TaskFailed(spec.attempt, ExecutionError(f"{machine} lost the slot"), retryable=True))
-        return failed
+        """Take the room from attempts that no longer fit; those begun first stay first."""
+        here = [spec.attempt for where, spec in self._running.values() if where == machine]
+        staying = first_fit([self._running[attempt][1].resources for attempt in here], capacity)
+        going = [attempt for index, attempt in enumerate(here) if index not in staying]
+        for attempt in going:
+            del self._running[attempt]
+        error = Revoked(f"{machine} lost the slot")
+        return [TaskFailed(attempt, error, retryable=True) for attempt in going]

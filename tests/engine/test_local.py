@@ -13,11 +13,19 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.catalog import Catalog
-from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, ExecutionError, OutOfMemory, TableChanged
+from qoop.catalog.errors import (
+    CheckpointError,
+    ConfigError,
+    DiskFull,
+    ExecutionError,
+    OutOfMemory,
+    Revoked,
+    TableChanged,
+)
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.events import CheckpointLost, Event, TaskFailed, TaskStopped, TaskSucceeded
+from qoop.engine.events import CheckpointLost, Event, SlotsChanged, TaskFailed, TaskStopped, TaskSucceeded
 from qoop.engine.kernel import Kernel
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Layout, Resources, Stage, StageInput, TableInput
@@ -245,6 +253,60 @@ def test_a_later_process_finds_what_was_durable(tmp_path: Path) -> None:
     assert [fact.key for fact in later.held([spec.key])] == [spec.key]
     assert later.read(spec.key).to_pylist() == [{"n": 1}]
     later.close()
+
+
+def test_slots_that_go_take_the_attempts_begun_last(backend: LocalBackend) -> None:
+    first, second = a_spec(LONG), a_spec(LONG)
+    backend.start("local", first)
+    backend.start("local", second)
+    backend.resize(1, None)
+    changed, failed = *backend.wait(5), *collect(backend, 1)
+    assert changed == SlotsChanged("local", Resources(1, MEMORY // 2)) == SlotsChanged(*_only(backend.machines()))
+    assert isinstance(failed, TaskFailed) and failed.retryable and isinstance(failed.error, Revoked)
+    assert failed.attempt == second.attempt and not backend.held([second.key])
+    assert backend.wait(0.05) == []  # the other goes on
+    backend.stop(first.attempt)
+    assert collect(backend, 1) == [TaskStopped(first.attempt)]
+
+
+def test_memory_that_goes_takes_attempts_and_spills_outputs(backend: LocalBackend) -> None:
+    numbers = Stage("numbers", "SELECT range AS n FROM range(1000000)", (), N, 1, "numbers")
+    spec = a_spec(numbers)
+    run(backend, spec)
+    assert backend.store.used >= 8_000_000
+    long = a_spec(LONG, memory=200e6)
+    backend.start("local", long)
+    backend.resize(None, 20_000_000)
+    assert isinstance(collect(backend, 1)[-1], TaskFailed)
+    until = time.monotonic() + 5
+    while backend.store.used > backend.store.budget:
+        assert time.monotonic() < until, f"{backend.store.used} bytes are still in memory"
+        time.sleep(0.01)
+    assert backend.store.budget == 5_000_000 and backend.read(spec.key).num_rows == 1_000_000
+
+
+def test_threads_come_and_go_with_the_slots(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    backend = LocalBackend(1, MEMORY, spill_dir=tmp_path)
+    for slots in (3, 0, 2, 0):
+        backend.resize(slots, None)
+        until = time.monotonic() + 5
+        while len(set(threading.enumerate()) - before) != slots:
+            assert time.monotonic() < until, threading.enumerate()
+            time.sleep(0.01)
+        if slots:
+            assert isinstance(run(backend, a_spec(ONE))[-1], TaskSucceeded)
+    refused = run(backend, a_spec(ONE))[-1]
+    assert isinstance(refused, TaskFailed) and isinstance(refused.error, Revoked)
+    with pytest.raises(ConfigError, match="-1 slots"):
+        backend.resize(-1, None)
+    backend.close()
+    assert set(threading.enumerate()) <= before and list(tmp_path.iterdir()) == []
+
+
+def _only(machines: Mapping[str, Resources]) -> tuple[str, Resources]:
+    ((name, capacity),) = machines.items()
+    return name, capacity
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

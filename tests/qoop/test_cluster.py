@@ -10,7 +10,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from qoop.catalog.errors import Cancelled, ConfigError, ExecutionError, OutOfMemory, PlanError, SessionClosed, Timeout
+from qoop.catalog.errors import (
+    Cancelled,
+    ConfigError,
+    ExecutionError,
+    NoCapacity,
+    OutOfMemory,
+    PlanError,
+    Revoked,
+    SessionClosed,
+    Timeout,
+)
 from qoop.cluster import Cluster, JobHandle, JobRequest, with_spare_memory
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
@@ -48,11 +58,14 @@ class Bench:
         script: Callable[[TaskSpec], Outcome] = as_estimated,
         machines: dict[str, Resources] = TWO_SLOTS,
         thread: bool = True,
+        wait_for_capacity: float = math.inf,
     ) -> None:
         self.clock = VirtualClock()
         self.backend = SimulatedBackend(machines, self.clock, script)
         self.trace = Trace()
-        self.cluster = Cluster(self.backend, clock=self.clock, trace=self.trace, thread=thread)
+        self.cluster = Cluster(
+            self.backend, clock=self.clock, trace=self.trace, thread=thread, wait_for_capacity=wait_for_capacity
+        )
 
     def submit(self, plan: Plan | None = None, **options: object) -> JobHandle:
         return self.cluster.submit(JobRequest(plan or two_stages(), **options))  # type: ignore[arg-type]
@@ -242,6 +255,50 @@ def test_lost_slots_cost_only_the_attempts_on_them() -> None:
     assert handle.state is State.SUCCEEDED
     assert b.clock.now() == 9.0  # one task by 1.0, seven more and the root one after another
     assert len(b.backend.started) == 9 + 3
+
+
+def test_capacity_that_falls_often_fails_no_job_but_not_for_ever() -> None:
+    def lost_slots(times: int) -> JobHandle:
+        b = Bench(machines={"m": Resources(1, GB)}, thread=False)
+        handle = b.submit(two_stages(1))
+        for i in range(times):
+            b.backend.happen(SlotsChanged("m", Resources(0, GB)), at=0.9 * (i + 1))
+            b.backend.happen(SlotsChanged("m", Resources(1, GB)), at=0.9 * (i + 1))
+        b.settle()
+        return handle
+
+    assert lost_slots(20).state is State.SUCCEEDED
+    error = lost_slots(60).error
+    assert error is not None and "failed 50 times" in str(error) and isinstance(error.__cause__, Revoked)
+
+
+def test_jobs_wait_for_a_slot_and_no_longer_than_they_may() -> None:
+    b = Bench(thread=False, wait_for_capacity=10.0)
+    early = b.submit(two_stages(1))
+    b.backend.happen(SlotsChanged("m", Resources(0, GB)), at=0.5)
+    b.backend.happen(SlotsChanged("m", Resources(2, GB)), at=10.0)
+    b.settle()
+    assert early.state is State.SUCCEEDED and b.clock.now() == 12.0
+    late = b.submit(two_stages(1, name="r"))
+    b.cluster.resize(slots=0)
+    b.settle()
+    assert isinstance(late.error, NoCapacity) and b.clock.now() == 22.0
+
+
+def test_nothing_is_granted_in_room_that_was_taken_away() -> None:
+    b = Bench(for_ever, thread=False)
+    b.submit(two_stages(4))
+    b.cluster.resize(slots=1)
+    assert len(b.backend.running) == 1
+    b.cluster.resize(slots=3, memory=GB)
+    assert len(b.backend.running) == 3
+    b.cluster._driver.check()
+    with pytest.raises(ConfigError):
+        bench_of_two = Bench(machines={"m": Resources(1, GB), "n": Resources(1, GB)}, thread=False)
+        bench_of_two.cluster.resize(slots=1)
+    b.cluster.close()
+    with pytest.raises(SessionClosed):
+        b.cluster.resize(slots=1)
 
 
 def test_a_lost_machine_and_a_lost_checkpoint_are_made_good() -> None:
