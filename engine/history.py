@@ -7,12 +7,12 @@ from typing import Union
 
 from qoop.catalog.errors import QoopError
 from qoop.engine.events import Committed
-from qoop.engine.task import AttemptId, CheckpointKey, MachineId
+from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId
 from qoop.planner.plan import Resources, StageId
 
 Record = Union[
     "Switched", "Started", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone", "MemoryRaised",
-    "Released", "ShareTold", "CapacityTold", "Ended",
+    "Released", "ShareTold", "CapacityTold", "StageDone", "Decided", "Ended",
 ]  # fmt: skip
 
 
@@ -182,6 +182,98 @@ class CapacityTold:
             return f"at {self.at:.3f} s machine {self.machine} was lost"
         room = f"{self.capacity.cpu:g} slots and {size(self.capacity.memory)}"
         return f"at {self.at:.3f} s machine {self.machine} has {room}"
+
+
+@dataclass(frozen=True, slots=True)
+class StageDone:
+    """All parts of a stage are held. rows, bytes: of its whole output; seconds: wall time of its tasks together.
+
+    estimated: the rows it was believed to have.
+    """
+
+    at: float
+    stage: StageId
+    content: Content
+    rows: int
+    bytes: int
+    seconds: float
+    estimated: float
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s stage {self.stage} was done: {self.rows:,} rows, estimated {self.estimated:,.0f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """A plan as a decision saw it: its name and the seconds until it would end."""
+
+    plan: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"plan {self.plan} would end {_soon(self.seconds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Whether to change plan was thought over.
+
+    cause: the event behind it, as a clause. before, after: the share at the last decision and at this one.
+    running: the plan that ran, and chosen: the one that runs from now on. reason: why nothing changes; empty at
+    a switch. candidates: every plan considered, the running one too. kept: stages of the chosen plan of which
+    something finished is used. work_left_out: seconds of finished work that the chosen plan has no use for
+    (backtracking). planner_seconds: what deciding took, aside from the work of the job.
+    """
+
+    at: float
+    cause: str
+    before: Resources | None
+    after: Resources | None
+    running: str
+    chosen: str
+    reason: str
+    candidates: tuple[Remaining, ...]
+    kept: tuple[StageId, ...]
+    work_left_out: float
+    planner_seconds: float
+
+    @property
+    def switched(self) -> bool:
+        return self.chosen != self.running
+
+    @property
+    def backtracked(self) -> bool:
+        """True if finished work is left out."""
+        return self.switched and self.work_left_out > 0
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {self.cause}; {'; '.join(filter(None, (self._compared(), self._done())))}"
+
+    def _compared(self) -> str:
+        shown = {one.plan: one for one in self.candidates}
+        running = shown.pop(self.running, None)
+        best = shown.get(self.chosen) or min(shown.values(), key=lambda one: (one.seconds, one.plan), default=None)
+        ends = f"the running plan {self.running} {_soon(running.seconds)}" if running is not None else ""
+        return ", ".join(filter(None, (str(best) if best is not None else "", ends)))
+
+    def _done(self) -> str:
+        if not self.switched:
+            return f"stayed: {self.reason}"
+        kept = f"keeping {', '.join(self.kept)}" if self.kept else "keeping nothing"
+        return f"switched, {kept}, leaving out {span(self.work_left_out)} of work"
+
+
+def span(seconds: float) -> str:
+    """A time for people.
+
+    >>> span(0.0123), span(9.84)
+    ('12 ms', '9.8 s')
+    """
+    return f"{seconds * 1e3:.0f} ms" if 0 < seconds < 1 else f"{seconds:.1f} s"
+
+
+def _soon(seconds: float) -> str:
+    return "never" if seconds == float("inf") else f"in {span(seconds)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from qoop.engine.events import Committed
 from qoop.engine.frontier import Frontier, StageNode
-from qoop.engine.task import CheckpointKey
+from qoop.engine.task import CheckpointKey, Content
 from qoop.planner.plan import StageId
 
 
@@ -42,6 +42,22 @@ class Progress:
     stages: tuple[StageProgress, ...]
     held: tuple[Committed, ...]
     running: tuple[tuple[CheckpointKey, float], ...]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a job has done so far under all its plans: all that judging another plan needs. A value; it never changes.
+
+    held: how many parts of each content can be read; what rests on an island (law 12) is not among them.
+    spent: wall seconds that making the outputs of each content took, of those released since, too.
+    running: seconds that each attempt at a content, if it is not being stopped, has run.
+    done: by stage of the plan that runs, the parts that need not be done (any more).
+    """
+
+    held: Mapping[Content, int]
+    spent: Mapping[Content, float]
+    running: Mapping[Content, tuple[float, ...]]
+    done: Mapping[StageId, int]
 
 
 def stages_of(

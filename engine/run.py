@@ -21,8 +21,9 @@ scheduler, applies its grants with `grant`, and passes the time (seconds of any 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
@@ -48,6 +49,7 @@ from qoop.engine.events import (
 from qoop.engine.frontier import Frontier, StageNode, TaskNode
 from qoop.engine.history import (
     CapacityTold,
+    Decided,
     Ended,
     Failed,
     Lost,
@@ -56,6 +58,7 @@ from qoop.engine.history import (
     Redone,
     Released,
     ShareTold,
+    StageDone,
     Started,
     Stopped,
     Stopping,
@@ -64,8 +67,8 @@ from qoop.engine.history import (
     mentions,
     size,
 )
-from qoop.engine.progress import Progress, fraction_of, stages_of
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, ResolvedInput, TaskId, TaskSpec
+from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
+from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, ResolvedInput, TaskId, TaskSpec
 from qoop.planner.plan import Plan, Resources, Stage
 
 
@@ -131,6 +134,7 @@ class Run:
 
     tables: the pinned tables by name. settings: SET options besides those of the plan.
     durable: outputs must survive the process.
+    `plans` are those it was given, in order: the n-th is the one of the record `Switched` with number n.
     """
 
     def __init__(
@@ -146,6 +150,7 @@ class Run:
         self.error: QoopError | None = None
         self.share: Resources | None = None
         self.history: list[Record] = []
+        self.plans: list[Plan] = []
         self._tables = tables
         self._settings = settings
         self._durable = durable
@@ -154,6 +159,8 @@ class Run:
         self._frontier: Frontier | None = None
         self._held: dict[CheckpointKey, Committed] = {}
         self._facts: dict[CheckpointKey, Committed] = {}
+        self._spent: dict[Content, float] = {}
+        self._useful: frozenset[Content] | None = None
         self._attempts: dict[int, _Attempt] = {}
         self._strays: set[CheckpointKey] = set()
         self._failures: dict[CheckpointKey, int] = {}
@@ -172,10 +179,13 @@ class Run:
         if self.state is State.RUNNING:
             self._move(State.SWITCHING)
 
-    def switch(self, plan: Plan, held: Iterable[Committed] = (), *, now: float) -> list[Command]:
+    def switch(
+        self, plan: Plan, held: Iterable[Committed] = (), useful: frozenset[Content] | None = None, *, now: float
+    ) -> list[Command]:
         """Start the plan, or change to it: run what its root needs beyond the checkpoints there are.
 
-        held: checkpoints found outside; those this run holds already need not be named. Attempts that
+        held: checkpoints found outside; those this run holds already need not be named. useful: as in
+        `keep_only`, from now on; None: all outputs are kept, if `Limits.keep_checkpoints` says so. Attempts that
         the plan does not need are stopped, those that it shares go on. What rests on an island (law 12) is
         taken over only where the plan stays the same.
         Raises PlanError if a stage reads a table that the job does not have.
@@ -191,13 +201,28 @@ class Run:
             self._drop_tainted()
         busy = {attempt.key for attempt in self._attempts.values()}
         self._frontier = Frontier(plan, self._held, busy, reuse_tainted=same)
+        self.plans.append(plan)
         self._demands.forget_plan()
+        self._useful = useful
         self._release([key for key in self._held if self._useless(key)])
         self._move(State.RUNNING)
         self._stop_useless()
         self._settle()
         self._record_switch()
         return self._flush()
+
+    def keep_only(self, useful: frozenset[Content], *, now: float) -> list[Command]:
+        """Of the outputs that the plan needs no more, keep these alone (where `Limits.keep_checkpoints` says to)."""
+        self._tick(now)
+        self._useful = useful
+        if not self.ending:
+            self._release([key for key in self._held if self._useless(key)])
+        return self._flush()
+
+    def note(self, record: Decided, *, now: float) -> None:
+        """Put down what was decided about this job's plan; `at` is filled in."""
+        self._tick(now)
+        self.history.append(replace(record, at=self._at))
 
     def handle(self, *events: Event, now: float) -> list[Command]:
         """Take note of what happened and return what is to be done about it."""
@@ -282,6 +307,22 @@ class Run:
             tuple((attempt.key, attempt.started) for attempt in running),
         )
 
+    def finished(self, now: float) -> Finished:
+        """What has been done so far, in the terms in which another plan may be judged."""
+        frontier = self._plan_frontier
+        tainted = {task.key for task in frontier.tasks() if task.stage.tainted}
+        running: dict[Content, tuple[float, ...]] = {}
+        for attempt in self._attempts.values():
+            if not attempt.stopping:
+                content = attempt.key.content
+                running[content] = (*running.get(content, ()), now - attempt.started)
+        return Finished(
+            held=Counter(key.content for key in self._held if key not in tainted),
+            spent=dict(self._spent),
+            running=running,
+            done={id: sum(not task.active for task in node.tasks) for id, node in frontier.nodes.items()},
+        )
+
     def story(self, key: CheckpointKey) -> str:
         """All that happened to one checkpoint, a sentence a line."""
         return "\n".join(str(record) for record in self.history if mentions(record, key))
@@ -334,11 +375,12 @@ class Run:
         used = taken and task is not None and task.active
         self.history.append(Succeeded(self._at, id, committed, used))
         if taken:
-            self._held[key] = self._facts[key] = committed
+            self._hold(committed)
             self._strays.discard(key)
             if task is not None:
                 self._plan_frontier.commit(task)
-            elif not self._limits.keep_checkpoints:
+                self._note_done(task.stage)
+            elif not self._keeps(key):
                 self._release([key])
         elif key not in self._held:
             self._strays.add(key)
@@ -417,8 +459,9 @@ class Run:
             self._spoil(spoiled)
         if surplus:
             self._stop_useless()
-        if spare and not self._limits.keep_checkpoints:
-            self._release(dict.fromkeys(task.key for task in spare if task.held and not task.wanted))
+        if spare:
+            idle = [task.key for task in spare if task.held and not task.wanted and not self._keeps(task.key)]
+            self._release(dict.fromkeys(idle))
         if self._frontier.root.complete:
             self._decide(State.SUCCEEDED, None)
         elif self.ending:
@@ -526,12 +569,36 @@ class Run:
         task = self._node(key)
         if task is not None and not task.held and task.stage.tainted:
             return True
-        return not self._limits.keep_checkpoints and (task is None or not task.wanted)
+        return not self._keeps(key) and (task is None or not task.wanted)
+
+    def _keeps(self, key: CheckpointKey) -> bool:
+        """True if an output is kept even where the plan needs it no more."""
+        return self._limits.keep_checkpoints and (self._useful is None or key.content in self._useful)
 
     def _take_held(self, held: Iterable[Committed]) -> None:
         for committed in held:
-            self._held.setdefault(committed.key, committed)
-            self._facts.setdefault(committed.key, committed)
+            if committed.key not in self._held:
+                self._hold(committed)
+
+    def _hold(self, committed: Committed) -> None:
+        key = committed.key
+        self._held[key] = self._facts[key] = committed
+        self._spent[key.content] = self._spent.get(key.content, 0.0) + committed.seconds
+
+    def _note_done(self, node: StageNode) -> None:
+        if node.complete:
+            facts = [self._facts[task.key] for task in node.tasks]
+            self.history.append(
+                StageDone(
+                    self._at,
+                    node.stage.id,
+                    facts[0].key.content,
+                    rows=sum(sum(fact.rows) for fact in facts),
+                    bytes=sum(sum(fact.bytes) for fact in facts),
+                    seconds=sum(fact.seconds for fact in facts),
+                    estimated=node.stage.estimate.rows,
+                )
+            )
 
     def _drop_tainted(self) -> None:
         """Islands and what rests on them must not meet another plan."""

@@ -11,6 +11,8 @@ from qoop.planner.plan import Plan, Resources, Signature, Stage, StageId
 
 JobId = str
 MachineId = str
+Content = tuple[Signature, str]
+"""Signature and layout digest: what the outputs of a whole stage have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,10 @@ class CheckpointKey:
     signature: Signature
     layout: str
     part: int
+
+    @property
+    def content(self) -> Content:
+        return self.signature, self.layout
 
     def __str__(self) -> str:
         return f"{self.signature[:12]}.{self.layout[:8]}.{self.part}"
@@ -38,6 +44,11 @@ def layout_digest(stage: Stage) -> str:
 def checkpoint_key(stage: Stage, part: int) -> CheckpointKey:
     """The key under which part `part` of the stage's output is kept."""
     return CheckpointKey(stage.signature, layout_digest(stage), part)
+
+
+def content_of(stage: Stage) -> Content:
+    """What names the outputs of a stage, whichever part."""
+    return stage.signature, layout_digest(stage)
 
 
 def own_islands(plan: Plan, owner: JobId) -> Plan:

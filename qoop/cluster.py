@@ -21,6 +21,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from qoop.adaptive import Adaptive, Answer, Replanner, Work
 from qoop.catalog.errors import ConfigError, ExecutionError, NoCapacity, QoopError, SessionClosed, Timeout
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
@@ -33,6 +34,7 @@ from qoop.engine.run import Limits, Run, State
 from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_islands
 from qoop.planner.packing import Room
 from qoop.planner.plan import Plan
+from qoop.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.schedulers.base import Claim, Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
@@ -52,6 +54,7 @@ class JobRequest:
     tables: the pinned tables by name. settings: SET options besides those of the plan.
     weight: of the fair share, above 0. timeout: seconds after which the job fails with Timeout.
     durable: outputs must survive the process. reuse: look for checkpoints that the backend has already.
+    adaptive: how it may change plan while it runs; None: it keeps the plan.
     """
 
     plan: Plan
@@ -62,6 +65,7 @@ class JobRequest:
     durable: bool = False
     reuse: bool = False
     limits: Limits = field(default_factory=Limits)
+    adaptive: Adaptive | None = None
 
     def __post_init__(self) -> None:
         if not self.weight > 0:
@@ -128,6 +132,15 @@ class JobHandle:
         with self._cluster.lock:
             return list(self._run.history)
 
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans it has run, in order."""
+        with self._cluster.lock:
+            return tuple(self._run.plans)
+
+    def reconsider(self, why: str = "it was asked for") -> None:
+        """Have the choice of the plan thought over now. Does nothing if the job may not change plan."""
+        self._cluster.post(lambda now: self._cluster.reconsider(self.id, why, now))
+
     def story(self, key: CheckpointKey) -> str:
         """All that happened to one checkpoint, a sentence a line."""
         with self._cluster.lock:
@@ -142,6 +155,7 @@ class _Job:
     arrival: int
     submitted: float
     deadline: float | None
+    replanner: Replanner | None
 
 
 class Cluster:
@@ -177,6 +191,7 @@ class Cluster:
         self._give_up_at: float | None = None
         self._broken: ExecutionError | None = None
         self._late: QoopError | None = None
+        self._planner: Planner = PlannerThread() if thread else InlinePlanner()
         self._thread: threading.Thread | None = None
         if thread:
             self._thread = threading.Thread(target=self._loop, name="qoop-cluster", daemon=True)
@@ -186,12 +201,15 @@ class Cluster:
         """Start a job. Raises SessionClosed after `close`, ExecutionError if the cluster's loop has failed."""
         number = next(self._numbers)
         name = f"job{number}"
-        run = Run(name, request.tables, request.settings, request.durable, request.limits)
+        limits = request.limits if request.adaptive is None else replace(request.limits, keep_checkpoints=True)
+        run = Run(name, request.tables, request.settings, request.durable, limits)
         handle = JobHandle(self, name, run)
         submitted = self._clock.now()
         deadline = submitted + request.timeout if request.timeout is not None else None
         request = replace(request, plan=own_islands(request.plan, name))
-        job = _Job(handle, run, request, number, submitted, deadline)
+        adaptive = request.adaptive
+        replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
+        job = _Job(handle, run, request, number, submitted, deadline, replanner)
         with self.lock:
             self._check_open()
             self._jobs[name] = job
@@ -258,12 +276,18 @@ class Cluster:
             self._finish_ended_jobs()
             if self._shares_stale:
                 self._tell_shares(now)
+            self._replan(now)
             self._grant_all(now)
 
     def stop_job(self, job: JobId, now: float) -> None:
         """Cancel a job, if it is still there."""
         if job in self._jobs:
             self._driver.obey(self._jobs[job].run.cancel(now=now))
+
+    def reconsider(self, job: JobId, why: str, now: float) -> None:
+        """Have the choice of a job's plan thought over, if it is still there and may change plan."""
+        if job in self._jobs and (replanner := self._jobs[job].replanner) is not None:
+            replanner.reconsider(why, now)
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """Give up outputs on behalf of a job."""
@@ -296,6 +320,7 @@ class Cluster:
                 self._abandon(SessionClosed("the session was closed"))
 
     def _close_backend(self) -> None:
+        self._planner.close()
         try:
             self._backend.close()
         except QoopError as error:
@@ -358,6 +383,37 @@ class Cluster:
             shares = self._scheduler.fair_shares(claims, self._driver.capacity)
             self._driver.take([ShareChanged(name, share) for name, share in shares.items()], now)
 
+    def _replan(self, now: float) -> None:
+        """Hand what has to be thought over to the planner; its answers come by mail."""
+        for job in self._jobs.values():
+            if job.replanner is not None:
+                work = job.replanner.turn(now)
+                if work is not None:
+                    self._ask(job, work)
+
+    def _ask(self, job: _Job, work: Work) -> None:
+        name = job.run.job
+
+        def answered(answer: Answer | Exception) -> None:
+            self.post(lambda now: self._answered(name, answer, now))
+
+        self._planner.ask(work, answered)
+
+    def _answered(self, name: JobId, answer: Answer | Exception, now: float) -> None:
+        job = self._jobs.get(name)
+        if job is None or job.replanner is None:
+            return
+        try:
+            if isinstance(answer, Exception):
+                raise answer
+            self._driver.obey(job.replanner.take(answer, now))
+        except QoopError as error:
+            self._driver.obey(job.run.fail(error, now=now))
+        except Exception as error:
+            failure = ExecutionError(f"choosing another plan failed: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._driver.obey(job.run.fail(failure, now=now))
+
     def _grant_all(self, now: float) -> None:
         """Start tasks until the scheduler finds none that fits."""
         claims = {name: claim for name, job in self._jobs.items() if (claim := self._claim(job)).demands}
@@ -382,6 +438,7 @@ class Cluster:
         """How long the loop may wait for events: until the next deadline, at most `timeout`."""
         going_on = [job for job in self._jobs.values() if not job.run.ending]
         moments = [job.deadline for job in going_on if job.deadline is not None]
+        moments += [job.replanner.due for job in going_on if job.replanner and job.replanner.due is not None]
         if self._empty_since is not None and self._wait_for_capacity < math.inf:
             moments += [self._starved_at(job, self._empty_since) for job in going_on]
         if self._give_up_at is not None:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Timeout
 from qoop.engine.history import Record, Succeeded
+from qoop.planner.observed import NOTHING, Observations
 from qoop.planner.planner import Planning
 from qoop.result import Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from qoop.adaptive import Adaptive
     from qoop.catalog.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.cluster import JobHandle
@@ -41,9 +43,9 @@ class Prepared:
     statistics_seconds: float
     cost: CostModel
 
-    def planning(self) -> Planning:
-        """A planning of the query, which may make several plans."""
-        return Planning(self.bound, self.relation, self.stats, self.splits, self.cost)
+    def planning(self, observed: Observations = NOTHING) -> Planning:
+        """A planning of the query, which may make several plans. observed: what wins over estimates."""
+        return Planning(self.bound, self.relation, self.stats, self.splits, self.cost, observed)
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Planned:
 
     planning_seconds: binding and planning. statistics_seconds: collecting statistics that nobody had asked
         for before (afterwards they are kept, by the version of the table).
+    adaptive: how the plan may be changed while it runs; None: it is kept.
     """
 
     bound: Bound
@@ -59,6 +62,7 @@ class Planned:
     tables: Mapping[str, Table]
     planning_seconds: float
     statistics_seconds: float
+    adaptive: Adaptive | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,11 @@ class Job:
     def planning_seconds(self) -> float:
         """Seconds from text to plan, without those for statistics collected on the way."""
         return self._planned.planning_seconds
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans it has run, in order; the n-th is that of the record `Switched` with number n."""
+        return self._handle.plans()
 
     @property
     def state(self) -> str:

@@ -10,13 +10,15 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from qoop.adaptive import Adaptive
 from qoop.calibration import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import QoopError, QueryError, SessionClosed
@@ -25,9 +27,10 @@ from qoop.config import Config, configure, room_of
 from qoop.engine.backends.local import LocalBackend
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
-from qoop.planner.alternatives import Alternatives, Grid, explain_alternatives, keep, local_grid, pool
+from qoop.planner.alternatives import Alternatives, Candidate, Grid, explain_alternatives, keep, local_grid, pool
 from qoop.planner.bind import Binder, Bound
 from qoop.planner.explain import explain
+from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.planner import logical, stats_needed
 from qoop.planner.variants import Variant
@@ -269,10 +272,11 @@ class Session:
         """Bind and plan a query in the caller's thread."""
         begun = time.perf_counter()
         prepared = self.prepare(text)
-        room = self.room
-        plan = prepared.planning().plan(Variant(), replace(room, cpu=max(1.0, room.cpu)))
+        room = replace(self.room, cpu=max(1.0, self.room.cpu))
+        plan = prepared.planning().plan(Variant(), room)
+        adaptive = Adaptive(partial(_found, prepared, room), room) if self.config.replan else None
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
-        return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds)
+        return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive)
 
     def _with_plan(self, text: str, plan: Plan) -> Planned:
         """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
@@ -301,6 +305,7 @@ class Session:
             timeout,
             durable=self.config.checkpoints is not None,
             reuse=resume,
+            adaptive=planned.adaptive,
         )
         handle = self._cluster.submit(request)
         return Job(handle, planned, lambda: self._take(handle))
@@ -318,6 +323,11 @@ class Session:
     def _open(self) -> None:
         if self._closed:
             raise SessionClosed("the session is closed")
+
+
+def _found(prepared: Prepared, room: Resources, observed: Observations) -> Sequence[Candidate]:
+    """The plans of a query worth keeping, given what was seen of it since its statistics were collected."""
+    return keep(pool(prepared.planning(observed), local_grid(room))).kept
 
 
 def _answer(job: Job, watch: Callable[[Job], object] | None) -> Result:

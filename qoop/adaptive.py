@@ -1,0 +1,283 @@
+"""When to think again about the plan of a running job, and what becomes of the answer.
+
+    history of the run ──Triggers──> causes ──debounce──> Question ──planner thread──> Answer ──> Decided, switch
+
+:class:`Replanner` is the state machine of one job: values in, values out, no thread and no clock (law 2). The
+cluster turns it, has its questions answered off the critical path while the current plan keeps running, and gives
+it the answers; an answer that comes too late, after the share has changed or the plan, is thrown away and the
+question asked again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from qoop.engine.events import Command
+from qoop.engine.history import Decided, MemoryRaised, Record, ShareTold, StageDone, size
+from qoop.engine.run import Run
+from qoop.engine.task import JobId, content_of, own_islands
+from qoop.planner.alternatives import Candidate
+from qoop.planner.observed import NOTHING, Observations
+from qoop.planner.plan import Plan, Resources
+from qoop.replanner import Decision, Greedy, Option, Policy, Question, Stay, Switch, option_name, useful
+
+EAGER_SECONDS = 4.0
+"""Estimated seconds from which on the alternatives of a plan are made as soon as it starts. Making them takes about
+0.1 s of one core, so that is within 2 % of the time; below it they are made when first there is reason to switch."""
+
+WORTH_SECONDS = 0.3
+"""Estimated seconds left below which it is not worth making alternatives: they would come too late."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why to decide. what: a clause. kind: of several causes of one kind only the last counts.
+
+    urgent: there is nothing to wait for (no debounce).
+    """
+
+    kind: str
+    what: str
+    urgent: bool = False
+
+
+@dataclass(frozen=True)
+class Triggers:
+    """Which records of a run are reasons to decide anew.
+
+    share: fraction by which the share must have changed, in any resource, since the last decision.
+    rows: factor by which the rows of a finished stage must differ from the estimate, and `least_rows` the number
+        that one of both must reach to matter.
+    quiet: seconds without a further change after which a decision is taken; a burst of changes is one decision.
+    longest: seconds after the first change when it is taken even so.
+    """
+
+    share: float = 0.10
+    rows: float = 4.0
+    least_rows: float = 10_000
+    quiet: float = 0.01
+    longest: float = 0.1
+
+    def cause(self, record: Record, basis: Resources) -> Cause | None:
+        """What the record gives reason for. basis: the share at the last decision."""
+        match record:
+            case ShareTold(_, share) if changed(basis, share) > self.share:
+                return Cause("share", f"the share {_movement(basis, share)}")
+            case StageDone(_, stage, _, rows, _, _, estimated) if self._misjudged(rows, estimated):
+                return Cause(
+                    f"rows of {stage}", f"stage {stage} had {rows:,} rows where {estimated:,.0f} were expected"
+                )
+            case MemoryRaised(_, stage, before, _):
+                return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(before)} of memory")
+        return None
+
+    def _misjudged(self, rows: float, estimated: float) -> bool:
+        low, high = sorted((max(1.0, rows), max(1.0, estimated)))
+        return high >= self.least_rows and high > self.rows * low
+
+
+def changed(before: Resources, after: Resources) -> float:
+    """By which fraction of what it was a share has changed, in the resource where that is most.
+
+    >>> changed(Resources(4, 100), Resources(3, 100))
+    0.25
+    """
+    pairs = ((before.cpu, after.cpu), (before.memory, after.memory), (before.network, after.network))
+    return max((abs(new - old) / old if old else inf) if new != old else 0.0 for old, new in pairs)
+
+
+def _movement(before: Resources, after: Resources) -> str:
+    if before.cpu != after.cpu:
+        return f"{'fell' if after.cpu < before.cpu else 'rose'} from {before.cpu:g} to {after.cpu:g} slots"
+    verb = "fell" if after.memory < before.memory else "rose"
+    return f"{verb} from {size(before.memory)} to {size(after.memory)} of memory"
+
+
+Find = Callable[[Observations], Sequence[Candidate]]
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Lets a job change plan.
+
+    find: makes the alternatives, given what is known better than when its statistics were collected. Called in
+        the planner thread, at most once for the start and once for every time that no known plan is good; a pure
+        function. at_once: it has them ready (a plan cache), so it is called at the start.
+    room: the share that the plan was made for.
+    """
+
+    find: Find
+    room: Resources
+    at_once: bool = False
+    policy: Policy = field(default_factory=Greedy)
+    triggers: Triggers = field(default_factory=Triggers)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A decision, the question with the options as they are by now, and whether the alternatives are among them."""
+
+    question: Question
+    decision: Decision
+    found: bool
+    seconds: float
+
+
+Work = Callable[[], Answer]
+
+
+class Replanner:
+    """The re-planning of one job.
+
+    `turn` is called whenever something may have happened, `due` says until when it wants to be called again at the
+    latest; the work that `turn` returns is to be done anywhere, and its answer given to `take`.
+    """
+
+    def __init__(self, job: JobId, adaptive: Adaptive, run: Run, launch: Plan) -> None:
+        self._job = job
+        self._adaptive = adaptive
+        self._run = run
+        self._options: tuple[Option, ...] = (Option(option_name(0), Candidate(launch, "launch")),)
+        self._running = 0
+        self._found = False
+        self._basis = adaptive.room
+        self._seen = 0
+        self._begun = False
+        self._waiting: dict[str, Cause] = {}
+        self._first = self._last = 0.0
+        self._asked: tuple[Cause, ...] = ()
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The plans known so far."""
+        return self._options
+
+    @property
+    def due(self) -> float | None:
+        """When the next question is to be asked, if one is waiting."""
+        share = self._run.share
+        if not self._waiting or self._asked or self._run.ending or share is None or share.cpu <= 0:
+            return None
+        if any(cause.urgent for cause in self._waiting.values()):
+            return self._first
+        triggers = self._adaptive.triggers
+        return min(self._last + triggers.quiet, self._first + triggers.longest)
+
+    def turn(self, now: float) -> Work | None:
+        """Look at what is new; return a question to be answered, if it is time for one."""
+        self._look(now)
+        due = self.due
+        return self._ask(now) if due is not None and now >= due else None
+
+    def reconsider(self, why: str, now: float) -> None:
+        """Have a decision taken for a reason of the caller's."""
+        self._wait(Cause("request", why, urgent=True), now)
+
+    def take(self, answer: Answer, now: float) -> list[Command]:
+        """Apply an answer, if it still holds; else the question is asked again."""
+        causes, self._asked = self._asked, ()
+        self._options, self._found = answer.question.options, answer.found
+        share = self._run.share
+        if self._run.ending or share is None:
+            return []
+        if changed(answer.question.share, share) > self._adaptive.triggers.share:
+            self._waiting = {cause.kind: cause for cause in causes} | self._waiting
+            return []
+        before, self._basis = self._basis, answer.question.share
+        return self._apply(answer, " and ".join(cause.what for cause in causes), before, now)
+
+    def _look(self, now: float) -> None:
+        history = self._run.history
+        while self._seen < len(history):
+            record = history[self._seen]
+            self._seen += 1
+            if isinstance(record, ShareTold):
+                self._waiting.pop("share", None)  # it may have come back to what it was
+            cause = self._adaptive.triggers.cause(record, self._basis)
+            if cause is not None:
+                self._wait(cause, now)
+        if not self._begun and self._run.plans and self._run.share is not None:
+            self._begun = True
+            if self._adaptive.at_once or self._work_left(self._run.share) >= EAGER_SECONDS:
+                self._wait(Cause("start", "the alternatives became known", urgent=True), now)
+
+    def _wait(self, cause: Cause, now: float) -> None:
+        if not self._waiting:
+            self._first = now
+        self._last = now
+        self._waiting[cause.kind] = cause
+
+    def _work_left(self, share: Resources) -> float:
+        """Seconds that the launch plan takes at least on the share: cheap, for it is asked of every query."""
+        stages = self._options[0].candidate.plan.stages
+        return sum(stage.width * stage.estimate.task_seconds for stage in stages) / max(1.0, share.cpu)
+
+    def _ask(self, now: float) -> Work:
+        self._asked, self._waiting = tuple(self._waiting.values()), {}
+        assert self._run.share is not None
+        question = Question(self._options, self._running, self._run.finished(now), self._run.share)
+        adaptive, job, found = self._adaptive, self._job, self._found
+        return lambda: answer(question, adaptive, job, found)
+
+    def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
+        record = recorded(answer, cause, before)
+        self._run.note(record, now=now)
+        if isinstance(answer.decision, Switch):
+            self._running = answer.decision.plan
+            plan = self._options[self._running].candidate.plan
+            return self._run.switch(plan, useful=useful(self._options, self._running), now=now)
+        return self._run.keep_only(useful(self._options, self._running), now=now) if self._found else []
+
+
+def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
+    """The answer as it goes down in the history of the job."""
+    question, decision = answer.question, answer.decision
+    switch = decision if isinstance(decision, Switch) else None
+    return Decided(
+        at=0.0,
+        cause=cause,
+        before=before,
+        after=question.share,
+        running=question.options[question.running].name,
+        chosen=question.options[question.running if switch is None else switch.plan].name,
+        reason=decision.reason if isinstance(decision, Stay) else "",
+        candidates=decision.candidates,
+        kept=switch.keep if switch is not None else (),
+        work_left_out=switch.work_left_out if switch is not None else 0.0,
+        planner_seconds=answer.seconds,
+    )
+
+
+def answer(question: Question, adaptive: Adaptive, job: JobId, found: bool) -> Answer:
+    """Decide on a question; makes the alternatives first, if that was not done and there is time for it.
+
+    Pure, and the only place where planning takes time: this runs in the planner thread.
+    """
+    begun = time.perf_counter()
+    if not found and not adaptive.at_once and question.remaining[question.running].seconds < WORTH_SECONDS:
+        little = Stay("too little is left to make other plans", question.remaining)
+        return Answer(question, little, False, time.perf_counter() - begun)
+    if not found:
+        question = replace(question, options=with_candidates(question.options, adaptive.find(NOTHING), job))
+    decision = adaptive.policy.decide(question)
+    return Answer(question, decision, True, time.perf_counter() - begun)
+
+
+def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job: JobId) -> tuple[Option, ...]:
+    """The options and those of the found plans that are not among them, with islands of the job's own."""
+    known = {_sketch(option.candidate.plan) for option in options}
+    result = list(options)
+    for candidate in found:
+        plan = own_islands(candidate.plan, job)
+        if _sketch(plan) not in known:
+            known.add(_sketch(plan))
+            result.append(Option(option_name(len(result)), replace(candidate, plan=plan)))
+    return tuple(result)
+
+
+def _sketch(plan: Plan) -> tuple[object, ...]:
+    """What makes two plans of one query the same: what their stages put out and how many slots a task has."""
+    return tuple((content_of(stage), stage.slots) for stage in plan.stages)

@@ -1,0 +1,65 @@
+"""Where decisions are worked out: beside the cluster's thread, or in it where time is simulated."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Planner(Protocol):
+    """Does work and tells of its end. `ask` never raises what the work raises."""
+
+    def ask(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
+        """Have the work done; `then` is called, in whatever thread, with what it returned or raised."""
+        ...
+
+    def close(self) -> None:
+        """Wait for the work that goes on; what has not begun is dropped."""
+        ...
+
+
+class InlinePlanner:
+    """Does the work at once, in the caller's thread: it takes no time of a simulated clock."""
+
+    def ask(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
+        then(_outcome(work))
+
+    def close(self) -> None:
+        pass
+
+
+class PlannerThread:
+    """One thread, started when there is work for the first time, which does one work after the other."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def ask(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._loop, name="qoop-planner", daemon=True)
+            self._thread.start()
+        self._work.put(lambda: then(_outcome(work)))
+
+    def close(self) -> None:
+        self._closed = True
+        self._work.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _loop(self) -> None:
+        while (work := self._work.get()) is not None:
+            if not self._closed:
+                work()
+
+
+def _outcome(work: Callable[[], T]) -> T | Exception:
+    try:
+        return work()
+    except Exception as error:  # whoever asked decides what it means
+        return error

@@ -1,0 +1,230 @@
+"""Which plan to run from here on: progress carried over to every plan, and a greedy choice (spec sections 3 to 5).
+
+    Finished ──propagate──> Done of each option ──finish time on the share──> Remaining ──policy──> Stay | Switch
+
+All values and pure functions: who asks, when, and what becomes of the answer is the business of
+:mod:`~qoop.adaptive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
+from typing import Protocol
+
+from qoop.engine.history import Remaining
+from qoop.engine.progress import Finished
+from qoop.engine.task import Content, content_of
+from qoop.planner.alternatives import Candidate
+from qoop.planner.finish import Done
+from qoop.planner.plan import Resources, Stage, StageId
+
+
+@dataclass(frozen=True)
+class Option:
+    """A plan that a job may run, with what every decision needs of it worked out once.
+
+    name: A is the plan it was started with, B, C … those that came later.
+    candidate: the plan, with the job's own islands, and its finish times.
+    """
+
+    name: str
+    candidate: Candidate
+
+    @cached_property
+    def stages(self) -> tuple[tuple[Stage, Content, bool], ...]:
+        """Every stage, what names its outputs, and whether outputs made under another plan may be taken for its
+        own: not where they rest on an island (law 12)."""
+        tainted: dict[StageId, bool] = {}
+        for stage in self.candidate.plan.stages:
+            tainted[stage.id] = not stage.shareable or any(tainted[item.stage] for item in stage.stage_inputs)
+        return tuple((stage, content_of(stage), not tainted[stage.id]) for stage in self.candidate.plan.stages)
+
+    @cached_property
+    def contents(self) -> frozenset[Content]:
+        """What finished work of other plans may be taken over."""
+        return frozenset(content for _, content, usable in self.stages if usable)
+
+    @cached_property
+    def readers(self) -> Mapping[StageId, tuple[StageId, ...]]:
+        """Who reads each stage."""
+        found: dict[StageId, list[StageId]] = {stage.id: [] for stage in self.candidate.plan.stages}
+        for stage in self.candidate.plan.stages:
+            for item in stage.stage_inputs:
+                found[item.stage].append(stage.id)
+        return {id: tuple(readers) for id, readers in found.items()}
+
+
+def propagate(option: Option, finished: Finished) -> Done:
+    """How far a plan is, given what was done under others: spec section 3, at any depth.
+
+    A stage has all parts that are held under its own signature and layout, whichever plan they were made for, and
+    the attempts at them that run. That what a finished stage reads need not be done follows in the estimate.
+    """
+    parts: dict[StageId, int] = {}
+    running: dict[StageId, tuple[float, ...]] = {}
+    for stage, content, usable in option.stages:
+        if usable and content in finished.held:
+            parts[stage.id] = finished.held[content]
+        if usable and content in finished.running:
+            running[stage.id] = finished.running[content]
+    return Done(parts, running)
+
+
+def own_progress(option: Option, finished: Finished) -> Done:
+    """How far the plan is that runs: as its run says, which knows what was released because nothing needs it."""
+    running = {stage.id: finished.running[c] for stage, c, _ in option.stages if c in finished.running}
+    return Done(finished.done, running)
+
+
+def left_out(old: Option, new: Option, finished: Finished) -> float:
+    """Seconds of finished work of the old plan that the new one has no use for.
+
+    The work of a stage is of use where the new plan has the stage, or has a finished stage that was made of it.
+    """
+    kept = {stage.id: content in new.contents for stage, content, usable in old.stages if usable}
+    total = 0.0
+    for stage, content, _ in reversed(old.stages):
+        whole = [id for id in old.readers[stage.id] if finished.done.get(id, 0) == old.candidate.plan.by_id[id].width]
+        kept[stage.id] = kept.get(stage.id, False) or any(kept[id] for id in whole)
+        if not kept[stage.id]:
+            total += finished.spent.get(content, 0.0)
+    return total
+
+
+def useful(options: Sequence[Option], running: int) -> frozenset[Content]:
+    """What a plan other than the running one could take over: the rest need not outlive its last reader."""
+    others = (option.contents for place, option in enumerate(options) if place != running)
+    return frozenset().union(*others)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a policy decides on.
+
+    options: the plans; `running` is the place of the one that runs. share: what the job is promised.
+    exhausted: contents that cannot be made on this machine: their tasks had all its memory, and it was too little.
+    """
+
+    options: tuple[Option, ...]
+    running: int
+    finished: Finished
+    share: Resources
+    exhausted: frozenset[Content] = field(default=frozenset())
+
+    @cached_property
+    def done(self) -> tuple[Done, ...]:
+        """How far each option is."""
+        return tuple(
+            own_progress(option, self.finished) if place == self.running else propagate(option, self.finished)
+            for place, option in enumerate(self.options)
+        )
+
+    @cached_property
+    def remaining(self) -> tuple[Remaining, ...]:
+        """The seconds until each option would end on the share, if nothing changed any more."""
+        share = replace(self.share, cpu=max(1.0, self.share.cpu))  # slots are lent whole, for a part of the time
+        return tuple(Remaining(one.name, self._seconds(place, share)) for place, one in enumerate(self.options))
+
+    def keep(self, place: int) -> tuple[StageId, ...]:
+        """Stages of an option of which something finished would be used."""
+        parts = self.done[place].parts
+        return tuple(stage.id for stage, _, _ in self.options[place].stages if parts.get(stage.id))
+
+    def left_out(self, place: int) -> float:
+        """See :func:`left_out`: what is lost by going over to an option."""
+        return left_out(self.options[self.running], self.options[place], self.finished)
+
+    def _seconds(self, place: int, share: Resources) -> float:
+        option, done = self.options[place], self.done[place]
+        if self.exhausted and self._meets_exhausted(option, done):
+            return inf
+        return option.candidate.finish.seconds(share, done)
+
+    def _meets_exhausted(self, option: Option, done: Done) -> bool:
+        needed = option.candidate.finish.needed(done)
+        return any(
+            left and content in self.exhausted for left, (_, content, _) in zip(needed, option.stages, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Stay:
+    """The running plan goes on. reason: why, as a clause."""
+
+    reason: str
+    candidates: tuple[Remaining, ...]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Another plan follows.
+
+    plan: its place among the options. keep: its stages of which something finished is used.
+    finish_old, finish_new: seconds that the running plan and it would still take. work_left_out: seconds of
+    finished work that it has no use for.
+    """
+
+    plan: int
+    keep: tuple[StageId, ...]
+    finish_old: float
+    finish_new: float
+    work_left_out: float
+    candidates: tuple[Remaining, ...]
+
+
+Decision = Stay | Switch
+
+
+def switch_to(question: Question, place: int) -> Switch:
+    """The decision for an option, with all that there is to say about it."""
+    remaining = question.remaining
+    return Switch(
+        place,
+        question.keep(place),
+        remaining[question.running].seconds,
+        remaining[place].seconds,
+        question.left_out(place),
+        remaining,
+    )
+
+
+class Policy(Protocol):
+    """Decides on a question. Returns a value and applies nothing (law 6); must be a pure function."""
+
+    def decide(self, question: Question) -> Decision: ...
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The plan that ends first on the share as it is now (spec section 5), whatever finished work that leaves out.
+
+    hysteresis: another plan must end sooner than the running one by this fraction of its time, since estimates
+        err, and a plan that is left for little is soon gone back to.
+    least_gain: and by this many seconds: less is not worth stopping attempts for.
+    """
+
+    hysteresis: float = 0.15
+    least_gain: float = 0.02
+
+    def decide(self, question: Question) -> Decision:
+        remaining = question.remaining
+        mine = remaining[question.running].seconds
+        best = min(range(len(remaining)), key=lambda i: (remaining[i].seconds, i != question.running, i))
+        gain = mine - remaining[best].seconds if best != question.running else 0.0
+        if best == question.running:
+            return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
+        if gain < self.least_gain or gain < self.hysteresis * mine < inf:
+            return Stay(f"the gain is less than {self.hysteresis:.0%} or {self.least_gain * 1e3:.0f} ms", remaining)
+        return switch_to(question, best)
+
+
+def option_name(place: int) -> str:
+    """A, B … Z, A1, B1 …
+
+    >>> option_name(0), option_name(27)
+    ('A', 'B1')
+    """
+    return chr(ord("A") + place % 26) + (str(place // 26) if place >= 26 else "")
