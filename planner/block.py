@@ -1,0 +1,209 @@
+"""The normal form of relations, and how it is written down in one way only.
+
+See :mod:`qoop.planner.provenance` for how a relation becomes a :class:`Block`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from qoop.planner.canonical_text import Name, digest_of, is_plain, leaf_number, own_name, text_of
+from qoop.planner.expr import TRUE, Call, Column, Expr, columns_of, conjuncts, substitute
+from qoop.planner.rules.properties import equated
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A factor of a block's product. number: tells it from the others, in the names of its columns.
+
+    digest: what it is. args: columns of other leaves that it depends on (the left side of a left join).
+    """
+
+    number: int
+    digest: str
+    args: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """``SELECT columns FROM leaves WHERE predicates``; no leaves: one row."""
+
+    leaves: tuple[Leaf, ...]
+    predicates: tuple[Expr, ...]
+    columns: Mapping[Column, Expr]
+
+    def expr(self, expr: Expr) -> Expr:
+        """An expression over the relation's columns as one over the leaves."""
+        return substitute(expr, self.columns)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A block written down. core: digest of leaves and predicates. name: the canonical text of a leaf's column."""
+
+    core: str
+    name: Name
+
+    def text(self, expr: Expr) -> str:
+        return text_of(expr, self.name)
+
+
+def is_rows(block: Block) -> bool:
+    return len(block.leaves) == 1 and block.leaves[0].digest.startswith("rows ") and not block.predicates
+
+
+def added(block: Block, predicates: Iterable[Expr]) -> tuple[Expr, ...]:
+    new = (part for predicate in predicates for part in conjuncts(predicate) if part != TRUE)
+    return tuple(dict.fromkeys((*block.predicates, *(half for part in new for half in _halves(part)))))
+
+
+def _halves(predicate: Expr) -> tuple[Expr, ...]:
+    """``x BETWEEN a AND b`` as two comparisons."""
+    if isinstance(predicate, Call) and predicate.op == "between" and is_plain(predicate, "({0} BETWEEN {1} AND {2})"):
+        x, low, high = predicate.args
+        return (
+            Call("<=", (low, x), "({0} <= {1})", "BOOLEAN"),
+            Call("<=", (x, high), "({0} <= {1})", "BOOLEAN"),
+        )
+    return (predicate,)
+
+
+def leaf_numbers(block: Block) -> set[int]:
+    return {leaf.number for leaf in block.leaves}
+
+
+def only(expr: Expr, numbers: frozenset[int]) -> bool:
+    used = columns_of(expr)
+    return bool(used) and all(leaf_number(column) in numbers for column in used)
+
+
+@dataclass
+class _Items:
+    """The parts of a block that tie leaves together, each a function of how columns are named."""
+
+    texts: list[Callable[[Name], str]] = field(default_factory=list)
+    touched: list[frozenset[int]] = field(default_factory=list)
+
+    def add(self, text: Callable[[Name], str], columns: Iterable[Column]) -> None:
+        self.texts.append(text)
+        self.touched.append(frozenset(map(leaf_number, columns)))
+
+
+def write(block: Block, marks: Iterable[Expr]) -> Written:
+    """Order the leaves and write the block; `marks` only break ties between leaves.
+
+    marks: what is read of the block; they may hold columns of other blocks, which are written as ``?``.
+    """
+    classes, predicates = equal_columns(block.predicates)
+    order = _order(block, classes, predicates, tuple(marks) if len(block.leaves) > 1 else ())
+    label = {number: str(place) for place, number in enumerate(order)}
+    merged = merged_names(lambda c: f"{label[leaf_number(c)]}.{own_name(c)}" if leaf_number(c) in label else "?", classes)
+    leaf_of = {leaf.number: leaf for leaf in block.leaves}
+    leaves = [leaf_of[number].digest + repr([merged(a) for a in leaf_of[number].args]) for number in order]
+    texts = sorted({text_of(predicate, merged) for predicate in predicates})
+    return Written(digest_of("block", *leaves, "where", *texts, "equal", *sorted(set(map(merged, classes)))), merged)
+
+
+def equal_columns(predicates: Sequence[Expr]) -> tuple[dict[Column, tuple[Column, ...]], list[Expr]]:
+    """Classes of columns that predicates equate, by member, and the other predicates."""
+    classes: dict[Column, tuple[Column, ...]] = {}
+    others = []
+    for predicate in predicates:
+        pair = equated(predicate)
+        if pair is None or not is_plain(predicate, "({0} = {1})"):
+            others.append(predicate)
+            continue
+        a, b = pair
+        members = tuple(dict.fromkeys((*classes.get(a, (a,)), *classes.get(b, (b,)))))
+        classes.update(dict.fromkeys(members, members))
+    return classes, others
+
+
+def merged_names(name: Name, classes: Mapping[Column, tuple[Column, ...]]) -> Name:
+    """Names in which the columns of a class are one: their values are equal, whichever is read."""
+    cache: dict[Column, str] = {}
+
+    def merged(column: Column) -> str:
+        found = cache.get(column)
+        if found is None:
+            members = classes.get(column)
+            found = name(column) if members is None else "{" + " ".join(sorted(map(name, members))) + "}"
+            cache[column] = found
+        return found
+
+    return merged
+
+
+def _order(
+    block: Block, classes: Mapping[Column, tuple[Column, ...]], predicates: Sequence[Expr], marks: tuple[Expr, ...]
+) -> list[int]:
+    """Numbers of the leaves in canonical order."""
+    colours = {leaf.number: leaf.digest for leaf in block.leaves}
+    if len(set(colours.values())) == len(colours):
+        return sorted(colours, key=colours.__getitem__)
+    items = _items(block, classes, predicates)
+    core = colours = _ranked(_refined(colours, items, classes))
+    for mark in marks:
+        touched = (member for c in columns_of(mark) for member in classes.get(c, (c,)))
+        items.add(lambda name, mark=mark: "mark " + text_of(mark, name), touched)  # type: ignore[misc]
+    while len(set((refined := _refined(colours, items, classes)).values())) < len(refined):
+        ordered = sorted(refined.values())
+        tied = next(colour for colour, following in pairwise(ordered) if colour == following)
+        first = next(number for number, colour in refined.items() if colour == tied)
+        colours = _ranked(refined)
+        colours[first] += "!"
+    return sorted(refined, key=lambda number: (core[number], refined[number]))
+
+
+def _items(block: Block, classes: Mapping[Column, tuple[Column, ...]], predicates: Sequence[Expr]) -> _Items:
+    items = _Items()
+    for members in dict.fromkeys(classes.values()):
+        items.add(lambda name, members=members: name(members[0]), members)  # type: ignore[misc]
+    raw = merged_names(str, classes)
+    for predicate in {text_of(predicate, raw): predicate for predicate in predicates}.values():
+        touched = (member for c in columns_of(predicate) for member in classes.get(c, (c,)))
+        items.add(lambda name, predicate=predicate: text_of(predicate, name), touched)  # type: ignore[misc]
+    for leaf in block.leaves:
+        if leaf.args:
+            own = Column(f"{leaf.number}:", "")
+            items.add(
+                lambda name, leaf=leaf, own=own: name(own) + repr([name(a) for a in leaf.args]),  # type: ignore[misc]
+                (own, *(member for a in leaf.args for member in classes.get(a, (a,)))),
+            )
+    return items
+
+
+def _refined(colours: dict[int, str], items: _Items, classes: Mapping[Column, tuple[Column, ...]]) -> dict[int, str]:
+    """Recolour the leaves by the items that touch them until no further leaf can be told apart."""
+    for _ in colours:
+        sizes = Counter(colours.values())
+        if len(sizes) == len(colours):
+            break
+        colours = {
+            number: colour if sizes[colour] == 1 else _recoloured(number, colours, items, classes)
+            for number, colour in colours.items()
+        }
+        if len(set(colours.values())) == len(sizes):
+            break
+    return colours
+
+
+def _recoloured(
+    number: int, colours: Mapping[int, str], items: _Items, classes: Mapping[Column, tuple[Column, ...]]
+) -> str:
+    def name(column: Column) -> str:
+        mine = "*" if leaf_number(column) == number else ""
+        return f"{mine}{colours.get(leaf_number(column), '?')}.{own_name(column)}"
+
+    merged = merged_names(name, classes)
+    touching = (text for text, touched in zip(items.texts, items.touched, strict=True) if number in touched)
+    return digest_of(colours[number], *sorted(text(merged) for text in touching))
+
+
+def _ranked(colours: Mapping[int, str]) -> dict[int, str]:
+    """Short colours in the same order, so that what is refined further stays within it."""
+    places = {colour: f"{place:04d}" for place, colour in enumerate(sorted(set(colours.values())))}
+    return {number: places[colour] for number, colour in colours.items()}

@@ -1,0 +1,100 @@
+"""Canonical text of expressions: equal for expressions that always have equal values, as far as it can tell.
+
+Names of columns are the caller's business. In blocks (:mod:`qoop.planner.block`) a column is called
+``<number of its leaf>:<its own name>``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+
+from qoop.planner.expr import Call, Column, Expr, Literal, columns_of
+
+Name = Callable[[Column], str]
+
+_MIRRORED = {">": "<", ">=": "<="}
+_COMMUTATIVE = frozenset({"=", "<>", "+", "*"})
+
+
+def text_of(expr: Expr, name: Name) -> str:
+    """Canonical text of an expression: terms of commutative operators sorted, comparisons turned to < and <=."""
+    if isinstance(expr, Column):
+        return name(expr)
+    if isinstance(expr, Literal):
+        return f"<{expr.sql!r}:{expr.type}>"
+    args = [text_of(arg, name) for arg in expr.args]
+    op = expr.op
+    if op in ("and", "or"):
+        return f"{op}({','.join(_flattened(expr, name))})"
+    if is_plain(expr, f"({{0}} {op.upper()} {{1}})"):
+        if op in _MIRRORED:
+            op, args = _MIRRORED[op], args[::-1]
+        if op in _COMMUTATIVE and not expr.type.endswith("]"):  # + joins lists
+            args.sort()
+        return f"({op}:{expr.type} {','.join(args)})"
+    if op == "in" and expr.template.startswith("({0} IN ({1}"):
+        return f"in({args[0]};{','.join(sorted(set(args[1:])))})"
+    return f"{op}[{expr.template!r}:{expr.type}]({','.join(args)})"
+
+
+def _flattened(expr: Expr, name: Name) -> list[str]:
+    op = getattr(expr, "op", "")
+
+    def parts(node: Expr) -> Iterable[str]:
+        if isinstance(node, Call) and node.op == op:
+            for arg in node.args:
+                yield from parts(arg)
+        else:
+            yield text_of(node, name)
+
+    return sorted(set(parts(expr)))
+
+
+def is_plain(expr: Expr, template: str) -> bool:
+    """True if the call prints as the operator does and holds nothing else (such as a COLLATE)."""
+    return isinstance(expr, Call) and expr.template == template
+
+
+def leaf_number(column: Column) -> int:
+    return int(column.name.partition(":")[0])
+
+
+def own_name(column: Column) -> str:
+    return column.name.partition(":")[2]
+
+
+def digest_of(*parts: str) -> str:
+    digest = blake2b(digest_size=20)
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+def readable_names(texts: Mapping[Column, str]) -> dict[Column, str]:
+    """Readable names that depend on the canonical texts alone; columns of one text (and value) are numbered."""
+    taken: dict[str, int] = {}
+    names: dict[Column, str] = {}
+    for column in sorted(texts, key=lambda column: texts[column]):
+        base = f"{_readable(texts[column])}_{digest_of(texts[column])[:10]}"
+        taken[base] = taken.get(base, 0) + 1
+        names[column] = base if taken[base] == 1 else f"{base}_{taken[base]}"
+    return names
+
+
+_LONGEST = 96
+_WORD = re.compile(r"^(?:key |[^a-z_])*([a-z_][a-z0-9_]*)")
+
+
+def short(text: str) -> str:
+    """The text, or its digest with a readable start, so that names do not grow with the depth of the query."""
+    return text if len(text) <= _LONGEST else f"{_readable(text)} {digest_of(text)}"
+
+
+def _readable(text: str) -> str:
+    """The first word of the text: a column's own name or a function."""
+    found = _WORD.match(text.lower())
+    return found[1][:32] if found else "column"
