@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from qoop.planner.canonical_text import Name, digest_of, is_plain, leaf_number, own_name, text_of
-from qoop.planner.expr import TRUE, Call, Column, Expr, columns_of, conjuncts, substitute
+from qoop.planner.expr import TRUE, Call, Column, Expr, columns_of, conjuncts, substitute, transform
+from qoop.planner.facts import Facts
 from qoop.planner.rules.properties import equated
 
 
@@ -42,10 +43,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Written:
-    """A block written down. core: digest of leaves and predicates. name: the canonical text of a leaf's column."""
+    """A block written down. core: digest of leaves and predicates. name: the canonical text of a leaf's column.
+
+    order: numbers of the leaves in canonical order.
+    """
 
     core: str
     name: Name
+    order: tuple[int, ...] = ()
 
     def text(self, expr: Expr) -> str:
         return text_of(expr, self.name)
@@ -100,11 +105,15 @@ def write(block: Block, marks: Iterable[Expr]) -> Written:
     classes, predicates = equal_columns(block.predicates)
     order = _order(block, classes, predicates, tuple(marks) if len(block.leaves) > 1 else ())
     label = {number: str(place) for place, number in enumerate(order)}
-    merged = merged_names(lambda c: f"{label[leaf_number(c)]}.{own_name(c)}" if leaf_number(c) in label else "?", classes)
+    merged = merged_names(
+        lambda c: f"{label[leaf_number(c)]}.{own_name(c)}" if leaf_number(c) in label else "?", classes
+    )
     leaf_of = {leaf.number: leaf for leaf in block.leaves}
     leaves = [leaf_of[number].digest + repr([merged(a) for a in leaf_of[number].args]) for number in order]
     texts = sorted({text_of(predicate, merged) for predicate in predicates})
-    return Written(digest_of("block", *leaves, "where", *texts, "equal", *sorted(set(map(merged, classes)))), merged)
+    return Written(
+        digest_of("block", *leaves, "where", *texts, "equal", *sorted(set(map(merged, classes)))), merged, tuple(order)
+    )
 
 
 def equal_columns(predicates: Sequence[Expr]) -> tuple[dict[Column, tuple[Column, ...]], list[Expr]]:
@@ -207,3 +216,33 @@ def _ranked(colours: Mapping[int, str]) -> dict[int, str]:
     """Short colours in the same order, so that what is refined further stays within it."""
     places = {colour: f"{place:04d}" for place, colour in enumerate(sorted(set(colours.values())))}
     return {number: places[colour] for number, colour in colours.items()}
+
+
+# --- facts
+
+
+def facts_of(block: Block, names: Sequence[tuple[str, Column]], settings: str, ordered: bool) -> Facts:
+    """The facts of a relation of this block, whose columns are to have these names.
+
+    Leaves of equal digest are numbered in canonical order.
+    """
+    outputs = [(name, block.columns[column]) for name, column in names]
+    leaf_of = {leaf.number: leaf for leaf in block.leaves}
+    called: dict[int, str] = {}
+    for number in write(block, [expr for _, expr in outputs]).order:
+        called[number] = _numbered(digest_of(settings, leaf_of[number].digest), called.values())
+
+    def renamed(expr: Expr) -> Expr:
+        return transform(expr, lambda node: column_of(node) if isinstance(node, Column) else None)
+
+    def column_of(column: Column) -> Column:
+        return Column(f"{called[leaf_number(column)]}:{own_name(column)}", column.type)
+
+    leaves = sorted((called[leaf.number], tuple(map(column_of, leaf.args))) for leaf in block.leaves)
+    predicates = tuple(map(renamed, block.predicates))
+    return Facts(tuple(leaves), predicates, tuple((name, renamed(expr)) for name, expr in outputs), ordered)
+
+
+def _numbered(digest: str, taken: Iterable[str]) -> str:
+    again = sum(name.startswith(digest) for name in taken)
+    return f"{digest}#{again}"

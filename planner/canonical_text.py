@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 
-from qoop.planner.expr import Call, Column, Expr, Literal, columns_of
+from qoop.planner.expr import Call, Column, Expr, Literal
 
 Name = Callable[[Column], str]
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from typing import NamedTuple
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.distribution import fragment_nodes
 from qoop.planner.expr import Column, quote, substitute
+from qoop.planner.facts import UNTOLD, Facts, Told
 from qoop.planner.form import form
 from qoop.planner.observed import NOTHING, Observations
 from qoop.planner.plan import Layout, Plan, Signature, Stage, StageId, StageInput, TableInput
@@ -39,12 +40,14 @@ class Identity(NamedTuple):
     """What a relation means: its signature, a canonical name for each column, and whether it is an island.
 
     rows: digest of its rows without regard to columns.
+    facts: what its rows are made of, under these names for its columns; None if that is not known.
     """
 
     signature: Signature
     names: Mapping[Column, str]
     island: bool
     rows: Signature = ""
+    facts: Callable[[Sequence[tuple[str, Column]]], Facts] | None = None
 
 
 Identify = Callable[[Relation], Identity]
@@ -172,6 +175,7 @@ class Cutter:
             shareable=not identity.island,
             join_filters=not any(isinstance(leaf, Exchange) for leaf in _probing(top)),
             meaning="" if fragment.partial else identity.rows,
+            told=UNTOLD if fragment.partial else _told(identity, names, ordered, root),
         )
         return _Content(exchange, top, leaves, names, ordered, root, stage)
 
@@ -181,8 +185,9 @@ class Cutter:
         def source(exchange: Exchange) -> tuple[str, tuple[str, ...]]:
             below = self.content(exchange)
             stage = below.stage
-            what = (stage.signature, exchange.kind, stage.layout, stage.width, stage.cut)
-            return repr(what), tuple(below.names[column].name for column in exchange.columns)
+            return repr((stage.signature, exchange.kind, *_seen(stage, exchange.kind))), tuple(
+                below.names[column].name for column in exchange.columns
+            )
 
         return blake2b(form(top, source).encode(), digest_size=16).hexdigest()
 
@@ -275,6 +280,23 @@ class _Numbered:
         if name not in self.shared:
             self.shared[name] = self.add(self.cutter.content(exchange))
         return self.shared[name]
+
+
+def _seen(stage: Stage, kind: str) -> tuple[object, ...]:
+    """Of how a stage is cut, what decides which of its rows the task of a reader gets."""
+    match kind:
+        case "gather":
+            return ()
+        case "hash":
+            return (stage.layout,)
+    return stage.width, stage.cut
+
+
+def _told(identity: Identity, names: Mapping[Column, Column], ordered: Sequence[Column], root: bool) -> Told:
+    if identity.facts is None or identity.island:
+        return UNTOLD
+    called = [((column if root else names[column]).name, column) for column in ordered]
+    return Told(partial(identity.facts, called))
 
 
 def _named(item: Input, taken: dict[str, Input]) -> Input:

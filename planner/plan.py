@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from typing import Literal as OneOf
 
 from qoop.catalog.errors import PlanError
+from qoop.planner.facts import UNTOLD, Told
 
 if TYPE_CHECKING:
     import networkx
@@ -126,6 +127,7 @@ class Stage:
         it, a Bloom filter, and pyarrow refuses that with an error.
     label: a few words for people.
     meaning: digest of which rows the output holds, whatever their columns; empty for unfinished rows.
+    told: what the rows are made of; not part of what the stage is.
     """
 
     id: StageId
@@ -143,6 +145,7 @@ class Stage:
     join_filters: bool = True
     label: str = ""
     meaning: Signature = ""
+    told: Told = field(default=UNTOLD, compare=False, repr=False)
 
     @property
     def stage_inputs(self) -> tuple[StageInput, ...]:

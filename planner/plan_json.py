@@ -18,6 +18,8 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from qoop.catalog.errors import PlanError
+from qoop.planner.facts import Told
+from qoop.planner.facts import from_json as from_json_facts
 from qoop.planner.plan import Plan
 
 FORMAT = 1
@@ -82,6 +84,8 @@ def _codec(kind: Any) -> Codec:
         return _write_float, float
     if kind in (int, str, bool):
         return _same, _expect(kind)
+    if kind is Told:
+        return Told.to_json, from_json_facts
     if is_dataclass(kind):
         return _dataclass_codec(kind)
     origin, args = get_origin(kind), get_args(kind)

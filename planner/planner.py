@@ -9,6 +9,7 @@ Both are pure: the session collects the statistics in between.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from qoop.catalog.stats import TableStats
 from qoop.planner.bind import Bound
@@ -151,4 +152,10 @@ class Planning:
         island = self._islands.get(id(meaning))
         if island is None:
             island = self._islands[id(meaning)] = (meaning, is_island(meaning))
-        return Identity(found.signature, found.columns, island[1], self._provenances.rows(meaning))
+        return Identity(
+            found.signature,
+            found.columns,
+            island[1],
+            self._provenances.rows(meaning),
+            partial(self._provenances.facts, meaning),
+        )

@@ -21,13 +21,14 @@ since the text always says all there is to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from qoop.planner.block import Block, Leaf, Written, added, is_rows, leaf_numbers, only, write
+from qoop.planner.block import Block, Leaf, Written, added, facts_of, is_rows, leaf_numbers, only, write
 from qoop.planner.canonical_text import digest_of, leaf_number, own_name, readable_names, short, text_of
 from qoop.planner.expr import Call, Column, Expr, columns_of_all, conjuncts, substitute
+from qoop.planner.facts import Facts
 from qoop.planner.island import is_island
 from qoop.planner.plan import Signature
 from qoop.planner.relation import (
@@ -49,6 +50,7 @@ from qoop.planner.relation import (
 )
 
 __all__ = ["Provenance", "Provenances", "is_island", "provenance"]
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -102,6 +104,10 @@ class Provenances:
             core = write(self._block(relation), ()).core
             known = self._rows[id(relation)] = (relation, digest_of("rows", self._settings, core))
         return known[1]
+
+    def facts(self, relation: Relation, names: Sequence[tuple[str, Column]]) -> Facts:
+        """What the relation is made of. names: what its columns are to be called."""
+        return facts_of(self._block(relation), names, self._settings, _is_ordered(relation))
 
     def _provenance(self, relation: Relation) -> Provenance:
         block = self._block(relation)
@@ -274,6 +280,12 @@ class Provenances:
         leaves = tuple(Leaf(new[x.number], x.digest, tuple(columns[a] for a in x.args)) for x in block.leaves)
         predicates = tuple(substitute(p, columns) for p in block.predicates)
         return Block(leaves, predicates, {c: substitute(e, columns) for c, e in block.columns.items()})
+
+
+def _is_ordered(relation: Relation) -> bool:
+    while isinstance(relation, Project | Filter | Limit | Exchange | Shared):
+        relation = relation.input
+    return isinstance(relation, Sort)
 
 
 def _texts(written: Written, columns: Mapping[Column, Expr]) -> dict[Column, str]:

@@ -76,4 +76,5 @@ class World:
 def identify(provenances: Provenances, relation: Relation) -> Identity:
     """What a relation means."""
     found = provenances.of(relation)
-    return Identity(found.signature, found.columns, is_island(relation))
+    rows, facts = provenances.rows(relation), partial(provenances.facts, relation)
+    return Identity(found.signature, found.columns, is_island(relation), rows, facts)

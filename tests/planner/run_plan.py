@@ -11,22 +11,30 @@ from collections.abc import Mapping
 import duckdb
 import pyarrow as pa
 
+from qoop.planner.alternatives import StageKey, stage_key
 from qoop.planner.expr import quote
 from qoop.planner.plan import Plan, Stage, StageId, StageInput, TableInput
 
 Outputs = dict[StageId, list[list[pa.Table]]]  # by stage, task and partition
+Kept = dict[StageKey, list[list[pa.Table]]]
 
 
-def run_plan(plan: Plan, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """The rows of the root stage, under the plan's column names."""
+def run_plan(plan: Plan, tables: Mapping[str, pa.Table], kept: Kept | None = None) -> pa.Table:
+    """The rows of the root stage, under the plan's column names.
+
+    kept: outputs of earlier runs, which are taken where the plan has a stage of their key; new ones are added.
+    """
     outputs: Outputs = {}
+    kept = {} if kept is None else kept
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("SET arrow_lossless_conversion = true")
         connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
         for stage in plan.stages:
-            outputs[stage.id] = [
+            key = stage_key(stage)
+            outputs[stage.id] = kept.get(key) or [
                 run_task(connection, stage, inputs(stage, part, tables, outputs)) for part in range(stage.width)
             ]
+            kept[key] = outputs[stage.id]
     result = pa.concat_tables(partitions[0] for partitions in outputs[plan.root.id])
     return result.rename_columns([name for name, _ in plan.columns])
 
