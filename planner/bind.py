@@ -82,6 +82,12 @@ class Binder:
             self._duckdb.execute(f"RESET {quote(name)}")
             self._settings.pop(name.lower(), None)
 
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """The SET options in force."""
+        with self._lock:
+            return tuple(sorted(self._settings.items()))
+
     def bind(self, text: str) -> Bound:
         """Parse and check one SELECT statement. Raises ParseError or BindError."""
         text = without_end(text)

@@ -80,7 +80,7 @@ def observe(plan: Plan, seen: Mapping[StageId, Observation]) -> Observations:
     """
     by_signature: dict[Signature, Observation] = {}
     tables: set[Tables] = set()
-    below = _tables_below(plan)
+    below = tables_below(plan)
     for stage in plan.stages:
         observation = seen.get(stage.id)
         if observation is None or not stage.shareable:
@@ -92,7 +92,8 @@ def observe(plan: Plan, seen: Mapping[StageId, Observation]) -> Observations:
     return Observations(by_signature, frozenset(tables))
 
 
-def _tables_below(plan: Plan) -> dict[StageId, Tables]:
+def tables_below(plan: Plan) -> dict[StageId, Tables]:
+    """The tables that each stage reads, itself or through others."""
     below: dict[StageId, Tables] = {}
     for stage in plan.stages:
         own = frozenset((item.table, item.version) for item in stage.table_inputs)

@@ -1,8 +1,8 @@
 """Plans as JSON, for what outlives a process or is read by another: plan caches, bundles, traces.
 
 The text says what the dataclasses of :mod:`qoop.planner.plan` say, field by field under the field's own name; a field
-with its default is left out.  How each is written and read follows from its declared type, so that a new field of a
-stage needs no word here.
+with its default is left out, and so is one that two plans are not compared by.  How each is written and read follows
+from its declared type, so that a new field of a stage needs no word here.
 
     dump(plan) -> values that json can write -> load -> an equal plan
 """
@@ -100,7 +100,7 @@ def _codec(kind: Any) -> Codec:
 
 def _dataclass_codec(kind: Any) -> Codec:
     hints = get_type_hints(kind)
-    own = [(item.name, _default(item), _codec(hints[item.name])) for item in fields(kind) if item.init]
+    own = [(item.name, _default(item), _codec(hints[item.name])) for item in fields(kind) if item.init and item.compare]
     readers = {name: reader for name, _, (_, reader) in own}
 
     def write(value: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ checkpoints         ``QOOP_CHECKPOINTS``        no durable checkpoints
 spill               ``QOOP_SPILL``              a temporary folder, removed when the session closes
 replan              ``QOOP_REPLAN``             true
 wait_for_capacity   ``QOOP_WAIT_FOR_CAPACITY``  600 seconds
+plan_cache          ``QOOP_PLAN_CACHE``         plans are found again within the session only
 ==================  ==========================  =========================================================
 """
 
@@ -32,7 +33,7 @@ _LEAST_MEMORY = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a session was asked to be. memory is in bytes; checkpoints and spill are folders or None.
+    """What a session was asked to be. memory is in bytes; checkpoints, spill and plan_cache are folders or None.
 
     wait_for_capacity: seconds that a job waits while there is no slot at all, before it fails; inf: for ever.
     """
@@ -43,6 +44,7 @@ class Config:
     spill: Path | None = None
     replan: bool = True
     wait_for_capacity: float = 600.0
+    plan_cache: Path | None = None
 
 
 def configure(
@@ -52,12 +54,14 @@ def configure(
     spill: str | os.PathLike[str] | None = None,
     replan: bool | None = None,
     wait_for_capacity: float | None = None,
+    plan_cache: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Config:
     """Settle every option: argument, else environment variable, else default.
 
-    >>> configure(slots=2, memory="2GB", environment={"QOOP_SLOTS": "9", "QOOP_REPLAN": "off"})
-    Config(slots=2, memory=2000000000, checkpoints=None, spill=None, replan=False, wait_for_capacity=600.0)
+    >>> config = configure(slots=2, memory="2GB", environment={"QOOP_SLOTS": "9", "QOOP_REPLAN": "off"})
+    >>> config.slots, config.memory, config.replan
+    (2, 2000000000, False)
 
     Raises ConfigError for a value that is not valid, naming the option.
     """
@@ -71,6 +75,7 @@ def configure(
             "wait_for_capacity",
             wait_for_capacity if wait_for_capacity is not None else environment.get("QOOP_WAIT_FOR_CAPACITY", 600.0),
         ),
+        plan_cache=_folder(plan_cache or environment.get("QOOP_PLAN_CACHE")),
     )
 
 

@@ -32,7 +32,7 @@ class Prepared:
     """A bound query with all that its planning needs.
 
     stats: by table. splits: into how many useful parts each table can be cut. statistics_seconds: as in `Planned`.
-    cost: the machine's constants.
+    cost: the machine's constants. seen: what stages over these tables turned out to be.
     """
 
     bound: Bound
@@ -42,10 +42,11 @@ class Prepared:
     splits: Mapping[str, int]
     statistics_seconds: float
     cost: CostModel
+    seen: Observations = NOTHING
 
     def planning(self, observed: Observations = NOTHING) -> Planning:
-        """A planning of the query, which may make several plans. observed: what wins over estimates."""
-        return Planning(self.bound, self.relation, self.stats, self.splits, self.cost, observed)
+        """A planning of the query, which may make several plans. observed: what wins over estimates and `seen`."""
+        return Planning(self.bound, self.relation, self.stats, self.splits, self.cost, self.seen | observed)
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Planned:
     planning_seconds: binding and planning. statistics_seconds: collecting statistics that nobody had asked
         for before (afterwards they are kept, by the version of the table).
     adaptive: how the plan may be changed while it runs; None: it is kept.
+    key: under which the plan cache keeps the plan, None if it does not.
     """
 
     bound: Bound
@@ -63,6 +65,7 @@ class Planned:
     planning_seconds: float
     statistics_seconds: float
     adaptive: Adaptive | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from qoop.config import Config, configure, room_of
 from qoop.engine.backends.local import LocalBackend
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
+from qoop.observations import MISJUDGED, Seen, committed, outputs, surprise
+from qoop.plan_cache import Entry, PlanCache, all_shared, is_steady, key_of
 from qoop.planner.alternatives import Alternatives, Candidate, Grid, explain_alternatives, keep, local_grid, pool
 from qoop.planner.bind import Binder, Bound
 from qoop.planner.explain import explain
@@ -48,6 +50,7 @@ def connect(
     checkpoints: str | os.PathLike[str] | None = None,
     replan: bool | None = None,
     wait_for_capacity: float | None = None,
+    plan_cache: str | os.PathLike[str] | None = None,
 ) -> Session:
     """Open a session on this machine.
 
@@ -57,14 +60,18 @@ def connect(
     replan: whether jobs may change plan while they run.
     wait_for_capacity: seconds, 600 by default, that a query waits while there is no slot at all (see
         `Session.resize`), before it fails with NoCapacity; ``math.inf``: for ever.
+    plan_cache: a folder for plans, where other sessions and processes find them; by default each session has its own.
 
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
-    return Session(configure(slots, memory, checkpoints, None, replan, wait_for_capacity))
+    return Session(configure(slots, memory, checkpoints, None, replan, wait_for_capacity, plan_cache))
 
 
 class Session:
-    """Tables and jobs. Usable from several threads; close it, or use it as a context manager."""
+    """Tables and jobs. Usable from several threads; close it, or use it as a context manager.
+
+    plan_cache: the plans of texts that were planned before.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -76,6 +83,10 @@ class Session:
         self._binder = Binder()
         self._backend = LocalBackend(config.slots, config.memory, config.checkpoints, config.spill)
         self._cluster = Cluster(self._backend, wait_for_capacity=config.wait_for_capacity)
+        self.plan_cache = PlanCache(config.plan_cache)
+        self._seen = Seen()
+        self._learning = threading.Lock()
+        self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
 
     # Tables
 
@@ -193,7 +204,8 @@ class Session:
         begun = time.perf_counter()
         stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
         splits = {name: table.max_parts() for name, table in tables.items()}
-        return Prepared(bound, tables, relation, stats, splits, time.perf_counter() - begun, self._cost)
+        seen = self._seen.over(_versions(tables))
+        return Prepared(bound, tables, relation, stats, splits, time.perf_counter() - begun, self._cost, seen)
 
     def set(self, name: str, value: object) -> None:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
@@ -269,14 +281,76 @@ class Session:
         return "analyzed_plan", "\n".join([text, "", "Observed:", *map(str, job.stage_reports())])
 
     def _plan(self, text: str) -> Planned:
-        """Bind and plan a query in the caller's thread."""
+        """Bind and plan a query in the caller's thread, or find the plan that it had before."""
+        self._learn()
         begun = time.perf_counter()
-        prepared = self.prepare(text)
         room = replace(self.room, cpu=max(1.0, self.room.cpu))
+        key = self._key("plan", text, room)
+        known = self._recalled(key, text, room)
+        if known is not None:
+            return replace(known, planning_seconds=time.perf_counter() - begun)
+        prepared = self.prepare(text)
         plan = prepared.planning().plan(Variant(), room)
-        adaptive = Adaptive(partial(_found, prepared, room), room) if self.config.replan else None
+        if key is not None and is_steady(plan):
+            shared = all_shared(prepared.tables.values())
+            self.plan_cache.keep(key, Entry(_versions(prepared.tables), plan), shared)
+        adaptive = self._adaptive(text, room, prepared.tables, prepared)
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
-        return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive)
+        return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, key)
+
+    def _key(self, kind: str, text: str, *circumstances: object) -> str | None:
+        """Under which the plan cache has what was planned for the text; None if it must not be kept."""
+        with self._names:
+            self._open()
+            tables = {name.lower(): table for name, table in self._catalog.tables().items()}
+            return key_of(kind, text, self._binder.settings, tables, *circumstances, self._cost)
+
+    def _recalled(self, key: str | None, text: str, room: Resources) -> Planned | None:
+        """What the cache knows of a text, if it is about the tables and settings of this moment."""
+        entry = self.plan_cache.find(key) if key is not None else None
+        if entry is None:
+            return None
+        with self._names:
+            settings = self._binder.settings
+            tables = {name: self._catalog.table(name) for name in entry.tables}
+        if entry.tables != _versions(tables) or entry.plan.settings != settings:
+            return None
+        schemas = {name: (table.version, table.columns) for name, table in tables.items()}
+        bound = Bound(text.strip(), None, schemas, entry.plan.columns, settings)
+        return Planned(bound, entry.plan, tables, 0.0, 0.0, self._adaptive(text, room, tables), key)
+
+    def _adaptive(
+        self, text: str, room: Resources, tables: Mapping[str, Table], prepared: Prepared | None = None
+    ) -> Adaptive | None:
+        """What a job of the text needs to change plan, None if it may not."""
+        if not self.config.replan:
+            return None
+        return Adaptive(partial(self._find, text, local_grid(room), _versions(tables), prepared), room)
+
+    def _find(
+        self, text: str, grid: Grid, versions: Mapping[str, str], prepared: Prepared | None, observed: Observations
+    ) -> Sequence[Candidate]:
+        """The plans of a query worth keeping, given what was seen of it since it was planned.
+
+        versions: of its tables then; if one has changed since, there is no other plan.
+        """
+        made = prepared or self.prepare(text)
+        if _versions(made.tables) != versions:
+            return ()
+        return keep(pool(made.planning(observed), grid)).kept
+
+    def _learn(self) -> None:
+        """Remember what the stages of jobs that have ended turned out to be; forget plans that were far off."""
+        with self._learning:
+            ended = [item for item in self._unlearned if item[1].done.done()]
+            self._unlearned = [item for item in self._unlearned if item not in ended]
+        for planned, handle in ended:
+            facts = committed(handle.history())
+            for plan in (planned.plan, *handle.plans()[1:]):
+                seen = outputs(plan, facts)
+                self._seen.add(plan, seen)
+                if plan is planned.plan and planned.key is not None and surprise(plan, seen) > MISJUDGED:
+                    self.plan_cache.forget(planned.key)
 
     def _with_plan(self, text: str, plan: Plan) -> Planned:
         """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
@@ -308,6 +382,8 @@ class Session:
             adaptive=planned.adaptive,
         )
         handle = self._cluster.submit(request)
+        with self._learning:
+            self._unlearned.append((planned, handle))
         return Job(handle, planned, lambda: self._take(handle))
 
     def _take(self, handle: JobHandle) -> pa.Table:
@@ -319,15 +395,15 @@ class Session:
     def _announce(self, *tables: Table) -> None:
         for table in tables:
             self._binder.add_table(table.name, table.version, table.columns)
+        self.plan_cache.tables_changed(_versions({table.name: table for table in tables}))
 
     def _open(self) -> None:
         if self._closed:
             raise SessionClosed("the session is closed")
 
 
-def _found(prepared: Prepared, room: Resources, observed: Observations) -> Sequence[Candidate]:
-    """The plans of a query worth keeping, given what was seen of it since its statistics were collected."""
-    return keep(pool(prepared.planning(observed), local_grid(room))).kept
+def _versions(tables: Mapping[str, Table]) -> dict[str, str]:
+    return {name.lower(): table.version for name, table in tables.items()}
 
 
 def _answer(job: Job, watch: Callable[[Job], object] | None) -> Result:

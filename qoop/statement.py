@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import duckdb
 
@@ -57,6 +57,7 @@ class ShowTables:
 Statement = Query | SetOption | Explain | ShowTables
 
 
+@lru_cache(maxsize=128)
 def statements(text: str) -> tuple[Statement, ...]:
     """The statements of a text, in order.
 

@@ -1,0 +1,251 @@
+"""Plans of texts that were planned before: found again without parsing, binding or planning anything.
+
+    text ──normal_text──> digest + tables' versions + settings + room + cost model ──key_of──> key ──find──> Entry
+
+All that a plan follows from is in the key, so nothing stale is ever found: a text is found again only over the same
+versions of all tables that it might name.  What a plan holds of the moment it was made (``now()``), or of files that
+no version stands for, is not kept (:func:`is_steady`).
+
+Entries live in memory, the most recently used ones, and, given a folder, in one JSON file each, written beside its
+place and renamed into it: two processes may share the folder, and a file that is damaged, or that another version of
+the planner wrote, counts as none and is replaced.  Texts over tables that only this process can see stay in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from qoop.catalog.errors import PlanError
+from qoop.catalog.table import Table
+from qoop.normal_text import NormalText, normal_text
+from qoop.planner import plan_json
+from qoop.planner.plan import Plan
+
+FORMAT = 1
+"""Raised when a file means something else than before."""
+
+Key = str
+Settings = tuple[tuple[str, str], ...]
+
+_MOMENTS = ("current_timestamp", "current_time", "current_localtime", "current_localtimestamp", "localtime",
+            "localtimestamp", "rand", "getvariable", "current_setting")  # fmt: skip
+_PER_STAGE, _PER_COLUMN = 2_000, 150
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a text. tables: those it reads, version by name. plan: the one that was made for the room."""
+
+    tables: Mapping[str, str]
+    plan: Plan
+
+    @property
+    def bytes(self) -> int:
+        """About what it holds of memory."""
+        columns = sum(len(stage.columns) for stage in self.plan.stages)
+        return (
+            sum(len(stage.sql) for stage in self.plan.stages)
+            + _PER_STAGE * len(self.plan.stages)
+            + (_PER_COLUMN * columns)
+        )
+
+
+class PlanCache:
+    """Entries by key; the least recently used one goes first. Thread-safe.
+
+    directory: where entries also go that other processes can use; None: nowhere.
+    most, most_bytes: of the entries in memory. The folder holds ten times as many files at most.
+    """
+
+    def __init__(self, directory: Path | None = None, most: int = 512, most_bytes: int = 64 << 20) -> None:
+        self._files = _Files(directory, 10 * most) if directory is not None else None
+        self._most, self._most_bytes = most, most_bytes
+        self._lock = threading.Lock()
+        self._entries: dict[Key, Entry] = {}
+        self._bytes = 0
+        self.hits = self.misses = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: Key) -> Entry | None:
+        """What was kept under the key, None if nothing was or it is gone."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is not None:
+                self._entries[key] = entry  # the youngest now
+                self.hits += 1
+                return entry
+        entry = self._files.load(key) if self._files is not None else None
+        with self._lock:
+            if entry is None:
+                self.misses += 1
+                return None
+            self.hits += 1
+            self._add(key, entry)
+        return entry
+
+    def keep(self, key: Key, entry: Entry, shared: bool = False) -> None:
+        """Keep an entry. shared: other processes see the same tables, so it may go to the folder."""
+        with self._lock:
+            self._add(key, entry)
+        if shared and self._files is not None:
+            self._files.save(key, entry)
+
+    def forget(self, key: Key) -> None:
+        """Drop an entry that turned out to be a bad one; the next to plan the text puts a better one in its place."""
+        with self._lock:
+            self._drop(key)
+        if self._files is not None:
+            self._files.remove(key)
+
+    def tables_changed(self, versions: Mapping[str, str]) -> None:
+        """Drop the entries in memory that read other versions of these tables (given by lower-case name)."""
+        with self._lock:
+            for key, entry in list(self._entries.items()):
+                if any(versions.get(name, version) != version for name, version in entry.tables.items()):
+                    self._drop(key)
+
+    def _add(self, key: Key, entry: Entry) -> None:
+        self._drop(key)
+        self._entries[key] = entry
+        self._bytes += entry.bytes
+        while len(self._entries) > self._most or (self._bytes > self._most_bytes and len(self._entries) > 1):
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.bytes
+
+
+def key_of(kind: str, text: str, settings: Settings, tables: Mapping[str, Table], *circumstances: object) -> Key | None:
+    """The key of a text's plans, None where they must not be kept.
+
+    kind: what is kept. tables: all there are, by lower-case name. circumstances: whatever else plans follow from (the
+    room, the cost model), as values whose repr says all.
+    """
+    normal = normal_text(text)
+    if normal.words & _unsteady_words():
+        return None
+    named = sorted(f"{name} {table.version} {table.max_parts()}" for name, table in _named(normal, tables))
+    return _digest(kind, normal.digest, repr(settings), *named, *map(repr, circumstances), planner_version())
+
+
+def is_steady(plan: Plan) -> bool:
+    """Whether the plan says all about the query: what an opaque stage calls, or reads, the planner does not know."""
+    return all(stage.opaque is None for stage in plan.stages)
+
+
+def _named(normal: NormalText, tables: Mapping[str, Table]) -> Iterable[tuple[str, Table]]:
+    """The tables that the text might name: all words of the name are somewhere in the text."""
+    for name, table in tables.items():
+        if name in normal.words or (not name.isidentifier() and _words(name) <= normal.words):
+            yield name, table
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    return normal_text(name).words
+
+
+@cache
+def _unsteady_words() -> frozenset[str]:
+    """Names that stand for something else at another moment, in another session or in another query."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT' "
+            "OR macro_definition ILIKE '%current_timestamp%' OR macro_definition ILIKE '%now()%'"
+        ).fetchall()
+    return frozenset((*(str(name).lower() for (name,) in rows), *_MOMENTS))
+
+
+@cache
+def planner_version() -> str:
+    """Digest of the code that makes plans, of DuckDB's version and of what its options are where none is set."""
+    folder = Path(plan_json.__file__).parent
+    sources = (path.read_bytes() for path in sorted(folder.rglob("*.py")))
+    code = blake2b(b"\0".join(sources), digest_size=16).hexdigest()
+    with duckdb.connect(config={"threads": 1}) as connection:
+        zone = connection.execute("SELECT current_setting('TimeZone'), current_setting('Calendar')").fetchone()
+    return _digest(code, duckdb.__version__, str(zone), str(FORMAT), str(plan_json.FORMAT))
+
+
+def _digest(*parts: str) -> str:
+    return blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+
+class _Files:
+    """Entries in a folder, a file each. Problems with files never fail a query: planning again is always right."""
+
+    def __init__(self, directory: Path, most: int) -> None:
+        self._folder = directory / "plans"
+        self._most = most
+        self._saved = 0
+
+    def load(self, key: Key) -> Entry | None:
+        path = self._path(key)
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            entry = _entry(data) if data["format"] == FORMAT and data["key"] == key else None
+            os.utime(path)  # the least recently used go first
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, PlanError):
+            return None
+        return entry
+
+    def save(self, key: Key, entry: Entry) -> None:
+        data = {"format": FORMAT, "key": key, "tables": dict(entry.tables), "plan": plan_json.dump(entry.plan)}
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=self._folder, prefix=".", suffix=".tmp", delete=False, encoding="utf-8"
+            ) as file:
+                try:
+                    json.dump(data, file, separators=(",", ":"), allow_nan=False)
+                    file.close()
+                    os.replace(file.name, self._path(key))
+                except BaseException:
+                    os.unlink(file.name)
+                    raise
+            self._trim()
+        except OSError as error:
+            warnings.warn(f"plans cannot be kept in {self._folder}: {error}", RuntimeWarning, stacklevel=2)
+
+    def remove(self, key: Key) -> None:
+        with suppress(OSError):  # a folder that cannot be written: the file stays what it was, right but slow
+            self._path(key).unlink(missing_ok=True)
+
+    def _trim(self) -> None:
+        """Every so often, remove the files that were not used for longest."""
+        self._saved += 1
+        if self._saved % 64 != 1:
+            return
+        ages = sorted((item.stat().st_mtime, item.path) for item in os.scandir(self._folder))
+        for _, path in ages[: max(0, len(ages) - self._most)]:
+            Path(path).unlink(missing_ok=True)
+
+    def _path(self, key: Key) -> Path:
+        return self._folder / f"{key}.json"
+
+
+def _entry(data: dict[str, Any]) -> Entry:
+    tables = {str(name): str(version) for name, version in data["tables"].items()}
+    return Entry(tables, plan_json.load(data["plan"]))
+
+
+def all_shared(tables: Iterable[Table]) -> bool:
+    """True if every other process that registers the same sources sees the same versions."""
+    return all(table.source.shared for table in tables)

@@ -1,0 +1,299 @@
+"""Plans are found again, and never where they would be wrong."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import qoop
+from qoop.plan_cache import Entry, PlanCache
+from qoop.planner.plan import Plan, Stage
+from qoop.session import Session
+
+TEXT = "SELECT k, sum(v) AS total FROM t WHERE v > 10 GROUP BY k ORDER BY k"
+
+
+def sales(rows: int = 200, extra: int = 0) -> pa.Table:
+    return pa.table({"k": [i % 3 for i in range(rows)], "v": [i + extra for i in range(rows)]})
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    with qoop.connect(slots=2, memory="500MB") as session:
+        session.register("t", sales())
+        yield session
+
+
+def hits(session: Session, text: str) -> int:
+    """How many more hits there are after the text has been explained."""
+    before = session.plan_cache.hits
+    session.explain(text)
+    return session.plan_cache.hits - before
+
+
+def test_a_text_is_planned_once(session: Session) -> None:
+    first = session.explain(TEXT)
+    assert hits(session, TEXT) == 1
+    assert session.explain(TEXT) == first
+    assert hits(session, TEXT.replace("SELECT", "select /* again */ ") + " ;") == 1
+    assert hits(session, TEXT.replace("10", "11")) == 0
+
+
+def test_the_answer_of_a_plan_found_again_is_the_same(session: Session) -> None:
+    first = session.sql(TEXT)
+    again = session.sql(TEXT)
+    assert session.plan_cache.hits == 1
+    assert again.fetchall() == first.fetchall() == [(0, 6615), (1, 6678), (2, 6552)]
+    assert (again.columns, again.types) == (first.columns, first.types)
+
+
+def test_a_table_that_was_replaced_is_planned_anew(session: Session) -> None:
+    assert session.sql("SELECT sum(v) FROM t").fetchall() == [(19900,)]
+    session.register("t", sales(extra=1))
+    assert len(session.plan_cache) == 0
+    assert session.sql("SELECT sum(v) FROM t").fetchall() == [(20100,)]
+    session.register("t", sales())
+    assert session.sql("SELECT sum(v) FROM t").fetchall() == [(19900,)]
+
+
+def test_a_table_of_the_same_name_but_other_columns_is_bound_anew(session: Session) -> None:
+    assert session.sql("SELECT * FROM t LIMIT 1").columns == ["k", "v"]
+    session.register("t", pa.table({"other": ["x"]}))
+    assert session.sql("SELECT * FROM t LIMIT 1").columns == ["other"]
+    with pytest.raises(qoop.BindError):
+        session.sql("SELECT v FROM t")
+
+
+def test_a_new_table_that_the_text_may_name_counts(session: Session) -> None:
+    with pytest.raises(qoop.BindError):
+        session.sql("SELECT u.k FROM t AS x, u")
+    session.sql("SELECT u.k FROM t AS u")
+    session.register("u", pa.table({"k": [7]}))
+    assert hits(session, "SELECT u.k FROM t AS u") == 0  # it is bound again, to be sure
+    session.register("my own", pa.table({"k": [7]}))
+    assert hits(session, "SELECT u.k FROM t AS u") == 1  # and this one is not named
+
+
+def test_settings_count(session: Session) -> None:
+    text = "SELECT k / 2 AS half FROM t ORDER BY v LIMIT 2"
+    assert session.sql(text).fetchall() == [(0.0,), (0.5,)]
+    session.sql("SET integer_division = true")
+    assert session.sql(text).fetchall() == [(0,), (0,)]
+    session.sql("RESET integer_division")
+    assert session.sql(text).fetchall() == [(0.0,), (0.5,)]
+    assert session.plan_cache.hits == 1
+
+
+def test_the_room_counts(session: Session) -> None:
+    session.explain(TEXT)
+    session.resize(slots=1)
+    assert hits(session, TEXT) == 0
+    assert hits(session, TEXT) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT now() FROM t", "SELECT current_timestamp FROM t", "SELECT Current_Date FROM t", "SELECT today() FROM t",
+        "SELECT random() FROM t", "SELECT uuid() FROM t", "SELECT current_setting('TimeZone') FROM t",
+        "SELECT ago(INTERVAL 1 DAY) FROM t", "SELECT /* */ now /* */ () FROM t",
+    ],
+)  # fmt: skip
+def test_what_is_bound_to_a_moment_is_not_kept(session: Session, text: str) -> None:
+    session.explain(text)
+    assert len(session.plan_cache) == 0
+    assert hits(session, text) == 0
+
+
+def test_moments_pass_between_two_runs(session: Session) -> None:
+    text = "SELECT DISTINCT now() AS moment FROM t"
+    assert session.sql(text).fetchall() < session.sql(text).fetchall()
+
+
+def test_files_that_are_no_tables_are_read_anew(session: Session, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a\n1\n")
+    text = f"SELECT * FROM read_csv('{path}')"
+    try:
+        assert session.sql(text).columns == ["a"]
+    except qoop.QoopError:
+        return  # such functions are refused: nothing to keep
+    path.write_text("b,c\n1,2\n")
+    assert session.sql(text).columns == ["b", "c"]
+
+
+def test_a_wrong_text_is_as_wrong_the_second_time(session: Session) -> None:
+    for _ in range(2):
+        with pytest.raises(qoop.BindError, match="nothing"):
+            session.sql("SELECT nothing FROM t")
+
+
+def test_a_closed_session_finds_nothing(session: Session) -> None:
+    session.explain(TEXT)
+    session.close()
+    with pytest.raises(qoop.SessionClosed):
+        session.explain(TEXT)
+
+
+# Bounds
+
+
+def plan(name: str = "a", text: str = "SELECT 1") -> Plan:
+    return Plan((Stage("s1", text, (), ((name, "INTEGER"),), 1, "f00"),), ((name, "INTEGER"),))
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    cache = PlanCache(most=2)
+    cache.keep("a", Entry({}, plan("a")))
+    cache.keep("b", Entry({}, plan("b")))
+    assert cache.find("a") is not None
+    cache.keep("c", Entry({}, plan("c")))
+    assert [cache.find(key) is not None for key in "abc"] == [True, False, True]
+
+
+def test_bytes_are_bounded_too() -> None:
+    cache = PlanCache(most_bytes=100_000)
+    for number in range(10):
+        cache.keep(str(number), Entry({}, plan(text="x" * 30_000)))
+    assert len(cache) == 3
+    assert cache.find("9") is not None
+
+
+def test_many_threads_at_once() -> None:
+    cache = PlanCache(most=8)
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for number in range(500):
+                key = str((number * seed) % 20)
+                found = cache.find(key)
+                assert found is None or found.plan.columns[0][0] == key
+                cache.keep(key, Entry({}, plan(key)))
+                if number % 7 == 0:
+                    cache.forget(key)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in (3, 7, 11, 13)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(cache) <= 8
+
+
+# On disk
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    pq.write_table(sales(), folder / "t.parquet")
+    return folder
+
+
+def opened(data: Path, cache: Path) -> Session:
+    session = qoop.connect(slots=2, memory="500MB", plan_cache=cache)
+    session.register_folder(data)
+    return session
+
+
+def files(cache: Path) -> list[Path]:
+    return sorted((cache / "plans").iterdir())
+
+
+def test_another_session_finds_the_plan(data: Path, tmp_path: Path) -> None:
+    with opened(data, tmp_path / "cache") as one:
+        expected = one.sql(TEXT).fetchall()
+    with opened(data, tmp_path / "cache") as other:
+        assert other.sql(TEXT).fetchall() == expected != []
+        assert (other.plan_cache.hits, other.plan_cache.misses) == (1, 0)
+    [file] = files(tmp_path / "cache")
+    assert json.loads(file.read_text())["format"] == 1
+
+
+def test_the_folder_can_come_from_the_environment(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QOOP_PLAN_CACHE", str(tmp_path / "kept"))
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.register_folder(data)
+        session.explain(TEXT)
+    assert len(files(tmp_path / "kept")) == 1
+
+
+def test_data_that_changed_on_disk_is_another_table(data: Path, tmp_path: Path) -> None:
+    with opened(data, tmp_path / "cache") as one:
+        assert one.sql("SELECT sum(v) FROM t").fetchall() == [(19900,)]
+    pq.write_table(sales(extra=1), data / "t.parquet")
+    with opened(data, tmp_path / "cache") as other:
+        assert other.sql("SELECT sum(v) FROM t").fetchall() == [(20100,)]
+        assert other.plan_cache.hits == 0
+
+
+def test_tables_that_only_this_process_sees_stay_in_memory(tmp_path: Path) -> None:
+    with qoop.connect(slots=1, memory="500MB", plan_cache=tmp_path / "cache") as session:
+        session.register("t", sales())
+        session.explain(TEXT)
+        assert len(session.plan_cache) == 1
+    assert not (tmp_path / "cache" / "plans").exists()
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 99}', "null", '{"format": 1, "key": "other"}', "\udcff"])
+def test_a_damaged_file_is_replaced(data: Path, tmp_path: Path, damage: str) -> None:
+    with opened(data, tmp_path / "cache") as one:
+        one.explain(TEXT)
+    [file] = files(tmp_path / "cache")
+    whole = file.read_bytes()
+    file.write_bytes(damage.encode(errors="surrogateescape"))
+    with opened(data, tmp_path / "cache") as other:
+        assert other.sql(TEXT).fetchall() != []
+        assert other.plan_cache.hits == 0
+    assert file.read_bytes() == whole
+
+
+def test_a_folder_that_cannot_be_written_costs_a_warning(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with opened(data, tmp_path / "cache") as session, pytest.warns(RuntimeWarning, match="plans cannot be kept"):
+        assert session.sql(TEXT).fetchall() != []
+
+
+def test_old_files_are_removed(tmp_path: Path) -> None:
+    cache = PlanCache(tmp_path, most=1)
+    for number in range(130):
+        cache.keep(f"{number:032x}", Entry({}, plan()), shared=True)
+        os.utime(tmp_path / "plans" / f"{number:032x}.json", (number, number))
+    assert len(files(tmp_path)) <= 74
+    assert (tmp_path / "plans" / f"{129:032x}.json").exists()
+    assert not (tmp_path / "plans" / f"{1:032x}.json").exists()
+
+
+def write_many(folder: str, seed: int) -> None:
+    cache = PlanCache(Path(folder))
+    for number in range(60):
+        key = f"{(number * seed) % 10:032x}"
+        cache.keep(key, Entry({"t": key}, plan(key)), shared=True)
+        found = PlanCache(Path(folder)).find(key)
+        assert found is not None and found.plan == plan(key)
+        if number % 9 == 0:
+            cache.forget(f"{number:032x}")
+
+
+def test_two_processes_share_a_folder(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=write_many, args=(str(tmp_path), seed)) for seed in (3, 7)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert all(file.suffix == ".json" for file in files(tmp_path))
