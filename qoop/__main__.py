@@ -11,6 +11,7 @@ import csv
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QoopError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from qoop.session import Session
 
 _USAGE, _INTERRUPTED = 2, 130
+_BENCH = "Compare with DuckDB, and plans with each other, while the resources change"
 _TPCDS = "Make TPC-DS data, run its 99 queries, compare with DuckDB"
 
 
@@ -72,7 +74,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_explain(commands)
     _add_calibrate(commands)
-    _add_tpcds(commands, words)
+    _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
+    _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
     return parser
 
 
@@ -102,13 +105,18 @@ def _add_calibrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.set_defaults(run=_calibrate)
 
 
-def _add_tpcds(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
-    parser = commands.add_parser("tpcds", help=_TPCDS, description=f"{_TPCDS}.")
-    parser.set_defaults(run=lambda options: parser.error("a command is needed: see qoop tpcds --help"))
-    if words[:1] == ["tpcds"]:  # only then is all that belongs to the benchmark loaded
-        from qoop.tpcds.cli import add_commands
-
-        add_commands(parser.add_subparsers(title="commands", metavar="COMMAND"))
+def _add_group(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    words: Sequence[str],
+    name: str,
+    what: str,
+    module: str,
+) -> None:
+    """Add a command with commands of its own; their module is loaded only if they are asked for."""
+    parser = commands.add_parser(name, help=what, description=f"{what}.")
+    parser.set_defaults(run=lambda options: parser.error(f"a command is needed: see qoop {name} --help"))
+    if words[:1] == [name]:
+        import_module(module).add_commands(parser.add_subparsers(title="commands", metavar="COMMAND"))
 
 
 def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:

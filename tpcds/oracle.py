@@ -116,6 +116,17 @@ class Oracle:
         order = ordering(text, theirs.column_names)
         return compare(ours, theirs, order=order, unlimited=lambda: self.answer(order.unlimited or ""))
 
+    def limit(self, memory: str | None = None, threads: int | None = None) -> None:
+        """Set the limits, also while another thread asks (the number of threads waits for the end of its query).
+
+        Raises duckdb.Error if DuckDB refuses: it holds more memory than that and cannot let go of it.
+        """
+        with self._connection.cursor() as cursor:
+            if memory is not None:
+                cursor.execute("SET memory_limit = $1", [memory])
+            if threads is not None:
+                cursor.execute(f"SET threads = {int(threads)}")
+
     def interrupt(self) -> None:
         """Break off what another thread asks; there it raises duckdb.InterruptException."""
         self._connection.interrupt()

@@ -1,0 +1,114 @@
+"""Contests with real processes: room is taken from them, they are killed, and their answers are judged."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from qoop.__main__ import main
+from qoop.catalog.errors import ConfigError, ExecutionError
+from qoop.tpcds import interrupt, shrink
+from qoop.tpcds.contest import Change, Contestant, judge
+from qoop.tpcds.contestant import KINDS, Room, Task
+from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.results import Results
+
+QUERY = "SELECT d_year, count(*) AS n FROM store_sales JOIN date_dim ON ss_sold_date_sk = d_date_sk GROUP BY d_year"
+LONG = "SELECT count(*) FROM range(20000) a, range(200000) b WHERE a.range * b.range % 7 = 3"
+ROOM = Room(2, 10**9)
+
+
+def task(directory: Path, kind: str, scratch: Path, text: str = QUERY) -> Task:
+    return Task(kind, str(directory), text, ROOM, str(scratch / "answer.arrow"))
+
+
+def gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_contestant_gives_the_right_answer_though_its_room_changes(
+    kind: str, tpcds_small: Path, tmp_path: Path
+) -> None:
+    with Contestant(task(tpcds_small, kind, tmp_path), tmp_path) as contestant:
+        contestant.ready()
+        outcome = contestant.go([Change(0.001, Room(1, 5 * 10**8)), Change(0.01, ROOM)], limit=60)
+    assert outcome.error is None and outcome.facts["rows"] > 1
+    with Oracle(tpcds_small) as oracle:
+        theirs = oracle.answer(QUERY)
+    assert judge(tpcds_small, QUERY, tmp_path / "answer.arrow", theirs) is None
+    assert judge(tpcds_small, QUERY, tmp_path / "answer.arrow", theirs.slice(1)) is not None
+
+
+def test_duckdb_starts_again_when_it_loses_room(tpcds_small: Path, tmp_path: Path) -> None:
+    short = LONG.replace("200000", "20000")
+    with Contestant(task(tpcds_small, "restarted", tmp_path, short), tmp_path) as contestant:
+        contestant.ready()
+        outcome = contestant.go([Change(0.05, Room(1, 10**9))], limit=120)
+    assert outcome.error is None and outcome.facts["attempts"] == 2
+
+
+def test_a_contestant_is_killed_for_good(tpcds_small: Path, tmp_path: Path) -> None:
+    with Contestant(task(tpcds_small, "running", tmp_path, LONG), tmp_path) as contestant:
+        contestant.ready()
+        assert contestant.go(limit=0.1).limited
+        process = contestant._process.pid
+    assert gone(process)
+
+
+def test_what_goes_wrong_is_told(tpcds_small: Path, tmp_path: Path) -> None:
+    with Contestant(task(tpcds_small, "qoop", tmp_path, "SELECT nothing"), tmp_path) as contestant:
+        contestant.ready()
+        outcome = contestant.go(limit=60)
+    assert outcome.error is not None and "nothing" in outcome.error
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with (
+        Contestant(task(empty, "qoop", tmp_path), tmp_path) as contestant,
+        pytest.raises(ExecutionError, match="qoop died"),
+    ):
+        contestant.ready()
+
+
+def test_a_shrink_run_keeps_what_it_has(tpcds_small: Path, tmp_path: Path) -> None:
+    options = shrink.Options(tpcds_small, (3,), repeat=1, results=tmp_path / "kept.json")
+    (one,) = shrink.run(options, lambda _: None)
+    assert not one.errors and set(one.seconds) == set(KINDS)
+    begun = time.monotonic()
+    assert shrink.run(options, lambda _: None) == [one]
+    assert time.monotonic() - begun < one.undisturbed + 1.0  # nothing was run again
+    assert "more than 5 % behind" in shrink.table([one])
+
+
+def test_kills_hit_both_sides_alike_and_the_answer_is_right(tpcds_small: Path, tmp_path: Path) -> None:
+    options = interrupt.Options(tpcds_small, (3,), seeds=1, means=(0.6,), results=tmp_path / "kept.json")
+    trials = interrupt.run(options, lambda _: None)
+    assert [trial.side for trial in trials] == ["qoop", "running"]
+    assert all(trial.error is None for trial in trials)
+    assert "0.6" in interrupt.table(trials)
+    assert not list(tmp_path.glob("**/*.arrow"))
+
+
+def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    Results(path, {"repeat": 1}).put("a", [1, 2])
+    assert Results(path, {"repeat": 1}).get("a") == [1, 2]
+    with pytest.raises(ConfigError, match="other settings"):
+        Results(path, {"repeat": 2})
+    path.write_text("{}")
+    with pytest.raises(ConfigError, match="name another file"):
+        Results(path, {"repeat": 1})
+
+
+def test_wrong_options_are_refused(tpcds_small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["shrink", "--kinds", "qoop,spark"], ["interrupt", "--means", "0"], ["shrink", "--repeat", "0"]):
+        assert main(["bench", words[0], str(tpcds_small), *words[1:]]) == 1
+    errors = capsys.readouterr().err
+    assert "spark" in errors and "--means" in errors and "--repeat" in errors

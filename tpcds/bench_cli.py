@@ -1,0 +1,99 @@
+"""The commands ``qoop bench`` adds: ``shrink`` and ``interrupt``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from qoop.catalog.errors import ConfigError
+from qoop.tpcds import interrupt, shrink
+from qoop.tpcds.contestant import KINDS
+from qoop.tpcds.queries import parse_selection
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
+    _add_shrink(commands)
+    _add_interrupt(commands)
+
+
+def _add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Take a slot and most of the memory away in mid-query: qoop, qoop without re-planning, DuckDB"
+    parser = commands.add_parser("shrink", help=what, description=f"{what}.")
+    _add_common(parser)
+    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="medians of so many (5)")
+    parser.add_argument("--kinds", default=",".join(KINDS), metavar="A,B", help=f"contestants ({','.join(KINDS)})")
+    parser.set_defaults(run=_shrink)
+
+
+def _add_interrupt(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Kill the process at random moments: qoop goes on from its checkpoints, DuckDB starts again"
+    parser = commands.add_parser("interrupt", help=what, description=f"{what}.")
+    _add_common(parser)
+    parser.add_argument("--seeds", type=int, default=20, metavar="N", help="sequences of kills (20)")
+    means = ",".join(f"{mean:g}" for mean in interrupt.MEANS)
+    parser.add_argument("--means", default=means, metavar="A,B", help=f"mean intervals, in undisturbed times ({means})")
+    parser.set_defaults(run=_interrupt)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (the longest)")
+    parser.add_argument("--longest", type=int, default=20, metavar="N", help="so many of the longest (20)")
+    parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
+
+
+def _shrink(options: argparse.Namespace) -> int:
+    kinds = tuple(options.kinds.split(","))
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise ConfigError(f"there is no contestant {unknown[0]!r}; there are {', '.join(KINDS)}")
+    done = shrink.run(
+        shrink.Options(
+            Path(options.directory), _queries(options), _positive("--longest", options.longest),
+            _positive("--repeat", options.repeat), kinds, _file(options.results),
+        ),
+        _tell,
+    )  # fmt: skip
+    print(shrink.table(done))
+    return 1 if any(one.errors for one in done) else 0
+
+
+def _interrupt(options: argparse.Namespace) -> int:
+    done = interrupt.run(
+        interrupt.Options(
+            Path(options.directory), _queries(options), _positive("--longest", options.longest),
+            _positive("--seeds", options.seeds), _means(options.means), results=_file(options.results),
+        ),
+        _tell,
+    )  # fmt: skip
+    print(interrupt.table(done))
+    return 1 if any(one.error for one in done) else 0
+
+
+def _queries(options: argparse.Namespace) -> tuple[int, ...]:
+    return parse_selection(options.queries) if options.queries is not None else ()
+
+
+def _positive(name: str, value: int) -> int:
+    if value < 1:
+        raise ConfigError(f"{name} must be at least 1, not {value}")
+    return value
+
+
+def _means(text: str) -> tuple[float, ...]:
+    try:
+        means = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        means = ()
+    if not means or min(means) <= 0:
+        raise ConfigError(f"--means wants numbers above 0 with commas between, not {text!r}")
+    return means
+
+
+def _file(name: str | None) -> Path | None:
+    return Path(name) if name is not None else None
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
