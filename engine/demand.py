@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from qoop.engine.frontier import StageNode
-from qoop.engine.task import MachineId
+from qoop.engine.task import Content, MachineId
 from qoop.planner.packing import cap
-from qoop.planner.plan import Resources, Signature
+from qoop.planner.plan import Resources
 
 
 class Demands:
@@ -19,7 +20,7 @@ class Demands:
     def __init__(self, least_memory: float) -> None:
         self._least_memory = least_memory
         self._machines: dict[MachineId, Resources] = {}
-        self._raised: dict[tuple[Signature, str], float] = {}
+        self._raised: dict[Content, float] = {}
         self._known: dict[StageNode, Resources] = {}
 
     def machine(self, name: MachineId, capacity: Resources | None) -> None:
@@ -52,6 +53,11 @@ class Demands:
         self._known.clear()
         return self._raised[content]
 
+    @property
+    def raised(self) -> Mapping[Content, float]:
+        """Bytes that tasks are known to need, learnt from those that ran out of memory."""
+        return self._raised
+
     def forget_plan(self) -> None:
         """The stages asked about so far are of no more interest."""
         self._known.clear()
@@ -61,6 +67,5 @@ class Demands:
         return min(self._least_memory, *by_slot) if by_slot else self._least_memory
 
 
-def _content(node: StageNode) -> tuple[Signature, str]:
-    key = node.tasks[0].key
-    return key.signature, key.layout
+def _content(node: StageNode) -> Content:
+    return node.tasks[0].key.content

@@ -12,7 +12,7 @@ from qoop.planner.plan import Resources, StageId
 
 Record = Union[
     "Switched", "Started", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone", "MemoryRaised",
-    "Released", "ShareTold", "CapacityTold", "StageDone", "Decided", "Ended",
+    "MemoryExhausted", "Released", "ShareTold", "CapacityTold", "StageDone", "Decided", "Ended",
 ]  # fmt: skip
 
 
@@ -149,6 +149,18 @@ class MemoryRaised:
         return (
             f"at {self.at:.3f} s stage {self.stage} ran out of {size(self.before)}; it now asks for {size(self.after)}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryExhausted:
+    """A task had all the memory that the largest machine has, and it was too little: only another plan can help."""
+
+    at: float
+    stage: StageId
+    had: float
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s stage {self.stage} ran out of {size(self.had)}, which is all there is"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from qoop.engine.events import Committed
 from qoop.engine.frontier import Frontier, StageNode
@@ -52,12 +52,16 @@ class Finished:
     spent: wall seconds that making the outputs of each content took, of those released since, too.
     running: seconds that each attempt at a content, if it is not being stopped, has run.
     done: by stage of the plan that runs, the parts that need not be done (any more).
+    memory: bytes that a task of a content is known to need. exhausted: contents that cannot be made, since a task had
+    all the memory of the largest machine and it was too little.
     """
 
     held: Mapping[Content, int]
     spent: Mapping[Content, float]
     running: Mapping[Content, tuple[float, ...]]
     done: Mapping[StageId, int]
+    memory: Mapping[Content, float] = field(default_factory=dict)
+    exhausted: frozenset[Content] = frozenset()
 
 
 def stages_of(

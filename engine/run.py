@@ -53,6 +53,7 @@ from qoop.engine.history import (
     Ended,
     Failed,
     Lost,
+    MemoryExhausted,
     MemoryRaised,
     Record,
     Redone,
@@ -107,12 +108,15 @@ class Limits:
     min_memory: least bytes that a task asks for, whatever its estimate.
     keep_checkpoints: False: an output is released as soon as no unfinished task of the plan needs it, which
         saves memory. True: at the end of the job, so that it may serve another plan.
+    leave_exhausted: True: a stage for which all the memory there is was too little does not fail the job: nothing
+        of it starts any more, and `Run.stuck` is the error, until a switch to a plan without it, or `fail`.
     """
 
     max_attempts: int = 4
     max_revocations: int = 50
     min_memory: float = 32 * 2**20
     keep_checkpoints: bool = False
+    leave_exhausted: bool = False
 
 
 @dataclass(slots=True)
@@ -161,6 +165,7 @@ class Run:
         self._facts: dict[CheckpointKey, Committed] = {}
         self._spent: dict[Content, float] = {}
         self._useful: frozenset[Content] | None = None
+        self._exhausted: dict[Content, OutOfMemory] = {}
         self._attempts: dict[int, _Attempt] = {}
         self._strays: set[CheckpointKey] = set()
         self._failures: dict[CheckpointKey, int] = {}
@@ -243,6 +248,7 @@ class Run:
         return tuple(
             Demand(self.job, TaskId(self.job, node.stage.id, node.next_ready().part), self._demands.of(node))
             for node in self._frontier.ready_stages()
+            if not self._exhausted or node.tasks[0].key.content not in self._exhausted
         )
 
     def grant(self, task: TaskId, machine: MachineId, resources: Resources, *, now: float) -> Start:
@@ -284,6 +290,16 @@ class Run:
         return self._plan_frontier.plan
 
     @property
+    def stuck(self) -> OutOfMemory | None:
+        """Why the plan cannot come to its end; None if it can."""
+        if self._frontier is not None and not self.ending:
+            for node in self._frontier.stages:
+                error = self._exhausted.get(node.tasks[0].key.content)
+                if error is not None and any(task.active for task in node.tasks):
+                    return error
+        return None
+
+    @property
     def outputs(self) -> tuple[Committed, ...]:
         """The root's outputs in order of parts, as far as they are held."""
         tasks = self._plan_frontier.root.tasks
@@ -321,6 +337,8 @@ class Run:
             spent=dict(self._spent),
             running=running,
             done={id: sum(not task.active for task in node.tasks) for id, node in frontier.nodes.items()},
+            memory=dict(self._demands.raised),
+            exhausted=frozenset(self._exhausted),
         )
 
     def story(self, key: CheckpointKey) -> str:
@@ -357,6 +375,7 @@ class Run:
                 self._machine_lost(machine)
             case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
                 self._demands.machine(machine, capacity)
+                self._exhausted.clear()  # there may be more memory now
                 self.history.append(CapacityTold(self._at, machine, capacity))
             case ShareChanged(job, share) if job == self.job:
                 self.share = share
@@ -446,7 +465,11 @@ class Run:
             f"machine has: {error}"
         )
         final.__cause__ = error
-        self._decide(State.FAILED, final)
+        if self._limits.leave_exhausted:
+            self._exhausted[attempt.key.content] = final
+            self.history.append(MemoryExhausted(self._at, stage.id, had))
+        else:
+            self._decide(State.FAILED, final)
 
     # --- consequences ---------------------------------------------------------------------------------------
 
@@ -664,7 +687,9 @@ class Run:
         for key, attempt in alive.items():
             assert key in frontier.by_key or attempt.stopping, f"{key}: not of the plan\n{self.story(key)}"
         waiting = any(task.active for task in frontier.tasks())
-        assert not waiting or self.ready() or alive, f"{self.job}: work is left, but nothing is ready or running"
+        assert not waiting or self.ready() or alive or self.stuck, (
+            f"{self.job}: work is left, but nothing is ready or running"
+        )
 
 
 def _reads(source: StageNode, mode: str, part: int) -> tuple[tuple[CheckpointKey, int | None], ...]:

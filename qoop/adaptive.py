@@ -16,13 +16,22 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from qoop.engine.events import Command
-from qoop.engine.history import Decided, MemoryRaised, Record, ShareTold, StageDone, size
+from qoop.engine.history import (
+    Decided,
+    MemoryExhausted,
+    MemoryRaised,
+    Record,
+    ShareTold,
+    StageDone,
+    Switched,
+    size,
+)
 from qoop.engine.run import Run
 from qoop.engine.task import JobId, content_of, own_islands
 from qoop.planner.alternatives import Candidate
-from qoop.planner.observed import NOTHING, Observations
-from qoop.planner.plan import Plan, Resources
-from qoop.replanner import Decision, Greedy, Option, Policy, Question, Stay, Switch, option_name, useful
+from qoop.planner.observed import NOTHING, Observation, Observations, observe
+from qoop.planner.plan import Plan, Resources, StageId
+from qoop.replanner import Decision, Greedy, Option, Policy, Question, Stay, Switch, option_name, reestimate, useful
 
 EAGER_SECONDS = 4.0
 """Estimated seconds from which on the alternatives of a plan are made as soon as it starts. Making them takes about
@@ -30,6 +39,9 @@ EAGER_SECONDS = 4.0
 
 WORTH_SECONDS = 0.3
 """Estimated seconds left below which it is not worth making alternatives: they would come too late."""
+
+MOST_OPTIONS = 32
+"""Plans of a job from which on the search does not run again."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,8 @@ class Triggers:
     share: fraction by which the share must have changed, in any resource, since the last decision.
     rows: factor by which the rows of a finished stage must differ from the estimate, and `least_rows` the number
         that one of both must reach to matter.
+    search: factor by which the best plan known takes longer than was believed before the rows were known, from which
+        on the search runs again, with what was seen in place of estimates.
     quiet: seconds without a further change after which a decision is taken; a burst of changes is one decision.
     longest: seconds after the first change when it is taken even so.
     """
@@ -58,6 +72,7 @@ class Triggers:
     share: float = 0.10
     rows: float = 4.0
     least_rows: float = 10_000
+    search: float = 2.0
     quiet: float = 0.01
     longest: float = 0.1
 
@@ -72,6 +87,8 @@ class Triggers:
                 )
             case MemoryRaised(_, stage, before, _):
                 return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(before)} of memory")
+            case MemoryExhausted(_, stage, had):
+                return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(had)}, all there is", urgent=True)
         return None
 
     def _misjudged(self, rows: float, estimated: float) -> bool:
@@ -118,14 +135,17 @@ class Adaptive:
 
 @dataclass(frozen=True)
 class Answer:
-    """A decision, the question with the options as they are by now, and whether the alternatives are among them."""
+    """A decision, the question with the options as they are by now, and whether the alternatives are among them.
+    observed: what they were estimated with."""
 
     question: Question
     decision: Decision
     found: bool
+    observed: Observations
     seconds: float
 
 
+Seen = tuple[Plan, StageId, Observation]
 Work = Callable[[], Answer]
 
 
@@ -146,6 +166,9 @@ class Replanner:
         self._basis = adaptive.room
         self._seen = 0
         self._begun = False
+        self._plan = launch
+        self._news: list[Seen] = []
+        self._told = NOTHING
         self._waiting: dict[str, Cause] = {}
         self._first = self._last = 0.0
         self._asked: tuple[Cause, ...] = ()
@@ -179,7 +202,7 @@ class Replanner:
     def take(self, answer: Answer, now: float) -> list[Command]:
         """Apply an answer, if it still holds; else the question is asked again."""
         causes, self._asked = self._asked, ()
-        self._options, self._found = answer.question.options, answer.found
+        self._options, self._found, self._told = answer.question.options, answer.found, answer.observed
         share = self._run.share
         if self._run.ending or share is None:
             return []
@@ -187,15 +210,22 @@ class Replanner:
             self._waiting = {cause.kind: cause for cause in causes} | self._waiting
             return []
         before, self._basis = self._basis, answer.question.share
-        return self._apply(answer, " and ".join(cause.what for cause in causes), before, now)
+        commands = self._apply(answer, " and ".join(cause.what for cause in causes), before, now)
+        stuck = self._run.stuck
+        return commands if stuck is None else commands + self._run.fail(stuck, now=now)
 
     def _look(self, now: float) -> None:
         history = self._run.history
         while self._seen < len(history):
             record = history[self._seen]
             self._seen += 1
-            if isinstance(record, ShareTold):
-                self._waiting.pop("share", None)  # it may have come back to what it was
+            match record:
+                case ShareTold():
+                    self._waiting.pop("share", None)  # it may have come back to what it was
+                case Switched(_, number):
+                    self._plan = self._run.plans[number - 1]
+                case StageDone(_, stage, _, rows, size_of, seconds):
+                    self._news.append((self._plan, stage, Observation(rows, size_of, seconds)))
             cause = self._adaptive.triggers.cause(record, self._basis)
             if cause is not None:
                 self._wait(cause, now)
@@ -219,8 +249,9 @@ class Replanner:
         self._asked, self._waiting = tuple(self._waiting.values()), {}
         assert self._run.share is not None
         question = Question(self._options, self._running, self._run.finished(now), self._run.share)
-        adaptive, job, found = self._adaptive, self._job, self._found
-        return lambda: answer(question, adaptive, job, found)
+        news, self._news = tuple(self._news), []
+        asked = Asked(question, self._told, news, self._adaptive, self._job, self._found)
+        return lambda: answer(asked)
 
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
         record = recorded(answer, cause, before)
@@ -251,23 +282,67 @@ def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
     )
 
 
-def answer(question: Question, adaptive: Adaptive, job: JobId, found: bool) -> Answer:
+@dataclass(frozen=True)
+class Asked:
+    """A question with what its answer takes. told: what was observed when the options were estimated; news: since
+    then. found: the alternatives are among the options."""
+
+    question: Question
+    told: Observations
+    news: tuple[Seen, ...]
+    adaptive: Adaptive
+    job: JobId
+    found: bool
+
+    @property
+    def observed(self) -> Observations:
+        """All that was observed."""
+        observed = self.told
+        for plan, stage, observation in self.news:
+            observed = observed | observe(plan, {stage: observation})
+        return observed
+
+
+def answer(asked: Asked) -> Answer:
     """Decide on a question; makes the alternatives first, if that was not done and there is time for it.
 
     Pure, and the only place where planning takes time: this runs in the planner thread.
     """
     begun = time.perf_counter()
-    if not found and not adaptive.at_once and question.remaining[question.running].seconds < WORTH_SECONDS:
-        little = Stay("too little is left to make other plans", question.remaining)
-        return Answer(question, little, False, time.perf_counter() - begun)
-    if not found:
-        question = replace(question, options=with_candidates(question.options, adaptive.find(NOTHING), job))
-    decision = adaptive.policy.decide(question)
-    return Answer(question, decision, True, time.perf_counter() - begun)
+    observed = asked.observed
+    question = reestimate_all(asked.question, observed)
+    if asked.found or asked.adaptive.at_once or question.remaining[question.running].seconds >= WORTH_SECONDS:
+        if not asked.found or _none_is_good(asked, question):
+            found = asked.adaptive.find(observed)
+            question = reestimate_all(
+                replace(question, options=with_candidates(question.options, found, asked.job)), observed
+            )
+        decision = asked.adaptive.policy.decide(question)
+        return Answer(question, decision, True, observed, time.perf_counter() - begun)
+    little = Stay("too little is left to make other plans", question.remaining)
+    return Answer(question, little, False, observed, time.perf_counter() - begun)
+
+
+def reestimate_all(question: Question, observed: Observations) -> Question:
+    """The question with the estimates of its options put right."""
+    if not observed.by_signature and not question.finished.memory:
+        return question
+    options = tuple(reestimate(option, observed, question.finished.memory) for option in question.options)
+    same = all(new is old for new, old in zip(options, question.options, strict=True))
+    return question if same else replace(question, options=options)
+
+
+def _none_is_good(asked: Asked, question: Question) -> bool:
+    """True if even the best option takes much longer than was believed before the news."""
+    if len(question.options) >= MOST_OPTIONS or question is asked.question or question.least < WORTH_SECONDS:
+        return False
+    return question.least > asked.adaptive.triggers.search * asked.question.least
 
 
 def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job: JobId) -> tuple[Option, ...]:
     """The options and those of the found plans that are not among them, with islands of the job's own."""
+    if len(options) == 1 and found:  # of the launch plan only the plan was known, not the machine it is judged by
+        options = (replace(options[0], candidate=replace(found[0], plan=options[0].candidate.plan, origin="launch")),)
     known = {_sketch(option.candidate.plan) for option in options}
     result = list(options)
     for candidate in found:

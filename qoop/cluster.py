@@ -201,7 +201,9 @@ class Cluster:
         """Start a job. Raises SessionClosed after `close`, ExecutionError if the cluster's loop has failed."""
         number = next(self._numbers)
         name = f"job{number}"
-        limits = request.limits if request.adaptive is None else replace(request.limits, keep_checkpoints=True)
+        limits = request.limits
+        if request.adaptive is not None:
+            limits = replace(limits, keep_checkpoints=True, leave_exhausted=True)
         run = Run(name, request.tables, request.settings, request.durable, limits)
         handle = JobHandle(self, name, run)
         submitted = self._clock.now()

@@ -9,7 +9,7 @@ All values and pure functions: who asks, when, and what becomes of the answer is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import Protocol
@@ -19,7 +19,9 @@ from qoop.engine.progress import Finished
 from qoop.engine.task import Content, content_of
 from qoop.planner.alternatives import Candidate
 from qoop.planner.finish import Done
+from qoop.planner.observed import Observations
 from qoop.planner.plan import Resources, Stage, StageId
+from qoop.planner.reestimate import reestimated
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,13 @@ class Option:
             for item in stage.stage_inputs:
                 found[item.stage].append(stage.id)
         return {id: tuple(readers) for id, readers in found.items()}
+
+
+def reestimate(option: Option, observed: Observations, memory: Mapping[Content, float]) -> Option:
+    """The option with estimates put right by what was seen. memory: bytes that tasks of a content are known to need."""
+    needed = {stage.id: memory[content] for stage, content, _ in option.stages if content in memory}
+    plan = reestimated(option.candidate.plan, observed, needed)
+    return option if plan is option.candidate.plan else replace(option, candidate=replace(option.candidate, plan=plan))
 
 
 def propagate(option: Option, finished: Finished) -> Done:
@@ -105,14 +114,17 @@ class Question:
     """What a policy decides on.
 
     options: the plans; `running` is the place of the one that runs. share: what the job is promised.
-    exhausted: contents that cannot be made on this machine: their tasks had all its memory, and it was too little.
     """
 
     options: tuple[Option, ...]
     running: int
     finished: Finished
     share: Resources
-    exhausted: frozenset[Content] = field(default=frozenset())
+
+    @property
+    def least(self) -> float:
+        """The seconds of the option that would end first."""
+        return min(one.seconds for one in self.remaining)
 
     @cached_property
     def done(self) -> tuple[Done, ...]:
@@ -139,14 +151,15 @@ class Question:
 
     def _seconds(self, place: int, share: Resources) -> float:
         option, done = self.options[place], self.done[place]
-        if self.exhausted and self._meets_exhausted(option, done):
+        if self.finished.exhausted and self._meets_exhausted(option, done):
             return inf
         return option.candidate.finish.seconds(share, done)
 
     def _meets_exhausted(self, option: Option, done: Done) -> bool:
         needed = option.candidate.finish.needed(done)
         return any(
-            left and content in self.exhausted for left, (_, content, _) in zip(needed, option.stages, strict=True)
+            left and content in self.finished.exhausted
+            for left, (_, content, _) in zip(needed, option.stages, strict=True)
         )
 
 

@@ -32,11 +32,15 @@ from qoop.planner.plan import Resources
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an attempt will come to after `seconds` (infinite: it runs until it is stopped)."""
+    """What an attempt will come to after `seconds` (infinite: it runs until it is stopped).
+
+    rows: in each partition of its output, of 8 bytes each.
+    """
 
     seconds: float
     error: QoopError | None = None
     retryable: bool = True
+    rows: int = 1
 
 
 def as_estimated(spec: TaskSpec) -> Outcome:
@@ -177,7 +181,7 @@ class SimulatedBackend:
         if outcome.error is not None:
             return [TaskFailed(spec.attempt, outcome.error, outcome.retryable)]
         parts = spec.stage.layout.parts
-        committed = Committed(spec.key, (1,) * parts, (8,) * parts, outcome.seconds)
+        committed = Committed(spec.key, (outcome.rows,) * parts, (8 * outcome.rows,) * parts, outcome.seconds)
         jobs = self._committed.setdefault(spec.key, (committed, set()))[1]
         jobs.add(spec.attempt.task.job)
         return [TaskSucceeded(spec.attempt, committed)]

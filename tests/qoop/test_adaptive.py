@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qoop.adaptive import Adaptive, changed
+from qoop.catalog.errors import OutOfMemory
 from qoop.cluster import Cluster, JobHandle, JobRequest
-from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Event, SlotsChanged
 from qoop.engine.history import Decided
 from qoop.engine.run import State
+from qoop.engine.task import TaskSpec
 from qoop.planner.alternatives import Candidate
+from qoop.planner.observed import Observations
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.replanner import Decision, Question, switch_to
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)
@@ -33,12 +41,12 @@ def _stage(words: list[str]) -> Stage:
     return Stage(
         name,
         "",
-        tuple(StageInput(read, read, "all") for read in rest if "=" not in read),
+        tuple(StageInput(read, read, "all") for read in rest if "=" not in read and read != "island"),
         COLUMNS,
         int(width),
         options.get("as", name),
-        estimate=Estimate(rows=float(options.get("rows", 1)), task_seconds=float(seconds)),
-        shareable="island" not in options,
+        estimate=Estimate(rows=float(options.get("rows", width)), task_seconds=float(seconds)),
+        shareable="island" not in rest,
     )
 
 
@@ -49,20 +57,23 @@ NARROW = plan("scan 2 1\nnarrow 1 6 scan\nroot 1 1 narrow")  # 6 s whatever ther
 class Bench:
     """A cluster turned by hand: scripted capacity, virtual time, all invariants after every turn."""
 
-    def __init__(self, slots: float, *happenings: tuple[float, Event]) -> None:
+    def __init__(
+        self, slots: float, *happenings: tuple[float, Event], script: Callable[[TaskSpec], Outcome] = as_estimated
+    ) -> None:
         self.clock = VirtualClock()
-        self.backend = SimulatedBackend({"m": room(slots)}, self.clock)
+        self.backend = SimulatedBackend({"m": room(slots)}, self.clock, script)
         self.cluster = Cluster(self.backend, clock=self.clock, thread=False)
         self.slots = slots
         for at, event in happenings:
             self.backend.happen(event, at)
 
-    def submit(self, launch: Plan, *others: Plan, **options: object) -> JobHandle:
-        self.searches = 0
+    def submit(self, launch: Plan, *others: Plan, again: Sequence[Plan] = (), **options: object) -> JobHandle:
+        """others: what the first search finds; again: what the second does."""
+        self.searches: list[Observations] = []
 
-        def find(_: object) -> Sequence[Candidate]:
-            self.searches += 1
-            return [Candidate(other, "") for other in others]
+        def find(observed: Observations) -> Sequence[Candidate]:
+            self.searches.append(observed)
+            return [Candidate(other, "") for other in (others if len(self.searches) == 1 else again)]
 
         adaptive = Adaptive(find, room(self.slots), **options)  # type: ignore[arg-type]
         return self.cluster.submit(JobRequest(launch, adaptive=adaptive))
@@ -76,7 +87,7 @@ class Bench:
         raise AssertionError("jobs never end")
 
     def run(self, launch: Plan, *others: Plan, **options: object) -> JobHandle:
-        handle = self.submit(launch, *others, **options)
+        handle = self.submit(launch, *others, **options)  # type: ignore[arg-type]
         self.settle()
         assert handle.state is State.SUCCEEDED, handle.error
         return handle
@@ -152,3 +163,111 @@ def test_how_far_a_share_has_moved() -> None:
     assert changed(room(8), room(8)) == 0.0
     assert changed(Resources(8, 100), Resources(8, 80)) == 0.2
     assert changed(Resources(0, 0), Resources(1, 0)) == float("inf")
+
+
+# --- what the data turns out to be ------------------------------------------------------------------------
+
+
+def many_rows(spec: TaskSpec) -> Outcome:
+    """The scan puts out a thousand times the rows that were expected; who reads it takes accordingly long."""
+    seconds = {"scan": 1.0, "each": 50.0, "once": 2.0}.get(spec.stage.id, spec.stage.estimate.task_seconds)
+    return Outcome(seconds, rows=50_000 if spec.stage.id == "scan" else 1)
+
+
+EACH = plan("scan 2 1 rows=100\neach 8 0.1 scan\nroot 1 1 each")  # work as rows come
+ONCE = plan("build 2 4\nonce 2 1 build\nroot 1 1 once")  # does not read the scan
+
+
+def test_far_more_rows_than_expected_bring_the_plan_that_does_not_mind() -> None:
+    handle = Bench(2, script=many_rows).run(EACH, ONCE)
+    (record,) = decisions(handle)
+    assert record.cause == "stage scan had 100,000 rows where 100 were expected"
+    assert moves(handle) == "AB" and record.work_left_out == 2.0
+
+
+def test_rows_as_expected_are_no_reason_to_think() -> None:
+    bench = Bench(2)
+    assert decisions(bench.run(EACH, ONCE)) == [] and bench.searches == []
+
+
+def test_where_no_plan_is_good_the_search_runs_again_with_what_was_seen() -> None:
+    bench = Bench(2, slots(0.5, 3), script=many_rows)
+    handle = bench.run(EACH, EACH, again=[ONCE])
+    assert len(bench.searches) == 2
+    assert not bench.searches[0].by_signature and bench.searches[1].by_signature["scan"].rows == 100_000
+    assert moves(handle) == "AB"
+
+
+# --- memory -----------------------------------------------------------------------------------------------
+
+
+HUNGRY = plan("scan 2 1\njoin 1 1 scan\nroot 1 1 join")
+LEAN = plan("scan 2 1\ngrace 4 1 scan\nroot 1 1 grace")
+
+
+def hungry(spec: TaskSpec) -> Outcome:
+    return Outcome(0.5, OutOfMemory("no room")) if spec.stage.id == "join" else as_estimated(spec)
+
+
+def test_a_plan_that_needs_more_than_there_is_gives_way_to_a_leaner_one() -> None:
+    handle = Bench(2, script=hungry).run(HUNGRY, LEAN)
+    assert moves(handle) == "AB"
+    assert "all there is" in decisions(handle)[-1].cause and "the running plan A never" in str(decisions(handle)[-1])
+
+
+def test_without_a_leaner_plan_the_job_fails_with_what_was_wrong() -> None:
+    bench = Bench(2, script=hungry)
+    handle = bench.submit(HUNGRY)
+    bench.settle()
+    assert handle.state is State.FAILED and "stage join" in str(handle.error)
+
+
+def test_no_plan_with_the_same_stage_is_gone_to() -> None:
+    same = plan("scan 2 1\njoin 1 1 scan\nother 1 0.1 join\nroot 1 1 other as=root2")
+    bench = Bench(2, script=hungry)
+    handle = bench.submit(HUNGRY, same)
+    bench.settle()
+    assert handle.state is State.FAILED and moves(handle) == "A"
+
+
+# --- switches anywhere ------------------------------------------------------------------------------------
+
+
+class Anywhere:
+    """Goes to any plan, or stays, as a seed will have it."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+
+    def decide(self, question: Question) -> Decision:
+        return switch_to(question, self.random.randrange(len(question.options)))
+
+
+PLANS = [
+    plan("a 3 1\nb 2 1 a\nc 2 1\nroot 1 1 b c"),
+    plan("a 3 1\nd 4 1 a\nroot 1 1 d"),
+    plan("c 2 1\na 3 1\ne 1 2 a c\nroot 1 1 e"),
+    plan("i 2 1 island\nj 2 1 i\nroot 1 1 j as=other"),
+    plan("i 2 1 island\nc 2 1\nj 2 1 i c as=j2\nroot 1 1 j as=other2"),
+]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    launch=st.integers(0, len(PLANS) - 1),
+    moments=st.lists(st.floats(0.0, 12.0), max_size=12),
+    capacity=st.lists(st.tuples(st.floats(0.0, 12.0), st.integers(1, 6)), max_size=6),
+)
+def test_switches_at_any_moment_between_any_plans_come_to_the_end(
+    seed: int, launch: int, moments: list[float], capacity: list[tuple[float, int]]
+) -> None:
+    bench = Bench(3, *(slots(at, count) for at, count in capacity))
+    handle = bench.submit(PLANS[launch], *PLANS, policy=Anywhere(seed))
+    for moment in sorted(moments):
+        while bench.cluster.busy and bench.clock.now() < moment:
+            bench.cluster.step(moment - bench.clock.now())
+            bench.cluster._driver.check()
+        handle.reconsider()
+    bench.settle()
+    assert handle.state is State.SUCCEEDED, handle.error
+    assert {key.signature for key in bench.backend.committed} == {handle.plans()[-1].root.signature}, "left over"

@@ -1,0 +1,78 @@
+"""A plan's estimates, put right by what was seen of its stages, without planning anew.
+
+What the rows of a finished stage turned out to be is carried to the stages that read it: a stage puts out as many
+times more rows than estimated as its inputs have together, and its tasks take as many times longer, and hold as many
+times more, as what they read and put out has grown. That is the model of independent selectivities (Selinger et al.,
+"Access Path Selection", SIGMOD 1979) turned forward; it errs for groups, of which there are not more because there
+are more rows, but it errs alike for all plans of a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from qoop.planner.observed import Observation, Observations
+from qoop.planner.plan import Estimate, Plan, Stage, StageId
+
+NO_MEMORY: Mapping[StageId, float] = {}
+
+
+def reestimated(plan: Plan, observed: Observations, memory: Mapping[StageId, float] = NO_MEMORY) -> Plan:
+    """The plan with better estimates; the plan itself where nothing differs.
+
+    memory: bytes that a task of a stage is known to need at least.
+
+    >>> plan = Plan((Stage("s", "", (), (), 1, "meaning"),), ())
+    >>> reestimated(plan, Observations({"meaning": Observation(70)})).root.estimate.rows
+    70
+    """
+    growth: dict[StageId, float] = {}
+    stages: list[Stage] = []
+    for stage in plan.stages:
+        estimate = _grown(stage, plan, growth, _seen(stage, observed))
+        if memory.get(stage.id, 0.0) > estimate.task_memory:
+            estimate = replace(estimate, task_memory=memory[stage.id])
+        growth[stage.id] = estimate.rows / max(1.0, stage.estimate.rows)
+        stages.append(stage if estimate == stage.estimate else replace(stage, estimate=estimate))
+    same = all(new is old for new, old in zip(stages, plan.stages, strict=True))
+    return plan if same else replace(plan, stages=tuple(stages))
+
+
+def _seen(stage: Stage, observed: Observations) -> Observation | None:
+    found = observed.by_signature.get(stage.signature)
+    return found if found is not None or not stage.meaning else observed.by_signature.get(stage.meaning)
+
+
+def _grown(stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Observation | None) -> Estimate:
+    """The estimate of a stage whose inputs have so many times the rows, and whose own rows may be known."""
+    old = stage.estimate
+    sources = dict.fromkeys(item.stage for item in stage.stage_inputs)
+    factor = prod(growth[id] for id in sources)
+    rows = seen.rows if seen is not None else old.rows * factor
+    size = old.bytes * rows / max(1.0, old.rows)
+    if seen is not None and seen.bytes is not None and seen.rows:
+        size = seen.bytes
+    if factor == 1.0 and rows == old.rows:
+        return old
+    read = [(plan.by_id[id].estimate.rows, growth[id]) for id in sources]
+    work = _work(read, old.rows, rows, reads_table=bool(stage.table_inputs))
+    held = max((grown for _, grown in read), default=1.0)
+    return replace(
+        old,
+        rows=rows,
+        bytes=size,
+        task_seconds=old.task_seconds * work,
+        task_memory=old.task_memory * held,
+        task_wants=old.task_wants * held,
+    )
+
+
+def _work(read: list[tuple[float, float]], before: float, after: float, reads_table: bool) -> float:
+    """By what the work grows: rows read and put out. The rows of a table, which the plan does not tell, count for as
+    many as the most of the others."""
+    fixed = max([before, *(rows for rows, _ in read)]) if reads_table else 0.0
+    old = fixed + before + sum(rows for rows, _ in read)
+    new = fixed + after + sum(rows * grown for rows, grown in read)
+    return new / old if old > 0 else 1.0
