@@ -16,6 +16,7 @@ from hashlib import blake2b
 from math import ceil, inf
 
 from qoop.catalog.errors import PlanError
+from qoop.planner.cost import DEFAULT, CostModel
 from qoop.planner.finish import ONE_MACHINE, Finish
 from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
 from qoop.planner.planner import Planning
@@ -96,12 +97,13 @@ def cluster_grid() -> Grid:
 class Candidate:
     """A plan of the pool. origin: the variant that made it, and for how many slots and bytes of memory each.
 
-    machine: slots of one machine.
+    machine: slots of one machine. cost: the constants by which its finish times are worked out.
     """
 
     plan: Plan
     origin: str
     machine: int = ONE_MACHINE
+    cost: CostModel = DEFAULT
 
     @cached_property
     def shape(self) -> str:
@@ -115,7 +117,7 @@ class Candidate:
 
     @cached_property
     def finish(self) -> Finish:
-        return Finish(self.plan, self.machine)
+        return Finish(self.plan, self.machine, self.cost)
 
 
 def stage_key(stage: Stage) -> StageKey:
@@ -148,7 +150,7 @@ def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS,
     for variant, room in _tries(planning, grid, variants):
         plan = planning.plan(variant, room)
         key = tuple((stage_key(stage), stage.slots) for stage in plan.stages)
-        found.setdefault(key, Candidate(plan, f"{variant.name} for {_room(room)}", grid.machine))
+        found.setdefault(key, Candidate(plan, f"{variant.name} for {_room(room)}", grid.machine, planning.cost))
         if len(found) >= most:
             break
     return Pool(grid, tuple(found.values()))

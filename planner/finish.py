@@ -14,17 +14,16 @@ larger share may finish later, though with one kind of slot never more than twic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil, inf
 from typing import NamedTuple
 
-from qoop.planner.cost import CostModel
-from qoop.planner.packing import Room, best_fit_run, cap
+from qoop.planner.cost import DEFAULT, CostModel
+from qoop.planner.packing import Packer
 from qoop.planner.plan import Plan, Resources, Stage, StageId
 
-_COST = CostModel()
 SPILL_BYTE = 2e-9
 """Seconds for a byte that a task would hold but its share has no room for: written to disk once and read once."""
 
@@ -64,13 +63,40 @@ def finish_time(plan: Plan, done: Done | frozenset[tuple[StageId, int]], share: 
     return Finish(plan).seconds(share, done if isinstance(done, Done) else Done.of(done))
 
 
-class Finish:
-    """The finish times of one plan: what does not depend on the share is worked out once.
+class _Task(NamedTuple):
+    """One task of a stage, as far as its share does not matter.
 
-    machine: slots of one machine; a share of more is spread over as few machines as have them.
+    seconds: of one thread. local: seconds to read and write what it does on its machine, and to start it.
+    wants: bytes it would hold if it could. everywhere, parted: bytes from other stages that every task reads, and
+    that all tasks together read, one part each.
     """
 
-    def __init__(self, plan: Plan, machine: int = ONE_MACHINE) -> None:
+    width: int
+    slots: float
+    seconds: float
+    local: float
+    memory: float
+    wants: float
+    everywhere: float
+    parted: float
+
+
+class _Terms(NamedTuple):
+    """A task of each stage on a share: slots and bytes of memory it is granted, and how long it takes."""
+
+    cpus: list[float]
+    memories: list[float]
+    seconds: list[float]
+
+
+class Finish:
+    """The finish times of one plan: what does not depend on the share is worked out once, and never changes.
+
+    machine: slots of one machine; a share of more is spread over as few machines as have them.
+    cost: the machine's constants.
+    """
+
+    def __init__(self, plan: Plan, machine: int = ONE_MACHINE, cost: CostModel = DEFAULT) -> None:
         self.plan = plan
         self.machine = machine
         place = {stage.id: i for i, stage in enumerate(plan.stages)}
@@ -78,93 +104,108 @@ class Finish:
             tuple(dict.fromkeys((place[item.stage], item.mode == "forward") for item in stage.stage_inputs))
             for stage in plan.stages
         ]
-        self.readers: list[list[tuple[int, bool]]] = [[] for _ in plan.stages]
+        self.readers: list[list[int]] = [[] for _ in plan.stages]
         for i, sources in enumerate(self.sources):
-            for source, forward in sources:
-                self.readers[source].append((i, forward))
-        self.moved = [_moved(stage, plan) for stage in plan.stages]
+            for source, _ in sources:
+                self.readers[source].append(i)
+        self.whole = [[source for source, forward in sources if not forward] for sources in self.sources]
+        self.forward = [[source for source, forward in sources if forward] for sources in self.sources]
+        self.followed = {source for sources in self.forward for source in sources}
+        self.place = place
+        self.tasks = [_task(stage, plan, cost) for stage in plan.stages]
         self.order = self._ranked()
 
     def seconds(self, share: Resources, done: Done = NOTHING) -> float:
         """See :func:`finish_time`."""
         if share.cpu < 1:
-            return float("inf")
+            return inf
         return _Simulation(self, share, done).run()
 
     def at_least(self, share: Resources) -> float:
         """Seconds that the whole plan cannot do without: its longest path, and all of its work spread evenly."""
         if share.cpu < 1:
             return inf
+        cpus, memories, durations = self.terms(share)
         ends: list[float] = []
         slot_seconds = byte_seconds = 0.0
-        for i, stage in enumerate(self.plan.stages):
-            demand = self.demand(stage, share)
-            seconds = self.duration(i, demand, share)
-            ends.append(seconds + max((ends[source] for source, _ in self.sources[i]), default=0.0))
-            slot_seconds += seconds * stage.width * demand.cpu
-            byte_seconds += seconds * stage.width * demand.memory
+        for i, seconds in enumerate(durations):
+            sources = self.sources[i]
+            ends.append(seconds + max([ends[source] for source, _ in sources]) if sources else seconds)
+            together = seconds * self.tasks[i].width
+            slot_seconds += together * cpus[i]
+            byte_seconds += together * memories[i]
         spread = byte_seconds / share.memory if share.memory > 0 else 0.0
         return max(ends[-1], slot_seconds / share.cpu, spread)
 
     def work(self) -> float:
         """Slot seconds of the whole plan, moving rows between stages included."""
-        roomy = Resources(float("inf"), float("inf"))
-        return sum(
-            stage.width * stage.slots * self.duration(i, roomy, roomy) for i, stage in enumerate(self.plan.stages)
-        )
+        return sum(task.width * (task.seconds + task.slots * task.local) for task in self.tasks)
 
     def machines(self, share: Resources) -> int:
         """Over how many machines the share is spread."""
         return ceil(share.cpu / self.machine) if share.cpu < inf else 1
 
-    def demand(self, stage: Stage, share: Resources) -> Resources:
-        """Slots and memory of one task, at most all a machine has. A share that does not tell its memory has enough."""
-        machines = self.machines(share)
-        memory = stage.estimate.task_memory if share.memory > 0 else 0.0
-        machine = Resources(share.cpu / machines, share.memory / machines)
-        return cap(Resources(float(stage.slots), memory), (machine,))
+    def terms(self, share: Resources) -> _Terms:
+        """What a task of each stage gets of a share, and its seconds: work, the way in and out, spilling, starting.
 
-    def duration(self, place: int, demand: Resources, share: Resources) -> float:
-        """Seconds of one task with this room: its work, its way in and out, what does not fit, and starting it."""
-        stage, moved = self.plan.stages[place], self.moved[place]
-        slots = max(1.0, min(demand.cpu, stage.slots))
-        local = moved.everywhere + (moved.parted + moved.written) / stage.width
-        seconds = stage.estimate.task_seconds / slots + local * _COST.exchange_byte
-        missing = (
-            max(stage.estimate.task_memory, stage.estimate.task_wants) - demand.memory if share.memory > 0 else 0.0
-        )
-        seconds += _COST.task_overhead_seconds + max(0.0, missing) * SPILL_BYTE
-        return seconds + self.network_seconds(stage, moved, slots, share)
-
-    def network_seconds(self, stage: Stage, moved: _Moved, slots: float, share: Resources) -> float:
-        """What one task waits for the network: its machine's link brings in what the machine's tasks read.
-
-        Tasks of a stage that take turns on their slots wait for their part of it only.
+        A task gets no more than a machine has (:func:`~qoop.planner.packing.cap`); a share that does not tell its
+        memory has enough.
         """
         machines = self.machines(share)
-        if share.network <= 0 or machines == 1:
-            return 0.0
-        readers = min(machines, stage.width)
-        link = share.network / machines
-        arriving = (moved.everywhere + moved.parted / readers) * (machines - 1) / machines
-        return arriving / link / max(1.0, stage.width * slots / share.cpu)
+        most_cpu, most_memory = share.cpu / machines, share.memory / machines
+        cpus, memories, durations = [], [], []
+        for task in self.tasks:
+            cpu = min(task.slots, most_cpu)
+            memory = min(task.memory, most_memory)
+            seconds = task.seconds / cpu + task.local
+            if most_memory > 0 and task.wants > memory:
+                seconds += (task.wants - memory) * SPILL_BYTE
+            if machines > 1 and share.network > 0:
+                seconds += _network_seconds(task, cpu, share, machines)
+            cpus.append(cpu)
+            memories.append(memory)
+            durations.append(seconds)
+        return _Terms(cpus, memories, durations)
 
     def _ranked(self) -> list[int]:
         """Stages in the order the engine offers them: the upward rank of HEFT, then plan order."""
-        stages = self.plan.stages
-        tails = [0.0] * len(stages)
-        for i in reversed(range(len(stages))):
-            tails[i] = stages[i].estimate.task_seconds + max((tails[j] for j, _ in self.readers[i]), default=0.0)
-        return sorted(range(len(stages)), key=lambda i: (-tails[i], i))
+        tails = [0.0] * len(self.tasks)
+        for i in reversed(range(len(tails))):
+            tails[i] = self.tasks[i].seconds + max((tails[j] for j in self.readers[i]), default=0.0)
+        return sorted(range(len(tails)), key=lambda i: (-tails[i], i))
 
     def needed(self, done: Done) -> list[int]:
         """By stage, how many of its tasks are still to be done: those that something unfinished reads."""
-        left = [0] * len(self.plan.stages)
-        for i in reversed(range(len(left))):
-            stage = self.plan.stages[i]
-            if stage is self.plan.root or any(left[reader] for reader, _ in self.readers[i]):
-                left[i] = max(0, stage.width - done.parts.get(stage.id, 0))
+        if not done.parts:
+            return [task.width for task in self.tasks]
+        left = [0] * len(self.tasks)
+        stages, root = self.plan.stages, len(left) - 1
+        for i in range(root, -1, -1):
+            if i == root or any(left[reader] for reader in self.readers[i]):
+                left[i] = max(0, stages[i].width - done.parts.get(stages[i].id, 0))
         return left
+
+
+def _task(stage: Stage, plan: Plan, cost: CostModel) -> _Task:
+    wholes = [(item.mode == "all", plan.by_id[item.stage].estimate.bytes) for item in stage.stage_inputs]
+    everywhere = sum(size for by_all, size in wholes if by_all)
+    parted = sum(size for by_all, size in wholes if not by_all)
+    estimate, width = stage.estimate, stage.width
+    local = everywhere + (parted + estimate.bytes) / width
+    return _Task(
+        width, float(stage.slots), estimate.task_seconds, local * cost.exchange_byte + cost.task_overhead_seconds,
+        estimate.task_memory, max(estimate.task_memory, estimate.task_wants), everywhere, parted,
+    )  # fmt: skip
+
+
+def _network_seconds(task: _Task, cpu: float, share: Resources, machines: int) -> float:
+    """What one task waits for the network: its machine's link brings in what the machine's tasks read.
+
+    Tasks of a stage that take turns on their slots wait for their part of it only.
+    """
+    link = share.network / machines
+    arriving = (task.everywhere + task.parted / min(machines, task.width)) * (machines - 1) / machines
+    return arriving / link / max(1.0, task.width * cpu / share.cpu)
 
 
 class _Simulation:
@@ -173,105 +214,99 @@ class _Simulation:
     Of a stage with many more tasks than run at a time, each slot takes several in a row as one, fewer and fewer
     towards the end (guided self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers 1987), so the
     work grows with the logarithm of the number of tasks. Up to 2 × ROUNDS waves are simulated as they are.
+
+    This is where planning spends much of its time, and a decision while a query runs most of it: amounts are plain
+    floats in lists by stage.
     """
 
     def __init__(self, finish: Finish, share: Resources, done: Done) -> None:
-        self.finish, self.share, self.free, self.now = finish, share, share, 0.0
-        stages = finish.plan.stages
-        self.demands = [finish.demand(stage, share) for stage in stages]
-        self.durations = [finish.duration(i, self.demands[i], share) for i in range(len(stages))]
-        self.at_a_time = [_most_at_a_time(demand, share) for demand in self.demands]
+        self.finish, self.share, self.now = finish, share, 0.0
+        self.cpu, self.memory = share.cpu, share.memory  # free now
+        self.cpus, self.memories, self.durations = finish.terms(share)
+        self.packer = Packer(share.cpu, share.memory, self.cpus, self.memories)
         self.left = finish.needed(done)  # not yet ended
         self.waiting = list(self.left)  # not yet started
         self.ending: list[tuple[float, int, int, int]] = []  # (when, stage, slots, tasks)
-        for i, stage in enumerate(stages):
-            for spent in done.running.get(stage.id, ())[: self.waiting[i]]:
-                self.start(i, 1, 1, max(0.0, self.durations[i] - spent))
+        for stage, spent in done.running.items():
+            self.resume(finish.place[stage], spent)
         self.open = self.opened()
 
+    def resume(self, stage: int, spent: Sequence[float]) -> None:
+        """Tasks that run have the rest of their time left."""
+        for seconds in spent[: self.waiting[stage]]:
+            self.start(stage, 1, 1, max(0.0, self.durations[stage] - seconds))
+
     def run(self) -> float:
+        """The time when the last task ends."""
+        if self.share.cpu < 2.0 and not self.ending:  # one task after the other, in whatever order
+            return sum(tasks * seconds for tasks, seconds in zip(self.left, self.durations, strict=True))
         root = len(self.left) - 1
         while self.left[root]:
-            if self.free.cpu >= 1.0:
+            if self.cpu >= 1.0:
                 self.fill()
             self.advance()
         return self.now
 
     def opened(self) -> list[int]:
         """Stages with tasks to start that need not wait for the whole of another, the most urgent first."""
-        left, sources = self.left, self.finish.sources
-        return [
-            i
-            for i in self.finish.order
-            if self.waiting[i] and all(forward or not left[source] for source, forward in sources[i])
-        ]
+        left, waiting, whole = self.left, self.waiting, self.finish.whole
+        return [i for i in self.finish.order if waiting[i] and not any(left[source] for source in whole[i])]
 
     def fill(self) -> None:
         """Start tasks until nothing that is ready fits."""
-        while self.open:
-            stages, chunks, counts = [], [], []
-            for i in self.open:
-                ready = self.ready(i)
-                if ready > 0:
-                    chunk = max(1, ready // (self.rounds(i) * self.at_a_time[i]))
-                    stages.append(i)
-                    chunks.append(chunk)
-                    counts.append(ready // chunk)
-            found = best_fit_run([self.demands[i] for i in stages], Room(self.share, self.free), counts)
+        while offers := self.offers():
+            if self.all_fit(offers):
+                for stage, chunk, count in offers:
+                    self.start(stage, count, chunk, chunk * self.durations[stage])
+                continue
+            found = self.packer.next([(stage, count) for stage, _, count in offers], self.cpu, self.memory)
             if found is None:
                 return
-            stage, chunk = stages[found[0]], chunks[found[0]]
+            stage, chunk, _ = offers[found[0]]
             self.start(stage, found[1], chunk, chunk * self.durations[stage])
 
-    def rounds(self, stage: int) -> int:
-        """Into how many steps to divide what is ready: one where nothing else can happen in the meantime."""
+    def offers(self) -> list[tuple[int, int, int]]:
+        """Of every open stage with tasks that could start now: how many go one after the other, on how many slots."""
         alone = len(self.open) == 1 and not self.ending
-        return 1 if alone and not any(forward for _, forward in self.finish.readers[stage]) else ROUNDS
+        found = []
+        for i in self.open:
+            ready, forward = self.waiting[i], self.finish.forward[i]
+            if forward:
+                ready -= max([self.left[source] for source in forward])
+            if ready > 0:
+                # one round where nothing else can happen in the meantime
+                rounds = 1 if alone and i not in self.finish.followed else ROUNDS
+                chunk = max(1, ready // (rounds * self.packer.at_a_time(i)))
+                found.append((i, chunk, ready // chunk))
+        return found
 
-    def ready(self, stage: int) -> int:
-        """Tasks of an open stage that could start now."""
-        waiting = self.waiting[stage]
-        unfinished = [self.left[source] for source, forward in self.finish.sources[stage] if forward]
-        return waiting - max(unfinished) if unfinished else waiting
+    def all_fit(self, offers: list[tuple[int, int, int]]) -> bool:
+        """True if there is room for all of them at once, so that no choice is needed."""
+        cpu = memory = 0.0
+        for stage, _, count in offers:
+            cpu += self.cpus[stage] * count
+            memory += self.memories[stage] * count
+        return cpu <= self.cpu and memory <= self.memory
 
     def start(self, stage: int, slots: int, chunk: int, seconds: float) -> None:
         """Let so many slots do `chunk` tasks each, one after the other."""
-        demand = self.demands[stage]
         self.waiting[stage] -= slots * chunk
-        self.free = self.free - Resources(demand.cpu * slots, demand.memory * slots)
+        self.cpu -= self.cpus[stage] * slots
+        self.memory -= self.memories[stage] * slots
         heappush(self.ending, (self.now + seconds, stage, slots, slots * chunk))
 
     def advance(self) -> None:
         """To the next end of a batch, and of all that end with it."""
-        self.now = self.ending[0][0]
+        ending = self.ending
+        self.now = now = ending[0][0]
         completed = False
-        while self.ending and self.ending[0][0] <= self.now + 1e-12:
-            _, stage, slots, tasks = heappop(self.ending)
-            demand = self.demands[stage]
+        while ending and ending[0][0] <= now + 1e-12:
+            _, stage, slots, tasks = heappop(ending)
             self.left[stage] -= tasks
             completed = completed or not self.left[stage]
-            self.free = self.free + Resources(demand.cpu * slots, demand.memory * slots)
-        if not self.ending:
-            self.free = self.share  # sums of floats do not come back to where they were
+            self.cpu += self.cpus[stage] * slots
+            self.memory += self.memories[stage] * slots
+        if not ending:
+            self.cpu, self.memory = self.share.cpu, self.share.memory  # sums of floats do not come back
         if completed:
             self.open = self.opened()
-
-
-def _most_at_a_time(demand: Resources, share: Resources) -> int:
-    """How many tasks of one stage the whole share has room for; at least one."""
-    by_memory = share.memory / demand.memory if demand.memory > 0 else inf
-    return max(1, int(min(share.cpu / demand.cpu, by_memory)))
-
-
-class _Moved(NamedTuple):
-    """Bytes that a stage reads of others and writes. everywhere: read by every task. parted: by one task each."""
-
-    everywhere: float
-    parted: float
-    written: float
-
-
-def _moved(stage: Stage, plan: Plan) -> _Moved:
-    wholes = [(item.mode == "all", plan.by_id[item.stage].estimate.bytes) for item in stage.stage_inputs]
-    everywhere = sum(size for by_all, size in wholes if by_all)
-    return _Moved(everywhere, sum(size for by_all, size in wholes if not by_all), stage.estimate.bytes)

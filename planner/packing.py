@@ -94,35 +94,69 @@ def first_fit(demands: Sequence[Resources], capacity: Resources) -> list[int]:
     return kept
 
 
-def best_fit_run(demands: Sequence[Resources], room: Room, most: Sequence[int]) -> tuple[int, int] | None:
-    """What :func:`best_fit` would choose, and how often in a row, for demands of which there are `most` tasks each.
+class Packer:
+    """What :func:`best_fit` chooses on one machine, for many tasks of few kinds that take slots and memory.
 
-    The same choices as asking for one task at a time, in one step: every task of demand `i` takes the same from
-    the free room, so its lead over another demand shrinks by a constant.
+    The same choices as asking for one task at a time, in fewer steps: every task of a kind takes the same from the free
+    room, so its lead over another kind shrinks by a constant. It works on plain numbers, as it is asked so often.
 
-    >>> best_fit_run([Resources(1, 50), Resources(1, 10)], Room(Resources(4, 100), Resources(4, 100)), [3, 9])
+    >>> packer = Packer(4, 100, [1, 1], [50, 10])
+    >>> packer.next([(0, 3), (1, 9)], 4, 100)
     (0, 2)
     """
-    found = best_fit(demands, (room,))
-    if found is None:
-        return None
-    chosen, capacity = found[0], room.capacity
-    demand = demands[chosen]
-    times = min(most[chosen], _times_fitting(demand, room.free))
-    if times > 1 and len(demands) > 1:
-        step = alignment(demand, Room(capacity, demand))
-        lead = alignment(demand, room)
-        for i, other in enumerate(demands):
-            if i != chosen and other.fits(room.free):
-                gap = lead - alignment(other, room)  # shrinks by `slope` with every task placed
-                slope = step - alignment(other, Room(capacity, demand))
+
+    def __init__(self, cpu: float, memory: float, cpus: Sequence[float], memories: Sequence[float]) -> None:
+        self.cpus, self.memories = cpus, memories
+        self._most_cpu, self._most_memory = cpu, memory
+        self._by_cpu = [need / cpu / cpu for need in cpus] if cpu > 0 else [0.0] * len(cpus)
+        self._by_memory = [need / memory / memory for need in memories] if memory > 0 else [0.0] * len(memories)
+
+    def next(self, offered: Sequence[tuple[int, int]], cpu: float, memory: float) -> tuple[int, int] | None:
+        """The place in `offered` of the kind to take a task of, and how often in a row; None if none fits.
+
+        offered: (kind, tasks) in the order in which ties go. cpu, memory: what is free.
+        """
+        best, best_score = -1, -1.0
+        scores = []
+        for place, (kind, _) in enumerate(offered):
+            score = -2.0
+            if self.cpus[kind] <= cpu and self.memories[kind] <= memory:
+                score = self._by_cpu[kind] * cpu + self._by_memory[kind] * memory
+                if score > best_score + _SAME:
+                    best, best_score = place, score
+            scores.append(score)
+        if best < 0:
+            return None
+        return best, self._times(best, offered, scores, cpu, memory)
+
+    def _times(
+        self, best: int, offered: Sequence[tuple[int, int]], scores: Sequence[float], cpu: float, memory: float
+    ) -> int:
+        """How many tasks of the best kind go before another one is better."""
+        kind, most = offered[best]
+        times = min(most, _times(self.cpus[kind], cpu), _times(self.memories[kind], memory))
+        if times <= 1 or len(offered) == 1:
+            return max(1, times)
+        lead, step = scores[best], self._taken(kind, kind)
+        for place, (other, _) in enumerate(offered):
+            if place != best and scores[place] >= 0.0:
+                gap = lead - scores[place]  # shrinks by `slope` with every task placed
+                slope = step - self._taken(other, kind)
                 if slope > _SAME:
-                    least = _SAME if i < chosen else -_SAME  # ties go to the earlier demand
+                    least = _SAME if place < best else -_SAME  # ties go to the earlier one
                     times = min(times, max(1, floor((gap - least) / slope) + 1))
-    return chosen, times
+        return times
+
+    def _taken(self, kind: int, by: int) -> float:
+        """By how much a task of kind `by` lowers the alignment of another."""
+        return self._by_cpu[kind] * self.cpus[by] + self._by_memory[kind] * self.memories[by]
+
+    def at_a_time(self, kind: int) -> int:
+        """How many tasks of one kind the empty machine has room for; at least one."""
+        cpus = int(self._most_cpu / self.cpus[kind])
+        need = self.memories[kind]
+        return max(1, min(cpus, int(self._most_memory / need)) if need > 0 else cpus)
 
 
-def _times_fitting(demand: Resources, free: Resources) -> int:
-    pairs = ((demand.cpu, free.cpu), (demand.memory, free.memory), (demand.disk, free.disk),
-             (demand.network, free.network))  # fmt: skip
-    return max(1, min((floor(room / need + _SAME) for need, room in pairs if need > 0), default=1))
+def _times(need: float, free: float) -> int:
+    return floor(free / need + _SAME) if need > 0 else 1 << 60

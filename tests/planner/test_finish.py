@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from qoop.planner.cost import CostModel
 from qoop.planner.finish import SPILL_BYTE, Done, Finish, finish_time
-from qoop.planner.packing import Room, best_fit, best_fit_run
+from qoop.planner.packing import Packer, Room, best_fit
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 
 OVERHEAD = 0.0015
@@ -86,6 +87,16 @@ def test_threads_shorten_a_task_as_far_as_the_share_has_them() -> None:
     assert finish_time(found, Done(), share(2)) == pytest.approx(2, rel=0.01)
 
 
+def test_the_constants_are_those_given() -> None:
+    slow = CostModel(task_overhead_seconds=1.0 + OVERHEAD, exchange_byte=1e-6)
+    big = Stage("a", "", (), INT, 1, "a", estimate=Estimate(1, 1e6, 1.0, 1.0))
+    found = plan(big, stage("root", "a"))
+    usual, dear = Finish(found), Finish(found, cost=slow)
+    assert dear.seconds(share(1)) == pytest.approx(usual.seconds(share(1)) + 2 + 2 * 1e6 * (1e-6 - 0.3e-9))
+    assert dear.at_least(share(1)) == pytest.approx(dear.seconds(share(1)))
+    assert dear.work() == pytest.approx(dear.seconds(share(1)))
+
+
 def test_without_a_slot_nothing_ends() -> None:
     assert finish_time(CHAIN, Done(), share(0.5)) == float("inf")
 
@@ -113,15 +124,72 @@ def test_what_a_task_wants_beyond_what_it_asks_for_is_spilled() -> None:
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    """Up to six stages of up to forty tasks, each reading some of those before."""
+def plans(draw: st.DrawFn, most: int = 40, forward: bool = False) -> Plan:
+    """Up to six stages of up to `most` tasks, each reading some of those before; forward: some part by part."""
     stages: list[Stage] = []
     for number in range(draw(st.integers(1, 6))):
-        reads = " ".join(sorted(draw(st.sets(st.sampled_from([one.id for one in stages]))))) if stages else ""
-        seconds, width = draw(st.sampled_from([0.1, 1.0, 2.5])), draw(st.integers(1, 40))
+        read = sorted(draw(st.sets(st.sampled_from([one.id for one in stages])))) if stages else []
+        seconds, width = draw(st.sampled_from([0.1, 1.0, 2.5])), draw(st.integers(1, most))
+        if read and forward and draw(st.booleans()):
+            width = next(one.width for one in stages if one.id == read[0])
+            read[0] = ">" + read[0]
+        reads = " ".join(read)
         stages.append(stage(f"s{number}", reads, width, seconds, memory=float(draw(st.integers(1, 300)))))
     last = stage("root", " ".join(one.id for one in stages))
     return plan(*stages, last)
+
+
+@given(plans(most=7, forward=True), st.integers(1, 5), st.integers(300, 900))
+def test_few_tasks_are_scheduled_as_if_one_by_one(found: Plan, slots: int, memory: int) -> None:
+    assert Finish(found).seconds(share(slots, memory)) == pytest.approx(_scheduled(found, share(slots, memory)))
+
+
+def _scheduled(found: Plan, capacity: Resources) -> float:
+    """List scheduling, a task at a time, by the function that the scheduler asks."""
+    tails: dict[str, float] = {}
+    for one in reversed(found.stages):
+        readers = (other.id for other in found.stages if one.id in {item.stage for item in other.stage_inputs})
+        tails[one.id] = one.estimate.task_seconds + max((tails[reader] for reader in readers), default=0.0)
+    ordered = sorted(found.stages, key=lambda one: -tails[one.id])
+    started, ended = dict.fromkeys(tails, 0), dict.fromkeys(tails, 0)
+    running: list[tuple[float, Stage]] = []
+    now, free = 0.0, capacity
+    while ended[found.root.id] < found.root.width:
+        ready = [one for one in ordered if started[one.id] < min(one.width, _parts_ready(one, found, ended))]
+        demands = [Resources(one.slots, one.estimate.task_memory) for one in ready]
+        fitting = best_fit(demands, [Room(capacity, free)])
+        if fitting is not None:
+            one = ready[fitting[0]]
+            started[one.id] += 1
+            free = free - demands[fitting[0]]
+            running.append((now + one.estimate.task_seconds / one.slots + OVERHEAD, one))
+        else:
+            running.sort(key=lambda item: item[0])
+            now = running[0][0]
+            while running and running[0][0] <= now + 1e-12:
+                _, one = running.pop(0)
+                ended[one.id] += 1
+                free = free + Resources(one.slots, one.estimate.task_memory)
+    return now
+
+
+def _parts_ready(one: Stage, found: Plan, ended: dict[str, int]) -> int:
+    """How many tasks of the stage have all that they read."""
+    ready = one.width
+    for item in one.stage_inputs:
+        done, width = ended[item.stage], found.by_id[item.stage].width
+        if done < width:
+            ready = min(ready, done if item.mode == "forward" else 0)
+    return ready
+
+
+def test_many_tasks_wait_in_turn_for_the_network() -> None:
+    big = Stage("a", "", (), INT, 1, "a", estimate=Estimate(1, 6e6, 1.0, 1.0))
+    for width in (4, 40):  # of 4 slots on 2 machines; every machine reads half of what is not its own
+        found = plan(big, stage("b", "a", width=width, seconds=0.01), stage("root", "b", seconds=0.01))
+        slow = Finish(found, machine=2).seconds(Resources(4, 1000, network=2e6))
+        fast = Finish(found, machine=2).seconds(Resources(4, 1000))
+        assert slow - fast == pytest.approx(3.0)
 
 
 @given(plans(), st.integers(1, 12))
@@ -158,6 +226,9 @@ def test_thousands_of_tasks_take_about_as_long_as_they_would_one_by_one() -> Non
     st.integers(1, 40),
     st.integers(10, 400),
 )
+@example([(3, 10, 3), (1, 28, 3)], 10, 100)  # after one of the first kind the other is better
+@example([(4, 10, 2), (1, 30, 2)], 10, 100)  # after one they tie
+@example([(1, 30, 2), (4, 10, 2)], 10, 100)
 def test_a_run_is_what_one_choice_after_the_other_would_be(
     tasks: list[tuple[int, int, int]], slots: int, memory: int
 ) -> None:
@@ -182,13 +253,14 @@ def _one_by_one(demands: list[Resources], most: list[int], capacity: Resources) 
 
 
 def _in_runs(demands: list[Resources], most: list[int], capacity: Resources) -> list[int]:
+    packer = Packer(capacity.cpu, capacity.memory, [d.cpu for d in demands], [d.memory for d in demands])
     free, order, most = capacity, [], list(most)
     while True:
-        left = [i for i in range(len(demands)) if most[i]]
-        found = best_fit_run([demands[i] for i in left], Room(capacity, free), [most[i] for i in left])
+        offered = [(i, most[i]) for i in range(len(demands)) if most[i]]
+        found = packer.next(offered, free.cpu, free.memory)
         if found is None:
             return order
-        chosen, times = left[found[0]], found[1]
+        chosen, times = offered[found[0]][0], found[1]
         order += [chosen] * times
         most[chosen] -= times
         free = free - Resources(demands[chosen].cpu * times, demands[chosen].memory * times)
