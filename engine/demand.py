@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from qoop.engine.frontier import StageNode
 from qoop.engine.task import Content, MachineId
-from qoop.planner.packing import cap
+from qoop.planner.packing import cap, least
 from qoop.planner.plan import Resources
 
 
@@ -22,6 +22,7 @@ class Demands:
         self._machines: dict[MachineId, Resources] = {}
         self._raised: dict[Content, float] = {}
         self._known: dict[StageNode, Resources] = {}
+        self._longest: dict[Content, float] = {}
 
     def machine(self, name: MachineId, capacity: Resources | None) -> None:
         """A machine has this capacity from now on; None: it is gone."""
@@ -38,6 +39,21 @@ class Demands:
             memory = max(self._least(), stage.estimate.task_memory, self._raised.get(_content(node), 0.0))
             known = self._known[node] = cap(Resources(float(stage.slots), memory), self._machines.values())
         return known
+
+    def expect_less(self, name: MachineId, capacity: Resources) -> None:
+        """The machine will have this capacity; what fits it only before is no longer asked for."""
+        if name in self._machines and capacity.cpu >= 1:
+            self.machine(name, least(capacity, self._machines[name]))
+
+    def took(self, node: StageNode, seconds: float) -> None:
+        """A task of the stage has taken so long."""
+        content = _content(node)
+        self._longest[content] = max(self._longest.get(content, 0.0), seconds)
+
+    def seconds(self, node: StageNode) -> float:
+        """How long a task of the stage should take: as the longest so far, by estimate if there is none."""
+        known = self._longest.get(_content(node))
+        return known if known is not None else node.stage.estimate.task_seconds / max(1.0, self.of(node).cpu)
 
     def raise_memory(self, node: StageNode, had: float) -> float | None:
         """A task failed with `had` bytes: ask for twice that, at most for all of the largest machine.

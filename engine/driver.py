@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from qoop.catalog.errors import PlanError
 from qoop.engine.backends.base import Backend
 from qoop.engine.events import (
+    CapacityNotice,
     Command,
     Event,
     Grant,
@@ -26,7 +28,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.run import Run
 from qoop.engine.task import AttemptId, JobId, MachineId
-from qoop.planner.packing import Room
+from qoop.planner.packing import Room, least
 from qoop.planner.plan import Resources
 
 
@@ -42,6 +44,8 @@ class _Charge:
 class Driver:
     """The runs of one backend and the room of its machines.
 
+    Room that was taken away is accounted for until the attempts in it have reported: meanwhile what is free is
+    negative, and nothing may be granted there. `leaving` are the notices that are pending, by machine.
     observe: is shown every event that comes in and every command that goes out.
     """
 
@@ -53,11 +57,21 @@ class Driver:
         self._used_by: dict[JobId, Resources] = {}
         self._charges: dict[AttemptId, _Charge] = {}
         self.runs: dict[JobId, Run] = {}
+        self.leaving: dict[MachineId, CapacityNotice] = {}
 
     @property
     def capacity(self) -> Resources:
         """Sum over all machines."""
         return sum(self._capacity.values(), Resources())
+
+    @property
+    def promised(self) -> Resources:
+        """Sum over all machines of what will not be taken away, as far as was announced."""
+        return sum((self._lasting(name, capacity) for name, capacity in self._capacity.items()), Resources())
+
+    def _lasting(self, machine: MachineId, capacity: Resources) -> Resources:
+        notice = self.leaving.get(machine)
+        return capacity if notice is None else least(capacity, notice.capacity_after)
 
     def rooms(self) -> dict[MachineId, Room]:
         """Capacity and free room of every machine."""
@@ -86,7 +100,7 @@ class Driver:
         self.runs.pop(job, None)
 
     def take(self, events: Sequence[Event], now: float) -> bool:
-        """Account for the events and give each to the runs it is for. True if capacity changed."""
+        """Account for the events and give each to the runs it is for. True if capacity changed, or will."""
         changed = False
         for event in events:
             self._observe(event)
@@ -101,7 +115,9 @@ class Driver:
         return changed
 
     def apply(self, grant: Grant, now: float) -> Start:
-        """Start the granted task. Raises PlanError if it is not ready."""
+        """Start the granted task. Raises PlanError if it is not ready, or the machine has not got that room."""
+        if not grant.resources.fits(self.room(grant.machine).free):
+            raise PlanError(f"task {grant.task} was granted room that {grant.machine} has not got")
         start = self.runs[grant.job].grant(grant.task, grant.machine, grant.resources, now=now)
         self._charge(start.spec.attempt, _Charge(grant.job, grant.machine, grant.resources))
         self.obey([start])
@@ -145,6 +161,12 @@ class Driver:
                 self.obey(run.handle(event, now=now))
 
     def _account(self, event: Event) -> bool:
+        if isinstance(event, CapacityNotice):
+            if event.machine in self._capacity:
+                self.leaving[event.machine] = event
+            return True
+        if isinstance(event, MachineJoined | MachineLost | SlotsChanged):
+            self.leaving.pop(event.machine, None)
         match event:
             case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
                 self._capacity[machine] = capacity

@@ -78,6 +78,18 @@ class SlotsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class CapacityNotice:
+    """The machine will have another capacity (none: it will be gone) from `at` on, seconds of the session's clock.
+
+    Until then it has what it has. SlotsChanged or MachineLost follows, and ends the notice.
+    """
+
+    machine: MachineId
+    capacity_after: Resources
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointLost:
     """An output that was committed can no longer be read."""
 
@@ -99,6 +111,7 @@ Event = (
     | MachineJoined
     | MachineLost
     | SlotsChanged
+    | CapacityNotice
     | CheckpointLost
     | ShareChanged
 )
@@ -132,11 +145,27 @@ Command = Start | Stop | Release
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A ready task and the least room it needs. All that a scheduler may see of a job's work (no plan)."""
+    """A ready task and the least room it needs. All that a scheduler may see of a job's work (no plan).
+
+    seconds: it should take in that room: as long as the longest task of its stage that has ended; while none has,
+        by estimate.
+    """
 
     job: JobId
     task: TaskId
     resources: Resources
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An attempt that has neither ended nor been told to stop. seconds: it should take in all (see `Demand`)."""
+
+    attempt: AttemptId
+    machine: MachineId
+    resources: Resources
+    started: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

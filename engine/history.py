@@ -12,7 +12,8 @@ from qoop.planner.plan import Resources, StageId
 
 Record = Union[
     "Switched", "Started", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone", "MemoryRaised",
-    "MemoryExhausted", "Released", "ShareTold", "CapacityTold", "StageDone", "Decided", "Ended",
+    "MemoryExhausted", "Released", "ShareTold", "CapacityTold", "CapacityAnnounced", "StageDone", "Decided",
+    "Ended",
 ]  # fmt: skip
 
 
@@ -286,6 +287,20 @@ def span(seconds: float) -> str:
 
 def _soon(seconds: float) -> str:
     return "never" if seconds == float("inf") else f"in {span(seconds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityAnnounced:
+    """capacity: what the machine will have in so many seconds."""
+
+    at: float
+    machine: MachineId
+    capacity: Resources
+    seconds: float
+
+    def __str__(self) -> str:
+        room = f"{self.capacity.cpu:g} slots and {size(self.capacity.memory)}"
+        return f"at {self.at:.3f} s it was announced that machine {self.machine} will have {room} in {self.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, PlanErro
 from qoop.catalog.table import Table
 from qoop.engine.demand import Demands
 from qoop.engine.events import (
+    CapacityNotice,
     CheckpointLost,
     Command,
     Committed,
@@ -38,6 +39,7 @@ from qoop.engine.events import (
     MachineJoined,
     MachineLost,
     Release,
+    Running,
     ShareChanged,
     SlotsChanged,
     Start,
@@ -48,6 +50,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.frontier import Frontier, StageNode, TaskNode
 from qoop.engine.history import (
+    CapacityAnnounced,
     CapacityTold,
     Decided,
     Ended,
@@ -246,7 +249,12 @@ class Run:
         if self._frontier is None or self._outcome is not None or self.state is not State.RUNNING:
             return ()
         return tuple(
-            Demand(self.job, TaskId(self.job, node.stage.id, node.next_ready().part), self._demands.of(node))
+            Demand(
+                self.job,
+                TaskId(self.job, node.stage.id, node.next_ready().part),
+                self._demands.of(node),
+                self._demands.seconds(node),
+            )
             for node in self._frontier.ready_stages()
             if not self._exhausted or node.tasks[0].key.content not in self._exhausted
         )
@@ -264,6 +272,15 @@ class Run:
         self._frontier.begin(node)
         self.history.append(Started(self._at, attempt.id, node.key, machine, resources))
         return Start(machine, self._spec(attempt, node))
+
+    def give_up(self, attempts: Iterable[AttemptId], why: str, *, now: float) -> list[Command]:
+        """Stop these attempts; once they have reported, their tasks are ready again."""
+        self._tick(now)
+        for id in attempts:
+            attempt = self._attempts.get(id.number)
+            if attempt is not None:
+                self._stop(attempt, why)
+        return self._flush()
 
     def cancel(self, *, now: float, why: str = "the job was cancelled") -> list[Command]:
         """Stop everything; the job is CANCELLED when all attempts have reported."""
@@ -309,6 +326,16 @@ class Run:
     def alive(self) -> tuple[AttemptId, ...]:
         """Attempts that have not reported their end."""
         return tuple(attempt.id for attempt in self._attempts.values())
+
+    def running(self) -> tuple[Running, ...]:
+        """Attempts that have not been told to stop, in the order in which they began."""
+        return tuple(
+            Running(
+                attempt.id, attempt.machine, attempt.resources, attempt.started, self._demands.seconds(attempt.stage)
+            )
+            for attempt in self._attempts.values()
+            if not attempt.stopping
+        )
 
     def progress(self) -> Progress:
         """How far the job is."""
@@ -377,6 +404,9 @@ class Run:
                 self._demands.machine(machine, capacity)
                 self._exhausted.clear()  # there may be more memory now
                 self.history.append(CapacityTold(self._at, machine, capacity))
+            case CapacityNotice(machine, capacity, moment):
+                self._demands.expect_less(machine, capacity)
+                self.history.append(CapacityAnnounced(self._at, machine, capacity, max(0.0, moment - self._now)))
             case ShareChanged(job, share) if job == self.job:
                 self.share = share
                 self.history.append(ShareTold(self._at, share))
@@ -392,6 +422,8 @@ class Run:
         task = self._node(key)
         taken = attempt is not None and not attempt.void and not self.ending and key not in self._held
         used = taken and task is not None and task.active
+        if attempt is not None:
+            self._demands.took(attempt.stage, committed.seconds)
         self.history.append(Succeeded(self._at, id, committed, used))
         if taken:
             self._hold(committed)

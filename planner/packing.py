@@ -80,6 +80,18 @@ def cap(demand: Resources, machines: Iterable[Resources]) -> Resources:
     )  # fmt: skip
 
 
+def least(one: Resources, other: Resources) -> Resources:
+    """The most that fits both.
+
+    >>> least(Resources(2, 10), Resources(1, 20))
+    Resources(cpu=1, memory=10, disk=0.0, network=0.0)
+    """
+    return Resources(
+        min(one.cpu, other.cpu), min(one.memory, other.memory),
+        min(one.disk, other.disk), min(one.network, other.network),
+    )  # fmt: skip
+
+
 def first_fit(demands: Sequence[Resources], capacity: Resources) -> list[int]:
     """Indices of the demands that fit together if each, in turn, takes its room if it is still there.
 

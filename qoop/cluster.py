@@ -27,14 +27,15 @@ from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
-from qoop.engine.events import Committed, Grant, Release, ShareChanged
+from qoop.engine.events import Committed, Grant, Release, Running, ShareChanged
 from qoop.engine.history import Record
 from qoop.engine.progress import Progress
 from qoop.engine.run import Limits, Run, State
-from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_islands
+from qoop.engine.task import CheckpointKey, JobId, MachineId, checkpoint_key, own_islands
 from qoop.planner.packing import Room
 from qoop.planner.plan import Plan
 from qoop.planner_thread import InlinePlanner, Planner, PlannerThread
+from qoop.revocation import Fate, decide, offers, shared_evenly
 from qoop.schedulers.base import Claim, Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
@@ -158,6 +159,21 @@ class _Job:
     replanner: Replanner | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What the backend is to have from some time on; None: what it has."""
+
+    slots: int | None
+    memory: int | None
+    at: float
+
+
+_WHY = {
+    Fate.MOVE: "its room will be taken away before it ends; there is some elsewhere",
+    Fate.STOP: "its room will be taken away before it ends; another task can end before that",
+}
+
+
 class Cluster:
     """Runs jobs on the machines of one backend, which it owns and closes.
 
@@ -186,6 +202,7 @@ class Cluster:
         self._numbers = count(1)
         self._shares_stale = False
         self._wait_for_capacity = wait_for_capacity
+        self._next_size: _Size | None = None  # as announced
         self._empty_since: float | None = None  # when the last slot went, while there is none
         self._closing = False
         self._give_up_at: float | None = None
@@ -218,16 +235,18 @@ class Cluster:
         self.post(lambda now: self._admit(job, now))
         return handle
 
-    def resize(self, slots: int | None = None, memory: int | None = None) -> None:
+    def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0) -> None:
         """Change how many slots and bytes of memory the backend has; None: leave that as it is.
 
         Returns once it is done: what no longer fits has been told to go, and nothing more will be started in its
-        room. Raises ConfigError for a size that cannot be, SessionClosed, ExecutionError as `submit` does.
+        room. With a notice of some seconds it is only announced (see qoop/revocation.py) and done when they have
+        passed, unless another call comes before.
+        Raises ConfigError for a size that cannot be, SessionClosed, ExecutionError as `submit` does.
         """
         done: Future[None] = Future()
         with self.lock:
             self._check_open()
-            self.post(lambda now: self._resize(slots, memory, now, done))
+            self.post(lambda now: self._resize(_Size(slots, memory, now + notice), now, done))
         if self._thread is None:
             self.step(0.0)
         while not futures.wait([done], _LOOK).done:
@@ -273,6 +292,7 @@ class Cluster:
             self._shares_stale |= self._driver.take(events, now)
             while self._mail:
                 self._mail.popleft()(now)
+            self._resize_as_announced(now)
             self._end_late_jobs(now)
             self._end_starved_jobs(now)
             self._finish_ended_jobs()
@@ -280,6 +300,8 @@ class Cluster:
                 self._tell_shares(now)
             self._replan(now)
             self._grant_all(now)
+            if self._driver.leaving:
+                self._clear_out(now)
 
     def stop_job(self, job: JobId, now: float) -> None:
         """Cancel a job, if it is still there."""
@@ -301,14 +323,22 @@ class Cluster:
         if self._closing:
             raise SessionClosed("the session was closed")
 
-    def _resize(self, slots: int | None, memory: int | None, now: float, done: Future[None]) -> None:
+    def _resize(self, size: _Size, now: float, done: Future[None]) -> None:
         try:
-            self._backend.resize(slots, memory)
+            if size.at > now:
+                self._backend.announce(size.slots, size.memory, size.at)
+            else:
+                self._backend.resize(size.slots, size.memory)
         except ConfigError as error:
             done.set_exception(error)
             return
+        self._next_size = size if size.at > now else None
         self._shares_stale |= self._driver.take(self._backend.wait(0.0), now)  # before anything is granted
         done.set_result(None)
+
+    def _resize_as_announced(self, now: float) -> None:
+        if self._next_size is not None and now >= self._next_size.at:
+            self._resize(self._next_size, now, Future())
 
     def _loop(self) -> None:
         try:
@@ -382,7 +412,7 @@ class Cluster:
         self._shares_stale = False
         claims = [self._claim(job) for job in self._jobs.values()]
         if claims:
-            shares = self._scheduler.fair_shares(claims, self._driver.capacity)
+            shares = self._scheduler.fair_shares(claims, self._driver.promised)
             self._driver.take([ShareChanged(name, share) for name, share in shares.items()], now)
 
     def _replan(self, now: float) -> None:
@@ -421,16 +451,40 @@ class Cluster:
         claims = {name: claim for name, job in self._jobs.items() if (claim := self._claim(job)).demands}
         rooms = self._driver.rooms()
         while claims:
-            grant = self._scheduler.next_grant(tuple(claims.values()), rooms)
-            if grant is None:
+            found = self._next_grant(tuple(claims.values()), rooms, now)
+            if found is None:
                 return
-            self._driver.apply(with_spare_memory(grant, rooms[grant.machine], claims.values()), now)
+            grant, room = found
+            self._driver.apply(with_spare_memory(grant, room, claims.values()), now)
             rooms[grant.machine] = self._driver.room(grant.machine)
             claim = self._claim(self._jobs[grant.job])
             if claim.demands:
                 claims[grant.job] = claim
             else:
                 del claims[grant.job]
+
+    def _next_grant(
+        self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room], now: float
+    ) -> tuple[Grant, Room] | None:
+        """The scheduler's next grant, and the room out of which it may have spare memory."""
+        leaving = self._driver.leaving
+        for some, places in offers(claims, rooms, leaving, self._running(), now) if leaving else ((claims, rooms),):
+            grant = self._scheduler.next_grant(some, places)
+            if grant is not None:
+                return grant, shared_evenly(places[grant.machine], rooms[grant.machine])
+        return None
+
+    def _clear_out(self, now: float) -> None:
+        """Stop the attempts that will lose their room and have better to do."""
+        waiting = [demand for job in self._jobs.values() for demand in job.run.ready()]
+        fates = decide(self._running(), self._driver.leaving, self._driver.rooms(), waiting, now)
+        for attempt, fate in fates.items():
+            why = _WHY.get(fate)
+            if why is not None:
+                self._driver.obey(self._jobs[attempt.task.job].run.give_up([attempt], why, now=now))
+
+    def _running(self) -> list[Running]:
+        return [item for job in self._jobs.values() for item in job.run.running()]
 
     def _claim(self, job: _Job) -> Claim:
         run = job.run
@@ -445,6 +499,8 @@ class Cluster:
             moments += [self._starved_at(job, self._empty_since) for job in going_on]
         if self._give_up_at is not None:
             moments.append(self._give_up_at)
+        if self._next_size is not None:
+            moments.append(self._next_size.at)
         if not moments:
             return timeout
         left = max(0.0, min(moments) - self._clock.now())

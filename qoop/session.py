@@ -7,6 +7,7 @@ The way of a query through it: `sql` → `submit` → `_plan` (bind, statistics,
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import threading
 import time
@@ -21,7 +22,7 @@ import pyarrow as pa
 from qoop.adaptive import Adaptive
 from qoop.calibration import calibration_path, load
 from qoop.catalog.catalog import Catalog
-from qoop.catalog.errors import QoopError, QueryError, SessionClosed
+from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClosed
 from qoop.cluster import Cluster, JobHandle, JobRequest
 from qoop.config import Config, configure, room_of
 from qoop.engine.backends.local import LocalBackend
@@ -186,16 +187,20 @@ class Session:
         """Slots and memory of all machines together."""
         return sum(self._backend.machines().values(), Resources())
 
-    def resize(self, slots: int | None = None, memory: int | str | None = None) -> None:
+    def resize(self, slots: int | None = None, memory: int | str | None = None, *, notice: float = 0.0) -> None:
         """Change what all jobs together may use, from now on; what is not given stays.
 
         slots: 0 is legal: queries then wait, for as long as `wait_for_capacity` says. memory: as for `connect`.
         Tasks that no longer fit are interrupted and run again where there is room; the answers stay the same.
+        notice: seconds until it happens. Meanwhile nothing is begun that would not end in time, and jobs may change
+        to a plan for what will be left.
 
         Raises ConfigError for a size that cannot be, SessionClosed.
         """
         self._open()
-        self._cluster.resize(*room_of(slots, memory))
+        if not 0 <= notice < math.inf:
+            raise ConfigError(f"the notice must be a number of seconds, at least 0, not {notice!r}")
+        self._cluster.resize(*room_of(slots, memory), notice=notice)
 
     def prepare(self, text: str) -> Prepared:
         """Bind a query and collect the statistics that its planning needs. Raises as `submit` does."""

@@ -37,6 +37,10 @@ class Backend(Protocol):
         """
         ...
 
+    def announce(self, slots: int | None, memory: int | None, at: float) -> None:
+        """Have `wait` report CapacityNotice: the caller will `resize` like this at that time. Raises as that does."""
+        ...
+
     def wait(self, timeout: float | None) -> Sequence[Event]:
         """Block until something happened, `wake` was called or `timeout` seconds passed."""
         ...

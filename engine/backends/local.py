@@ -29,7 +29,16 @@ import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
 from qoop.engine.checkpoint import Store
-from qoop.engine.events import CheckpointLost, Committed, Event, SlotsChanged, TaskFailed, TaskStopped, TaskSucceeded
+from qoop.engine.events import (
+    CapacityNotice,
+    CheckpointLost,
+    Committed,
+    Event,
+    SlotsChanged,
+    TaskFailed,
+    TaskStopped,
+    TaskSucceeded,
+)
 from qoop.engine.failures import Stopped, is_fatal, to_failure
 from qoop.engine.kernel import Kernel
 from qoop.engine.scratch import Scratch
@@ -121,10 +130,7 @@ class LocalBackend:
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Have so many slots and bytes of memory from now on (see the module's text)."""
         before = int(self._capacity.cpu)
-        slots = before if slots is None else slots
-        memory = self._memory if memory is None else memory
-        if slots < 0 or memory < 1:
-            raise ConfigError(f"a machine cannot have {slots} slots and {memory} bytes")
+        slots, memory = self._size(slots, memory)
         self._capacity = _capacity(slots, memory)
         self._events.put(SlotsChanged(MACHINE, self._capacity))
         self._revoke()
@@ -136,6 +142,10 @@ class LocalBackend:
             self._memory = memory
             self.store.budget = int(memory * STORE_SHARE)
             self._help(self._shrink, name="qoop-shrink")
+
+    def announce(self, slots: int | None, memory: int | None, at: float) -> None:
+        """Report that this will be so from then on."""
+        self._events.put(CapacityNotice(MACHINE, _capacity(*self._size(slots, memory)), at))
 
     def wait(self, timeout: float | None) -> Sequence[Event]:
         """Block until something happened; return all that happened so far."""
@@ -183,6 +193,13 @@ class LocalBackend:
             self.store.close()
         finally:
             self._scratch.close()
+
+    def _size(self, slots: int | None, memory: int | None) -> tuple[int, int]:
+        slots = int(self._capacity.cpu) if slots is None else slots
+        memory = self._memory if memory is None else memory
+        if slots < 0 or memory < 1:
+            raise ConfigError(f"a machine cannot have {slots} slots and {memory} bytes")
+        return slots, memory
 
     def _hire(self, count: int) -> None:
         self._workers = [worker for worker in self._workers if worker.is_alive()]

@@ -16,6 +16,7 @@ from itertools import count
 from qoop.catalog.errors import CheckpointError, ConfigError, QoopError, Revoked
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
+    CapacityNotice,
     Committed,
     Event,
     MachineJoined,
@@ -96,12 +97,10 @@ class SimulatedBackend:
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Of a single machine; where there are several, let it `happen`."""
-        if len(self._machines) != 1:
-            raise ConfigError(f"there are {len(self._machines)} machines: resize one of them")
-        ((machine, capacity),) = self._machines.items()
-        cpu = capacity.cpu if slots is None else slots
-        changed = replace(capacity, cpu=cpu, memory=capacity.memory if memory is None else memory)
-        self._plan(self.clock.now(), lambda: self._change(SlotsChanged(machine, changed)))
+        self.happen(SlotsChanged(*self._sized(slots, memory)), at=self.clock.now())
+
+    def announce(self, slots: int | None, memory: int | None, at: float) -> None:
+        self.happen(CapacityNotice(*self._sized(slots, memory), at), at=self.clock.now())
 
     def wait(self, timeout: float | None) -> Sequence[Event]:
         limit = math.inf if timeout is None else self.clock.now() + timeout
@@ -174,6 +173,13 @@ class SimulatedBackend:
                     return events
                 _, _, action = heappop(self._agenda)
             events.extend(action())
+
+    def _sized(self, slots: int | None, memory: int | None) -> tuple[MachineId, Resources]:
+        if len(self._machines) != 1:
+            raise ConfigError(f"there are {len(self._machines)} machines: resize one of them")
+        ((machine, capacity),) = self._machines.items()
+        cpu = capacity.cpu if slots is None else slots
+        return machine, replace(capacity, cpu=cpu, memory=capacity.memory if memory is None else memory)
 
     def _finish(self, spec: TaskSpec, outcome: Outcome) -> Sequence[Event]:
         if self._running.pop(spec.attempt, None) is None:

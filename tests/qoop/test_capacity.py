@@ -37,8 +37,8 @@ def test_a_session_is_resized_while_a_query_runs() -> None:
 def test_without_slots_a_query_fails_after_the_time_it_may_wait() -> None:
     with connect(wait_for_capacity=0.2) as session:
         job = session.submit(FOREVER)
-        session.resize(slots=0)
         began = time.monotonic()
+        session.resize(slots=0)
         with pytest.raises(NoCapacity, match=r"no slot for 0\.2 seconds"):
             job.result(20)
         assert time.monotonic() - began >= 0.19
