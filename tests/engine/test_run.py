@@ -593,7 +593,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def put(self, event: TaskSucceeded) -> None:
         own = {(event.committed.key, event.attempt)} if event.committed.key in self.islands else set()
-        self.store[event.committed.key] = self.read[event.attempt] | own
+        self.store.setdefault(event.committed.key, self.read[event.attempt] | own)  # the first output of a key stays
 
     def start(self, choice: int) -> None:
         demand = self.run.ready()[choice % len(self.run.ready())]
