@@ -15,6 +15,7 @@
     │   ├── OutOfMemory         a task needs more memory than any machine has
     │   ├── DiskFull            checkpoint or spill space is exhausted or not writable
     │   ├── CheckpointError     a checkpoint is missing, truncated or fails its checksum
+    │   ├── GuardMismatch       two plans put out different rows under one signature
     │   ├── Revoked             the slot or machine a task had was taken away (it is tried again)
     │   └── NoCapacity          there was no slot for as long as jobs may wait for one
     ├── Cancelled               the job was cancelled by its owner
@@ -24,6 +25,11 @@
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class QoopError(Exception):
@@ -91,6 +97,15 @@ class Revoked(ExecutionError):
 
 class NoCapacity(ExecutionError):
     """There was no slot for as long as jobs may wait for one."""
+
+
+class GuardMismatch(ExecutionError):
+    """Two plans put out different rows under one signature, so neither can be believed.
+
+    file: says how to reproduce it; None if it could not be written.
+    """
+
+    file: Path | None = None
 
 
 class Cancelled(QoopError):

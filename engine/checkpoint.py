@@ -2,8 +2,12 @@
 
 Outputs are kept as Arrow tables and shared with their readers without a copy. Beyond a budget of bytes the
 least recently used are spilled to a temporary directory, in the file format of `segments`, and read back
-through a memory map. Where a checkpoint directory is given, durable outputs are also written there by one
-thread behind the running tasks (`manifest`); at most 256 MB wait for it, then `put` waits.
+through a memory map. What no job needs any more may stay, within the same budget, to serve another query; it
+is the first to go. Where a checkpoint directory is given, durable outputs are also written there by one thread
+behind the running tasks (`manifest`). What a killed process may lose is bounded: `put` waits while 256 MB have
+not been written, or an output has waited for 1 s.
+
+Outputs of one signature that meet are compared (`guard`).
 """
 
 from __future__ import annotations
@@ -11,32 +15,43 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
+import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from qoop.catalog.errors import CheckpointError, DiskFull, QoopError
-from qoop.engine.events import Committed
+from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopError
+from qoop.engine.digest import Digest, Digester
+from qoop.engine.events import CheckpointSaved, Committed
+from qoop.engine.guard import Ledger, Origin, Side, mismatch
 from qoop.engine.manifest import CheckpointDirectory, Saved
 from qoop.engine.segments import read_segment, write_segments
 from qoop.engine.task import CheckpointKey, JobId
+from qoop.planner.plan import Signature
 
 _WAITING_BYTES = 256 << 20
+_WAITING_SECONDS = 1.0
 _PAUSE = 0.05  # seconds between looks at whether a waiting `put` was stopped
 
 
 @dataclass(eq=False)
 class _Entry:
-    """One output. In memory (`tables`), in a file (`saved`), or both. `busy`: it is being written."""
+    """One output. In memory (`tables`), in a file (`saved`), or both. `busy`: it is being written.
+
+    origin: what made it; None if nobody else may have it, or if it was found. foreign: `saved` is not ours to remove.
+    """
 
     committed: Committed
     tables: tuple[pa.Table, ...] | None
     saved: Saved | None = None
     durable: bool = False
     busy: bool = False
+    origin: Origin | None = None
+    foreign: bool = False
+    queued: float = 0.0
     jobs: set[JobId] = field(default_factory=set)
     verified: set[int] = field(default_factory=set)
 
@@ -45,22 +60,54 @@ class _Entry:
         return sum(self.committed.bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What a store keeps beyond need.
+
+    directory: where durable outputs go; None: nothing outlives the process. budget: bytes that it may take.
+    retain: keep shared outputs that no job needs while there is room, for other queries.
+    quarantine: where mismatches are told; None: in the temporary directory.
+    always: make the digest of every shared output at once, not just where two meet.
+    """
+
+    directory: Path | None = None
+    budget: int | None = None
+    retain: bool = False
+    quarantine: Path | None = None
+    always: bool = False
+
+
 class Store:
     """The outputs that a process holds. Thread-safe.
 
     budget: bytes that may be held in memory; if it is lowered, `trim` or the next `put` spills what is beyond it.
     spill: an existing directory for the rest.
-    directory: where durable outputs go; None: nothing outlives the process.
+    told: hears of every durable output that was written, or had no room.
     """
 
-    def __init__(self, budget: int, spill: Path, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        budget: int,
+        spill: Path,
+        keeping: Keeping = Keeping(),
+        told: Callable[[CheckpointSaved], object] = lambda _: None,
+    ) -> None:
         self.budget = budget
         self._spill = spill
-        self._directory = CheckpointDirectory(directory) if directory is not None else None
+        self._keeping = keeping
+        self._directory: CheckpointDirectory | None = None
+        if keeping.directory is not None:
+            self._directory = CheckpointDirectory(keeping.directory, keeping.budget)
+        self._told = told
+        self._digester = Digester()
+        self._ledger = Ledger()
         self._lock = threading.Condition()
         self._entries: OrderedDict[CheckpointKey, _Entry] = OrderedDict()  # least recently used first
+        self._by_signature: dict[Signature, dict[str, set[CheckpointKey]]] = {}
+        self._distrusted: set[Signature] = set()
         self._used = 0
         self._queue: deque[_Entry] = deque()
+        self._unsaved: deque[_Entry] = deque()  # what waits and what is being written, oldest first
         self._waiting = 0
         self._writer: threading.Thread | None = None
         self._closing = False
@@ -78,28 +125,39 @@ class Store:
         partitions: Sequence[pa.Table],
         durable: bool = False,
         between: Callable[[], None] = lambda: None,
+        origin: Origin | None = None,
     ) -> Committed:
         """Commit an output on behalf of a job. If the key is already held, what is there stays.
 
         between: called while this waits or writes; may raise to give up, and nothing is committed then.
+        origin: what made it, if it may serve others and must therefore hold what others of its signature do.
         Raises DiskFull if there is no room in memory and none on disk, or if an earlier durable output could
-        not be written.
+        not be written; GuardMismatch if it differs from what it must equal.
         """
         durable = durable and self._directory is not None
         if durable:
             self._wait_for_writer(sum(committed.bytes), between)
+        if self._keeping.always and origin is not None:
+            committed = replace(committed, digest=self._digester.of(partitions))
+            self._note(committed, origin)
+        entry = _Entry(committed, tuple(partitions), durable=durable, busy=durable, origin=origin, jobs={job})
         with self._lock:
             present = self._entries.get(committed.key)
-            if present is not None:
+            if present is None:
+                self._insert(entry)
+                self._used += entry.bytes
+            else:
                 present.jobs.add(job)
-                return present.committed
-            entry = _Entry(committed, tuple(partitions), durable=durable, busy=durable, jobs={job})
-            self._entries[committed.key] = entry
-            self._used += entry.bytes
+        if present is not None:
+            if origin is not None and present.origin is not None and not self._keeping.always:
+                self._compare([present], [entry])
+            return present.committed
         try:
+            self._compare_layouts(entry)
             self.trim(between)
         except BaseException:
             with self._lock:
+                entry.busy = False
                 self._drop(committed.key, entry)
             raise
         if durable:
@@ -114,18 +172,17 @@ class Store:
             if entry is None:
                 raise CheckpointError(f"checkpoint {key} is not held")
             self._entries.move_to_end(key)
-            tables, saved = entry.tables, entry.saved
-        numbers = range(len(entry.committed.rows)) if partition is None else (partition,)
-        if tables is not None:
-            found = [tables[number] for number in numbers]
-        elif saved is not None:
-            found = [self._load(entry, saved, number) for number in numbers]
-        return found[0] if len(found) == 1 else pa.concat_tables(found)
+        return self._rows(entry, partition)
 
-    def held(self, keys: Sequence[CheckpointKey]) -> list[Committed]:
-        """The facts of those of the keys that are held."""
+    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> list[Committed]:
+        """The facts of those of the keys that are held; they are kept for the job, if one is named."""
         with self._lock:
-            return [entry.committed for key in keys if (entry := self._find(key)) is not None]
+            found = [entry for key in keys if (entry := self._find(key)) is not None]
+            found = [entry for entry in found if entry.committed.key.signature not in self._distrusted]
+            if job is not None:
+                for entry in found:
+                    entry.jobs.add(job)
+            return [entry.committed for entry in found]
 
     def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """Keep these outputs until the job releases them; keys that are not held are ignored."""
@@ -135,15 +192,34 @@ class Store:
                 if entry is not None:
                     entry.jobs.add(job)
 
+    def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
+        """Hold checkpoints that lie in files of somebody else's, until the job releases them."""
+        with self._lock:
+            keys = []
+            for saved in found:
+                entry = self._find(saved.committed.key)
+                if entry is None:
+                    entry = _Entry(saved.committed, None, saved, foreign=True)
+                    self._insert(entry)
+                entry.jobs.add(job)
+                keys.append(saved.committed.key)
+            return keys
+
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
-        """The job needs these no more. What no job needs leaves memory, and the disk unless it is durable."""
+        """The job needs these no more. What no job needs leaves memory, unless it is retained, and the disk unless
+        it is durable."""
+        idle: list[CheckpointKey] = []
         with self._lock:
             for key in keys:
                 entry = self._entries.get(key)
                 if entry is not None and job in entry.jobs:
                     entry.jobs.discard(job)
                     if not entry.jobs and not (entry.durable and entry.busy):
-                        self._drop(key, entry)
+                        self._idle(key, entry)
+                        idle += [key] if entry.durable else []
+            self._trim_idle()
+        if self._directory is not None:
+            self._directory.let_go(idle)
 
     def flush(self) -> None:
         """Wait until all durable outputs are written. Raises DiskFull if one could not be."""
@@ -164,18 +240,33 @@ class Store:
             for key, entry in list(self._entries.items()):
                 self._drop(key, entry)
             self._entries.clear()
+        self._digester.close()
         if self._directory is not None:
             self._directory.close()
             self._directory = None
         self._raise_failure()
+
+    # What there is
 
     def _find(self, key: CheckpointKey) -> _Entry | None:
         entry = self._entries.get(key)
         if entry is None and self._directory is not None:
             saved = self._directory.find(key)
             if saved is not None:
-                entry = self._entries[key] = _Entry(saved.committed, None, saved, durable=True)
+                entry = _Entry(saved.committed, None, saved, durable=True)
+                self._insert(entry)
         return entry
+
+    def _rows(self, entry: _Entry, partition: int | None) -> pa.Table:
+        tables, saved = entry.tables, entry.saved
+        numbers = range(len(entry.committed.rows)) if partition is None else (partition,)
+        if tables is not None:
+            found = [tables[number] for number in numbers]
+        elif saved is not None:
+            found = [self._load(entry, saved, number) for number in numbers]
+        else:
+            raise CheckpointError(f"checkpoint {entry.committed.key} is not held any more")
+        return found[0] if len(found) == 1 else pa.concat_tables(found)
 
     def _load(self, entry: _Entry, saved: Saved, number: int) -> pa.Table:
         try:
@@ -188,11 +279,30 @@ class Store:
         entry.verified.add(number)
         return table
 
-    def _forget(self, key: CheckpointKey, entry: _Entry) -> None:
+    def _insert(self, entry: _Entry) -> None:
+        key = entry.committed.key
+        self._entries[key] = entry
+        self._by_signature.setdefault(key.signature, {}).setdefault(key.layout, set()).add(key)
+
+    def _delete(self, key: CheckpointKey) -> None:
         del self._entries[key]
-        if entry.durable and self._directory is not None and entry.saved is not None:
+        layouts = self._by_signature[key.signature]
+        layouts[key.layout].discard(key)
+        if not layouts[key.layout]:
+            del layouts[key.layout]
+        if not layouts:
+            del self._by_signature[key.signature]
+
+    def _forget(self, key: CheckpointKey, entry: _Entry) -> None:
+        """It cannot be used: it goes, and its file with it."""
+        if entry.tables is not None:
+            self._leave_memory(entry)
+        self._delete(key)
+        if entry.saved is None or entry.foreign:
+            return
+        if entry.durable and self._directory is not None:
             self._directory.remove(entry.saved)
-        elif entry.saved is not None:
+        else:
             entry.saved.path.unlink(missing_ok=True)
 
     def _drop(self, key: CheckpointKey, entry: _Entry) -> None:
@@ -200,13 +310,79 @@ class Store:
             return
         if entry.tables is not None:
             self._leave_memory(entry)
-        if entry.saved is not None and not entry.durable:
+        if entry.saved is not None and not entry.durable and not entry.foreign:
             entry.saved.path.unlink(missing_ok=True)
-        del self._entries[key]
+        self._delete(key)
+
+    def _idle(self, key: CheckpointKey, entry: _Entry) -> None:
+        """No job needs it. It stays if it may serve another, and is in memory: a durable one is found again."""
+        keep = self._keeping.retain and entry.origin is not None and key.signature not in self._distrusted
+        if not keep or entry.tables is None:
+            self._drop(key, entry)
+        elif entry.durable:
+            entry.durable, entry.saved = False, None  # the file may be removed from now on
 
     def _leave_memory(self, entry: _Entry) -> None:
         entry.tables = None
         self._used -= entry.bytes
+
+    # The guard
+
+    def _note(self, committed: Committed, origin: Origin) -> None:
+        with self._lock:
+            sides = self._ledger.add(committed, origin)
+            keys = [output.key for side in sides or () for output in side.outputs]
+            entries = [self._entries[key] for key in keys if key in self._entries]
+        if sides is not None:
+            raise self._distrust(sides[0], sides[1], entries)
+
+    def _compare_layouts(self, entry: _Entry) -> None:
+        """Compare with another layout of the same stage, if this output made its own complete and that one is."""
+        key, width = entry.committed.key, entry.committed.width
+        if entry.origin is None or not entry.committed.finished or self._keeping.always:
+            return
+        with self._lock:
+            layouts = self._by_signature.get(key.signature, {})
+            whole = {name: [self._entries[one] for one in keys] for name, keys in layouts.items()}
+        mine = whole.pop(key.layout, [])
+        if len(mine) < width:
+            return
+        for others in whole.values():
+            if len(others) == others[0].committed.width and others[0].committed.finished:
+                self._compare(others, mine)
+                return
+
+    def _compare(self, one: Sequence[_Entry], other: Sequence[_Entry]) -> None:
+        try:
+            sides = [self._side(entries) for entries in (one, other)]
+        except CheckpointError:
+            return  # one of them is gone, or unreadable, which whoever needs it will find out
+        if not sides[0].digest.agrees(sides[1].digest):
+            raise self._distrust(sides[0], sides[1], [*one, *other])
+
+    def _side(self, entries: Sequence[_Entry]) -> Side:
+        total: Digest | None = None
+        for entry in entries:
+            digest = entry.committed.digest
+            if digest is None:
+                digest = self._digester.of([self._rows(entry, None)])
+                entry.committed = replace(entry.committed, digest=digest)
+            total = digest if total is None else total + digest
+        assert total is not None
+        return Side(tuple(entry.committed for entry in entries), total, entries[0].origin)
+
+    def _distrust(self, one: Side, other: Side, entries: Iterable[_Entry]) -> GuardMismatch:
+        folder = self._keeping.quarantine or self._spill / "quarantine"
+        error = mismatch(one, other, folder)
+        with self._lock:
+            self._distrusted.add(one.outputs[0].key.signature)
+            for entry in entries:
+                key = entry.committed.key
+                if self._directory is not None and (saved := self._directory.find(key)) is not None:
+                    self._directory.set_aside(saved, folder)
+                if self._entries.get(key) is entry:
+                    self._forget(key, entry)
+        return error
 
     # Write-behind
 
@@ -215,13 +391,18 @@ class Store:
         self._raise_failure()
         limit = min(_WAITING_BYTES, self.budget // 2)
         with self._lock:
-            while self._waiting and self._waiting + bytes_ > limit:
+            while self._waiting and (self._waiting + bytes_ > limit or self._longest_wait() > _WAITING_SECONDS):
                 self._lock.wait(_PAUSE)
                 between()
 
+    def _longest_wait(self) -> float:
+        return time.monotonic() - self._unsaved[0].queued if self._unsaved else 0.0
+
     def _enqueue(self, entry: _Entry) -> None:
         with self._lock:
+            entry.queued = time.monotonic()
             self._queue.append(entry)
+            self._unsaved.append(entry)
             self._waiting += entry.bytes or 1
             if self._writer is None:
                 self._writer = threading.Thread(target=self._write_behind, name="qoop-writer", daemon=True)
@@ -230,15 +411,23 @@ class Store:
 
     def _write_behind(self) -> None:
         while (entry := self._next_to_write()) is not None:
-            saved, failure = self._save(entry)
+            tables = entry.tables
+            saved, failure = self._save(entry, tables or ())
             with self._lock:
                 self._failure = failure or self._failure
                 entry.busy, entry.durable, entry.saved = False, saved is not None, saved
-                entry.verified.update(range(len(entry.committed.rows)))
+                if saved is not None and saved.committed.digest is entry.committed.digest:
+                    entry.verified.update(range(len(entry.committed.rows)))  # written by this process
                 self._waiting -= entry.bytes or 1
-                if not entry.jobs:
-                    self._drop(entry.committed.key, entry)
+                self._unsaved.popleft()
+                jobs = tuple(sorted(entry.jobs))
+                if not jobs:
+                    self._idle(entry.committed.key, entry)
                 self._lock.notify_all()
+            if not jobs and self._directory is not None:
+                self._directory.let_go([entry.committed.key])
+            behind = time.monotonic() - entry.queued
+            self._told(CheckpointSaved(jobs, entry.committed.key, entry.bytes, behind, saved is not None))
 
     def _next_to_write(self) -> _Entry | None:
         with self._lock:
@@ -246,11 +435,16 @@ class Store:
                 self._lock.wait()
             return self._queue.popleft() if self._queue else None
 
-    def _save(self, entry: _Entry) -> tuple[Saved | None, QoopError | None]:
-        assert self._directory is not None and entry.tables is not None
+    def _save(self, entry: _Entry, tables: tuple[pa.Table, ...]) -> tuple[Saved | None, QoopError | None]:
+        assert self._directory is not None
         try:
-            return self._directory.save(entry.committed, entry.tables), None
-        except DiskFull as error:
+            if entry.committed.digest is None:
+                entry.committed = replace(entry.committed, digest=self._digester.of(tables))
+            saved = self._directory.save(entry.committed, tables, needed=bool(entry.jobs))
+            if saved is not None and saved.committed is not entry.committed:
+                self._compare([_Entry(saved.committed, None, saved, durable=True)], [entry])
+            return saved, None
+        except (DiskFull, GuardMismatch) as error:
             return None, error
         except Exception as error:  # whatever it is, the writer must live on and somebody must be told
             return None, CheckpointError(f"checkpoint {entry.committed.key} cannot be written: {error!r}")
@@ -263,6 +457,13 @@ class Store:
 
     # Spilling
 
+    def _trim_idle(self) -> None:
+        """Forget what no job needs until the budget is kept."""
+        if self._used > self.budget:
+            for key, entry in [(key, entry) for key, entry in self._entries.items() if not entry.jobs]:
+                if self._used > self.budget and not entry.busy:
+                    self._drop(key, entry)
+
     def trim(self, between: Callable[[], None] = lambda: None) -> None:
         """Spill until the budget is kept, or all that is left is being written already.
 
@@ -270,6 +471,7 @@ class Store:
         """
         while True:
             with self._lock:
+                self._trim_idle()
                 if self._used <= self.budget:
                     return
                 found = next(((k, e) for k, e in self._entries.items() if e.tables is not None and not e.busy), None)

@@ -7,9 +7,10 @@ come late or twice are legal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from qoop.catalog.errors import QoopError
+from qoop.engine.digest import Digest
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskId, TaskSpec
 from qoop.planner.plan import Resources
 
@@ -19,6 +20,8 @@ class Committed:
     """The facts of one committed output: rows and bytes of every partition, cost of making it.
 
     seconds: wall time of the attempt; cpu_seconds: of the thread(s), if known; peak_memory: bytes, if known.
+    width: how many such outputs make the stage; 0 if nobody may take it for another's. finished: False: the rows
+        mean something only in this layout. digest: of the rows, if somebody had reason to compute it.
     """
 
     key: CheckpointKey
@@ -27,6 +30,9 @@ class Committed:
     seconds: float
     cpu_seconds: float = 0.0
     peak_memory: int = 0
+    width: int = 0
+    finished: bool = False
+    digest: Digest | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,21 @@ class CheckpointLost:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointSaved:
+    """A durable output of these jobs is on disk; until now a killed process would have lost it.
+
+    behind: seconds since it was committed. kept: False: it was not written, since the directory's budget is full of
+    what running jobs need.
+    """
+
+    jobs: tuple[JobId, ...]
+    key: CheckpointKey
+    bytes: int
+    behind: float
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ShareChanged:
     """The scheduler's fair share of a job is now this: a guaranteed minimum, not a cap."""
 
@@ -113,6 +134,7 @@ Event = (
     | SlotsChanged
     | CapacityNotice
     | CheckpointLost
+    | CheckpointSaved
     | ShareChanged
 )
 

@@ -12,7 +12,7 @@ from qoop.planner.plan import Resources, StageId
 
 Record = Union[
     "Switched", "Started", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone", "MemoryRaised",
-    "MemoryExhausted", "Released", "ShareTold", "CapacityTold", "CapacityAnnounced", "StageDone", "Decided",
+    "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold", "CapacityAnnounced", "StageDone", "Decided",
     "Ended",
 ]  # fmt: skip
 
@@ -162,6 +162,23 @@ class MemoryExhausted:
 
     def __str__(self) -> str:
         return f"at {self.at:.3f} s stage {self.stage} ran out of {size(self.had)}, which is all there is"
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """An output is safe from the end of the process. behind: seconds after it was committed. kept: False: there was
+    no room for it."""
+
+    at: float
+    key: CheckpointKey
+    bytes: int
+    behind: float
+    kept: bool
+
+    def __str__(self) -> str:
+        if not self.kept:
+            return f"at {self.at:.3f} s the directory of checkpoints had no room for {self.key} of {size(self.bytes)}"
+        return f"at {self.at:.3f} s checkpoint {self.key} of {size(self.bytes)} was on disk, {self.behind:.3f} s behind"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,35 +1,45 @@
 """Checkpoints that outlive the process: a data file and, written last, its manifest (law 8).
 
-``DIR/<name>.json`` is the manifest of the checkpoint whose key digests to <name>; it names the data file,
-``DIR/<name>.<token>.arrow``. A data file that no manifest names is garbage: of a writer that died, or of one
-that is at work now. So every process that uses the directory holds a shared lock on ``DIR/lock``, and garbage
-is collected by whoever gets it alone.
+::
+
+    DIR/<name>.json                the manifest of the checkpoint whose key digests to <name>; it names the data file
+    DIR/<name>.<user>-<n>.arrow    data, written by that user; garbage unless a manifest names it
+    DIR/<user>.user                one for each process at work here, with the names it needs (`engine/users.py`)
+    DIR/lock                       held while files are removed or room is taken
+
+Several processes may use a directory at once. Who finds a user dead removes its garbage. With a budget, room for
+a checkpoint is made by removing others that no living process needs, those worth least first; where that is
+not enough, the checkpoint is not written.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
-import secrets
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull
+from qoop.engine.digest import digest_from_json, digest_to_json
 from qoop.engine.events import Committed
 from qoop.engine.segments import Segment, write_segments
 from qoop.engine.task import CheckpointKey
+from qoop.engine.users import Users
 
 FORMAT = "qoop-checkpoint"
-VERSION = 1
+VERSION = 2
 
-_OURS = re.compile(r"(?P<name>[0-9a-f]{32})\.(?P<rest>[0-9a-f]{16}\.(arrow|json))")
+_FULL = 0.9  # fraction of the budget to which eviction makes room, so that it is not needed again at once
+_MANIFEST_BYTES = 1024
+_OURS = re.compile(r"(?P<name>[0-9a-f]{32})\.((?P<user>[0-9a-f]{16})-\d+\.(arrow|json)|json)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +51,60 @@ class Saved:
     segments: tuple[Segment, ...]
 
 
-class CheckpointDirectory:
-    """The durable checkpoints of one directory. Thread-safe: it holds no state but the lock.
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A checkpoint that may be removed. worth: seconds it took to make, by byte and by second since its last use."""
 
+    name: str
+    data: str
+    bytes: int
+    worth: float
+
+
+class CheckpointDirectory:
+    """The durable checkpoints of one directory. Thread-safe.
+
+    budget: bytes that all files together may take; None: no limit.
     Raises DiskFull if the directory cannot be made or written.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, budget: int | None = None) -> None:
         self.root = root
+        self._budget = budget
+        self._numbers = count(1)
         try:
             root.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+            self._users = Users(root)
+            with self._users.alone():
+                self._collect()
         except OSError as error:
             raise DiskFull(f"the checkpoint directory {root} cannot be written: {error.strerror}") from error
-        self._collect()
 
-    def save(self, committed: Committed, partitions: Sequence[pa.Table]) -> Saved:
-        """Write data, then the manifest; the checkpoint exists once this returns. Raises DiskFull, and leaves
-        nothing behind then."""
-        name, token = _name(committed.key), secrets.token_hex(8)
-        before = self._data_of(name)
-        data, draft = self.root / f"{name}.{token}.arrow", self.root / f"{name}.{token}.json"
+    def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
+        """Write data, then the manifest; the checkpoint exists once this returns. One that exists stays, since
+        another process may be reading it.
+
+        needed: a running job of this process needs it, so that it is not removed before `let_go`.
+        None: the budget has no room for it. Raises DiskFull, and leaves nothing behind then.
+        """
+        present = self.find(committed.key)
+        if present is not None:
+            if not needed:
+                self.let_go([committed.key])
+            return present
+        name = _name(committed.key)
+        unique = f"{name}.{self._users.own}-{next(self._numbers)}"
+        data, draft = self.root / f"{unique}.arrow", self.root / f"{unique}.json"
         try:
-            with data.open("wb", buffering=0) as stream:
-                segments = write_segments(stream, partitions)
-                os.fsync(stream.fileno())
-            with draft.open("w") as text:
-                json.dump(_to_json(committed, data.name, segments), text)
-                text.flush()
-                os.fsync(text.fileno())
+            if not self._take_room(data, sum(committed.bytes)):
+                return None
+            if needed:
+                self._users.need([name])
+            before = self._data_of(name)
+            segments = _write_data(data, partitions)
+            _write_text(draft, json.dumps(_to_json(committed, data.name, segments)))
             draft.rename(self.root / f"{name}.json")
-            self._sync()
+            _sync(self.root)
             if before is not None:
                 (self.root / before).unlink(missing_ok=True)
         except OSError as error:
@@ -82,53 +115,152 @@ class CheckpointDirectory:
         return Saved(committed, data, segments)
 
     def find(self, key: CheckpointKey) -> Saved | None:
-        """The checkpoint of that key, or None if there is none that can be believed."""
-        try:
-            with (self.root / f"{_name(key)}.json").open() as text:
-                saved = _from_json(json.load(text), self.root)
-            end = max((segment.offset + segment.length for segment in saved.segments), default=0)
-            return saved if saved.committed.key == key and saved.path.stat().st_size >= end else None
-        except (OSError, ValueError, KeyError, TypeError, CheckpointError):
-            return None  # missing, cut short or of another version: as if it had never been written
+        """The checkpoint of that key, or None if there is none that can be believed. It is not removed before
+        `let_go`."""
+        name = _name(key)
+        if not (self.root / f"{name}.json").exists():
+            return None
+        self._users.need([name])
+        saved = read_manifest(self.root / f"{name}.json")
+        if saved is None or saved.committed.key != key:
+            self._users.let_go([name])
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(self.root / f"{name}.json")  # its last use
+        return saved
+
+    def let_go(self, keys: Sequence[CheckpointKey]) -> None:
+        """No job of this process needs these any more; they stay until their room is needed."""
+        self._users.let_go([_name(key) for key in keys])
 
     def remove(self, saved: Saved) -> None:
         """Forget a checkpoint that proved unreadable; first the manifest, then the data."""
-        for path in (self.root / f"{_name(saved.committed.key)}.json", saved.path):
+        name = _name(saved.committed.key)
+        for path in (self.root / f"{name}.json", saved.path):
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
+        self._users.let_go([name])
+
+    def set_aside(self, saved: Saved, folder: Path) -> None:
+        """Move a checkpoint that is not to be used any more to a folder of the same file system, for people."""
+        for path in (self.root / f"{_name(saved.committed.key)}.json", saved.path):
+            with contextlib.suppress(OSError):
+                path.rename(folder / path.name)
+        self._users.let_go([_name(saved.committed.key)])
 
     def close(self) -> None:
         """Let go of the directory."""
-        os.close(self._lock)
+        self._users.close()
+
+    # Removing, while nobody else does
 
     def _collect(self) -> None:
-        """Remove garbage if no other process uses the directory; then share it."""
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pass
-        else:
-            for path in self._garbage():
-                path.unlink(missing_ok=True)
-        fcntl.flock(self._lock, fcntl.LOCK_SH)
-
-    def _garbage(self) -> list[Path]:
+        """Remove what dead users left unfinished, and data that no manifest names."""
+        living = self._users.living()
         found = [(path, match) for path in self.root.iterdir() if (match := _OURS.fullmatch(path.name))]
         named = {name: self._data_of(name) for name in {match["name"] for _, match in found}}
-        return [path for path, match in found if path.name != named[match["name"]]]
+        for path, match in found:
+            if match["user"] is not None and match["user"] not in living and path.name != named[match["name"]]:
+                path.unlink(missing_ok=True)
+
+    def _take_room(self, data: Path, bytes_: int) -> bool:
+        """Make the data file, of the size it will have at least. False if there is no room for it."""
+        if self._budget is None:
+            data.touch()
+            return True
+        with self._users.alone():
+            wanted = bytes_ + _MANIFEST_BYTES
+            used = sum(size for _, size in self._sizes())
+            if used + wanted > self._budget:
+                self._collect()
+                used = sum(size for _, size in self._sizes())
+                used -= self._evict(used + wanted - int(_FULL * self._budget))
+            if used + wanted > self._budget:
+                return False
+            with data.open("wb") as file:
+                file.truncate(bytes_)
+            return True
+
+    def _evict(self, bytes_: int) -> int:
+        """Remove at least that many bytes if it can be; how many were."""
+        gone = 0
+        for one in sorted(self._candidates(), key=lambda item: item.worth):
+            if gone >= bytes_:
+                break
+            (self.root / f"{one.name}.json").unlink(missing_ok=True)
+            (self.root / one.data).unlink(missing_ok=True)
+            gone += one.bytes
+        return gone
+
+    def _candidates(self) -> Iterator[_Candidate]:
+        needed, now = self._users.needed(), time.time()
+        for path in self.root.glob("*.json"):
+            match = _OURS.fullmatch(path.name)
+            if match is None or match["user"] is not None or match["name"] in needed:
+                continue
+            saved = read_manifest(path)
+            with contextlib.suppress(OSError):
+                age = max(1.0, now - path.stat().st_mtime)
+                size = path.stat().st_size + (saved.path.stat().st_size if saved is not None else 0)
+                seconds = saved.committed.seconds if saved is not None else 0.0  # it is of no use to us
+                name = saved.path.name if saved is not None else self._data_of(match["name"]) or path.name
+                yield _Candidate(match["name"], name, size, seconds / max(1, size) / age)
+
+    def _sizes(self) -> Iterator[tuple[str, int]]:
+        with os.scandir(self.root) as entries:
+            for entry in entries:
+                if _OURS.fullmatch(entry.name):
+                    with contextlib.suppress(OSError):
+                        yield entry.name, entry.stat().st_size
 
     def _data_of(self, name: str) -> str | None:
         try:
-            return str(json.loads((self.root / f"{name}.json").read_text())["data"])
+            data = str(json.loads((self.root / f"{name}.json").read_text())["data"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
+        return data if _OURS.fullmatch(data) else None
 
-    def _sync(self) -> None:
-        directory = os.open(self.root, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+
+def read_manifest(path: Path) -> Saved | None:
+    """The checkpoint whose manifest this is, or None: missing, cut short or of another version counts as if it had
+    never been written."""
+    try:
+        saved = _from_json(json.loads(path.read_text()), path.parent)
+        end = max((segment.offset + segment.length for segment in saved.segments), default=0)
+        return saved if saved.path.stat().st_size >= end else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, CheckpointError):
+        return None
+
+
+def manifests(root: Path) -> Iterator[Saved]:
+    """All checkpoints in a directory that can be believed, in order of name."""
+    for path in sorted(root.glob("*.json")):
+        match = _OURS.fullmatch(path.name)
+        if match is not None and match["user"] is None and (saved := read_manifest(path)) is not None:
+            yield saved
+
+
+def _write_data(path: Path, partitions: Sequence[pa.Table]) -> tuple[Segment, ...]:
+    with path.open("r+b", buffering=0) as stream:
+        segments = write_segments(stream, partitions)
+        stream.truncate()
+        os.fsync(stream.fileno())
+    return segments
+
+
+def _write_text(path: Path, text: str) -> None:
+    with path.open("w") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _sync(root: Path) -> None:
+    directory = os.open(root, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _name(key: CheckpointKey) -> str:
@@ -136,26 +268,35 @@ def _name(key: CheckpointKey) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+_FACTS = ("seconds", "cpu_seconds", "peak_memory", "width", "finished")
+
+
 def _to_json(committed: Committed, data: str, segments: Sequence[Segment]) -> dict[str, object]:
-    facts = {name: value for name, value in asdict(committed).items() if name not in ("key", "rows", "bytes")}
     return {
         "format": FORMAT,
         "version": VERSION,
         "key": asdict(committed.key),
         "data": data,
         "segments": [asdict(segment) for segment in segments],
-        "facts": facts,
+        "facts": {name: getattr(committed, name) for name in _FACTS},
+        "digest": None if committed.digest is None else digest_to_json(committed.digest),
     }
 
 
 def _from_json(text: dict[str, object], root: Path) -> Saved:
     if (text["format"], text["version"]) != (FORMAT, VERSION):
         raise CheckpointError(f"a manifest of format {text['format']} version {text['version']}")
-    fields, segments, facts = text["key"], text["segments"], text["facts"]
+    fields, segments, facts, digest = text["key"], text["segments"], text["facts"], text["digest"]
     if not (isinstance(fields, dict) and isinstance(segments, list) and isinstance(facts, dict)):
         raise CheckpointError("a manifest lacks its key, segments or facts")
     index = tuple(Segment(**segment) for segment in segments)
     committed = Committed(
-        CheckpointKey(**fields), tuple(segment.rows for segment in index), tuple(s.bytes for s in index), **facts
+        CheckpointKey(**fields),
+        tuple(segment.rows for segment in index),
+        tuple(segment.bytes for segment in index),
+        **{name: facts[name] for name in _FACTS},
+        digest=digest_from_json(digest) if isinstance(digest, dict) else None,
     )
+    if not _OURS.fullmatch(str(text["data"])):
+        raise CheckpointError(f"a manifest names {text['data']}, which is no data file")
     return Saved(committed, root / str(text["data"]), index)

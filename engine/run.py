@@ -32,6 +32,7 @@ from qoop.engine.demand import Demands
 from qoop.engine.events import (
     CapacityNotice,
     CheckpointLost,
+    CheckpointSaved,
     Command,
     Committed,
     Demand,
@@ -61,6 +62,7 @@ from qoop.engine.history import (
     Record,
     Redone,
     Released,
+    Saved,
     ShareTold,
     StageDone,
     Started,
@@ -398,6 +400,8 @@ class Run:
                 self._stopped(id)
             case CheckpointLost(key):
                 self._lost(key)
+            case CheckpointSaved(jobs, key, bytes_, behind, kept) if self.job in jobs:
+                self.history.append(Saved(self._at, key, bytes_, behind, kept))
             case MachineLost(machine):
                 self._machine_lost(machine)
             case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
@@ -702,6 +706,7 @@ class Run:
             resources=attempt.resources,
             settings=frontier.plan.settings + self._settings,
             durable=self._durable and not task.stage.tainted,  # an island is worth nothing to another process
+            shared=not task.stage.tainted,
         )
 
     def _check_frontier(self, frontier: Frontier) -> None:

@@ -106,6 +106,7 @@ class TaskSpec:
     resources: granted room: cpu = threads, memory = bytes the kernel may use.
     settings: SET options that change results, e.g. ("TimeZone", "UTC").
     durable: the output must survive the process (it still goes through the write-behind queue).
+    shared: the output may serve another plan or job; False for what rests on an island (law 12).
     """
 
     attempt: AttemptId
@@ -116,3 +117,4 @@ class TaskSpec:
     resources: Resources
     settings: tuple[tuple[str, str], ...] = ()
     durable: bool = False
+    shared: bool = False

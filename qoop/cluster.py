@@ -22,18 +22,28 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from qoop.adaptive import Adaptive, Answer, Replanner, Work
-from qoop.catalog.errors import ConfigError, ExecutionError, NoCapacity, QoopError, SessionClosed, Timeout
+from qoop.catalog.errors import (
+    ConfigError,
+    ExecutionError,
+    GuardMismatch,
+    NoCapacity,
+    QoopError,
+    SessionClosed,
+    Timeout,
+)
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Committed, Grant, Release, Running, ShareChanged
+from qoop.engine.guard import complete
 from qoop.engine.history import Record
 from qoop.engine.progress import Progress
 from qoop.engine.run import Limits, Run, State
 from qoop.engine.task import CheckpointKey, JobId, MachineId, checkpoint_key, own_islands
 from qoop.planner.packing import Room
 from qoop.planner.plan import Plan
+from qoop.planner.plan_json import dump
 from qoop.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.revocation import Fate, decide, offers, shared_evenly
 from qoop.schedulers.base import Claim, Scheduler
@@ -56,6 +66,7 @@ class JobRequest:
     weight: of the fair share, above 0. timeout: seconds after which the job fails with Timeout.
     durable: outputs must survive the process. reuse: look for checkpoints that the backend has already.
     adaptive: how it may change plan while it runs; None: it keeps the plan.
+    text: of the query, for the record.
     """
 
     plan: Plan
@@ -65,6 +76,7 @@ class JobRequest:
     timeout: float | None = None
     durable: bool = False
     reuse: bool = False
+    text: str = ""
     limits: Limits = field(default_factory=Limits)
     adaptive: Adaptive | None = None
 
@@ -369,7 +381,7 @@ class Cluster:
         self._driver.add(run, now)
         self._shares_stale = True
         try:
-            held = self._backend.held(_keys(plan)) if job.request.reuse else ()
+            held = self._backend.held(_keys(plan), run.job) if job.request.reuse else ()
             self._driver.obey(run.switch(plan, held, now=now))
         except QoopError as error:
             self._driver.obey(run.fail(error, now=now))
@@ -550,4 +562,6 @@ def _resolve(job: _Job) -> None:
         job.handle.done.set_result(job.run.outputs)
     else:
         assert job.run.error is not None
+        if isinstance(job.run.error, GuardMismatch):
+            complete(job.run.error, {"query": job.request.text, "plans": [dump(job.run.plan)]})
         job.handle.done.set_exception(job.run.error)

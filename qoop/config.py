@@ -1,4 +1,4 @@
-"""Configuration: arguments win over QOOP_* environment variables, which win over defaults.
+r"""Configuration: arguments win over QOOP_* environment variables, which win over defaults.
 
 ==================  ==========================  =========================================================
 argument            environment                 default
@@ -6,10 +6,13 @@ argument            environment                 default
 slots               ``QOOP_SLOTS``              the CPUs this process may run on
 memory              ``QOOP_MEMORY``             80 % of the smaller of physical memory and the cgroup's limit
 checkpoints         ``QOOP_CHECKPOINTS``        no durable checkpoints
+checkpoint_budget   ``QOOP_CHECKPOINT_BUDGET``  no limit on the bytes in the folder of checkpoints
+reuse               ``QOOP_REUSE``              true with a folder of checkpoints, else false
 spill               ``QOOP_SPILL``              a temporary folder, removed when the session closes
 replan              ``QOOP_REPLAN``             true
 wait_for_capacity   ``QOOP_WAIT_FOR_CAPACITY``  600 seconds
 plan_cache          ``QOOP_PLAN_CACHE``         plans are found again within the session only
+\-                  ``QOOP_GUARD``              "meet": outputs are digested where two meet; "always": all are
 ==================  ==========================  =========================================================
 """
 
@@ -36,6 +39,9 @@ class Config:
     """What a session was asked to be. memory is in bytes; checkpoints, spill and plan_cache are folders or None.
 
     wait_for_capacity: seconds that a job waits while there is no slot at all, before it fails; inf: for ever.
+    checkpoint_budget: bytes that the folder of checkpoints may take; None: no limit.
+    reuse: queries take over what earlier ones, even of another process, have put out, and leave theirs for others.
+    guard_always: see QOOP_GUARD.
     """
 
     slots: int
@@ -45,6 +51,9 @@ class Config:
     replan: bool = True
     wait_for_capacity: float = 600.0
     plan_cache: Path | None = None
+    checkpoint_budget: int | None = None
+    reuse: bool = False
+    guard_always: bool = False
 
 
 def configure(
@@ -55,6 +64,8 @@ def configure(
     replan: bool | None = None,
     wait_for_capacity: float | None = None,
     plan_cache: str | os.PathLike[str] | None = None,
+    checkpoint_budget: int | str | None = None,
+    reuse: bool | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Config:
     """Settle every option: argument, else environment variable, else default.
@@ -65,10 +76,12 @@ def configure(
 
     Raises ConfigError for a value that is not valid, naming the option.
     """
+    folder = _folder(checkpoints or environment.get("QOOP_CHECKPOINTS"))
+    budget = checkpoint_budget if checkpoint_budget is not None else environment.get("QOOP_CHECKPOINT_BUDGET")
     return Config(
         slots=_slots(slots if slots is not None else environment.get("QOOP_SLOTS")),
         memory=_memory(memory if memory is not None else environment.get("QOOP_MEMORY")),
-        checkpoints=_folder(checkpoints or environment.get("QOOP_CHECKPOINTS")),
+        checkpoints=folder,
         spill=_folder(spill or environment.get("QOOP_SPILL")),
         replan=_truth("replan", replan if replan is not None else environment.get("QOOP_REPLAN", "true")),
         wait_for_capacity=_seconds(
@@ -76,6 +89,9 @@ def configure(
             wait_for_capacity if wait_for_capacity is not None else environment.get("QOOP_WAIT_FOR_CAPACITY", 600.0),
         ),
         plan_cache=_folder(plan_cache or environment.get("QOOP_PLAN_CACHE")),
+        checkpoint_budget=parse_bytes(budget) if budget is not None else None,
+        reuse=_truth("reuse", reuse if reuse is not None else environment.get("QOOP_REUSE", folder is not None)),
+        guard_always=_choice("QOOP_GUARD", environment.get("QOOP_GUARD", "meet"), ("meet", "always")) == "always",
     )
 
 
@@ -159,6 +175,12 @@ def _seconds(name: str, value: float | str) -> float:
 
 def _folder(value: str | os.PathLike[str] | None) -> Path | None:
     return Path(value).expanduser().absolute() if value else None
+
+
+def _choice(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise ConfigError(f"{name} must be one of {', '.join(known)}, not {value!r}")
+    return value
 
 
 def _truth(name: str, value: bool | str) -> bool:

@@ -23,9 +23,12 @@ from qoop.adaptive import Adaptive
 from qoop.calibration import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClosed
+from qoop.catalog.stats_cache import default_directory
 from qoop.cluster import Cluster, JobHandle, JobRequest
 from qoop.config import Config, configure, room_of
 from qoop.engine.backends.local import LocalBackend
+from qoop.engine.checkpoint import Keeping
+from qoop.engine.task import checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.observations import MISJUDGED, Seen, committed, outputs, surprise
@@ -52,6 +55,8 @@ def connect(
     replan: bool | None = None,
     wait_for_capacity: float | None = None,
     plan_cache: str | os.PathLike[str] | None = None,
+    checkpoint_budget: int | str | None = None,
+    reuse: bool | None = None,
 ) -> Session:
     """Open a session on this machine.
 
@@ -62,10 +67,18 @@ def connect(
     wait_for_capacity: seconds, 600 by default, that a query waits while there is no slot at all (see
         `Session.resize`), before it fails with NoCapacity; ``math.inf``: for ever.
     plan_cache: a folder for plans, where other sessions and processes find them; by default each session has its own.
+    checkpoint_budget: bytes, or a text such as "10GB", that the folder of checkpoints may take; what no running job of
+        any process needs is removed for it, what is worth least first. By default there is no limit.
+    reuse: whether a query takes over what earlier ones have put out, and leaves its own for others: within the session
+        as far as memory goes, and between processes through the folder of checkpoints. What is the same is told by
+        content (text, tables and their versions, settings), so answers do not depend on it. By default with a
+        folder of checkpoints only.
 
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
-    return Session(configure(slots, memory, checkpoints, None, replan, wait_for_capacity, plan_cache))
+    return Session(
+        configure(slots, memory, checkpoints, None, replan, wait_for_capacity, plan_cache, checkpoint_budget, reuse)
+    )
 
 
 class Session:
@@ -82,7 +95,7 @@ class Session:
         self._closed = False
         self._catalog = Catalog()
         self._binder = Binder()
-        self._backend = LocalBackend(config.slots, config.memory, config.checkpoints, config.spill)
+        self._backend = LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
         self._cluster = Cluster(self._backend, wait_for_capacity=config.wait_for_capacity)
         self.plan_cache = PlanCache(config.plan_cache)
         self._seen = Seen()
@@ -148,20 +161,21 @@ class Session:
         weight: float = 1.0,
         timeout: float | None = None,
         *,
-        resume: bool = False,
+        resume: bool | None = None,
         plan: Plan | None = None,
     ) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
         weight: its part of the slots relative to other jobs, above 0. timeout: seconds, above 0, after which it is
-        cancelled and `result` raises Timeout. resume: take what an earlier run, even of another process, has left
-        in the folder of checkpoints, and run only the rest. plan: run this plan of the query, one of its
-        `alternatives`, in place of the usual one.
+        cancelled and `result` raises Timeout. resume: take what earlier queries, even of another process, have left,
+        and run only the rest; by default as the session's `reuse` says. plan: run this plan of the query, one of its
+        `alternatives`, in place of the usual one; then nothing is taken over unless `resume` says so.
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
         planned = self._plan(query_text(text)) if plan is None else self._with_plan(query_text(text), plan)
-        return self._submit(planned, weight, timeout, resume)
+        reuse = resume if resume is not None else self.config.reuse and plan is None
+        return self._submit(planned, weight, timeout, reuse)
 
     @interruptible()
     def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:
@@ -258,7 +272,7 @@ class Session:
 
     def _run(self, statement: Statement, watch: Callable[[Job], object] | None) -> Result:
         if isinstance(statement, Query):
-            return _answer(self._submit(self._plan(statement.text)), watch)
+            return _answer(self._submit(self._plan(statement.text), resume=self.config.reuse), watch)
         if isinstance(statement, Explain):
             return self._explained(statement, watch)
         if isinstance(statement, SetOption):
@@ -385,7 +399,10 @@ class Session:
             durable=self.config.checkpoints is not None,
             reuse=resume,
             adaptive=planned.adaptive,
+            text=planned.bound.text,
         )
+        if resume:
+            self._backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
         handle = self._cluster.submit(request)
         with self._learning:
             self._unlearned.append((planned, handle))
@@ -409,6 +426,11 @@ class Session:
 
 def _versions(tables: Mapping[str, Table]) -> dict[str, str]:
     return {name.lower(): table.version for name, table in tables.items()}
+
+
+def _keeping(config: Config) -> Keeping:
+    quarantine = (config.checkpoints or default_directory()) / "quarantine"
+    return Keeping(config.checkpoints, config.checkpoint_budget, config.reuse, quarantine, config.guard_always)
 
 
 def _answer(job: Job, watch: Callable[[Job], object] | None) -> Result:

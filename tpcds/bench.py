@@ -151,7 +151,7 @@ def run(options: Options, told: Callable[[QueryReport], None] = lambda report: N
 
     chosen = texts(options.suite)
     numbers = options.queries or tuple(chosen)
-    with qoop.connect(options.slots, options.memory, options.checkpoints) as session:
+    with qoop.connect(options.slots, options.memory, options.checkpoints, reuse=False) as session:
         session.register_folder(options.directory)
         settings = _settings(options, session)
         with OracleProcess(options.directory, session.config.slots) as oracle:

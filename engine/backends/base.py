@@ -49,8 +49,9 @@ class Backend(Protocol):
         """Make a blocked `wait` return."""
         ...
 
-    def held(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
-        """Those of the keys that are committed and readable."""
+    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
+        """Those of the keys that are committed and readable; kept for the job, if one is named, until it releases
+        them."""
         ...
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:

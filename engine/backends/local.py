@@ -28,7 +28,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
-from qoop.engine.checkpoint import Store
+from qoop.engine.checkpoint import Keeping, Store
 from qoop.engine.events import (
     CapacityNotice,
     CheckpointLost,
@@ -40,6 +40,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.failures import Stopped, is_fatal, to_failure
+from qoop.engine.guard import Origin
 from qoop.engine.kernel import Kernel
 from qoop.engine.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
@@ -52,6 +53,8 @@ STORE_SHARE = 0.25
 
 _INSIST = 0.005  # seconds between interrupts, since one that comes before the query starts is lost
 _CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
+
+_NOTHING = Keeping()
 
 
 @dataclass(eq=False)
@@ -77,26 +80,24 @@ class LocalBackend:
     """Runs attempts in threads of this process (see :class:`~qoop.engine.backends.base.Backend`).
 
     slots: how many threads may work. memory: bytes for everything.
-    checkpoint_dir: where durable outputs go; None: nowhere. spill_dir: where a temporary directory is made.
+    spill_dir: where a temporary directory is made. keeping: what outlives a job, or the process.
     Raises DiskFull if one of the directories cannot be written.
     """
 
-    def __init__(
-        self, slots: int, memory: int, checkpoint_dir: Path | None = None, spill_dir: Path | None = None
-    ) -> None:
+    def __init__(self, slots: int, memory: int, spill_dir: Path | None = None, keeping: Keeping = _NOTHING) -> None:
         if slots < 1 or memory < 1:
             raise ConfigError(f"a machine needs slots and memory, not {slots} slots and {memory} bytes")
         self._memory = memory
         self._relieved = 0  # anonymous memory after it was last given back
         self._capacity = _capacity(slots, memory)
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._scratch = Scratch(spill_dir)
         try:
-            self.store = Store(int(memory * STORE_SHARE), self._scratch.path, checkpoint_dir)
+            self.store = Store(int(memory * STORE_SHARE), self._scratch.path, keeping, self._events.put)
         except DiskFull:
             self._scratch.close()
             raise
         self._work: queue.SimpleQueue[_Attempt | None] = queue.SimpleQueue()
-        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._attempts: dict[AttemptId, _Attempt] = {}
         self._helpers: list[threading.Thread] = []  # that insist on a stop, or spill
         self._closed = False
@@ -162,9 +163,17 @@ class LocalBackend:
         """Make a blocked `wait` return."""
         self._events.put(None)
 
-    def held(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
-        """Those of the keys that are in memory or in files."""
-        return self.store.held(keys)
+    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
+        """Those of the keys that are in memory or in files; kept for the job, if one is named."""
+        return self.store.held(keys, job)
+
+    def verify(self, keys: Sequence[CheckpointKey]) -> None:
+        """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
+        reader = "verify"
+        for fact in self.store.held(keys, reader):
+            with contextlib.suppress(CheckpointError):
+                self.store.read(fact.key, None)
+        self.store.release(reader, keys)
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs."""
@@ -290,8 +299,11 @@ class LocalBackend:
             time.perf_counter() - began,
             # DuckDB works in this thread as long as it has one; what others did is not known.
             time.thread_time() - cpu_began if spec.resources.cpu <= 1 else 0.0,
+            width=spec.stage.width if spec.shared else 0,
+            finished=spec.shared and spec.stage.meaning != "",
         )
-        committed = self.store.put(committed, spec.attempt.task.job, partitions, spec.durable, between)
+        origin = Origin(spec.stage, spec.settings) if spec.shared else None
+        committed = self.store.put(committed, spec.attempt.task.job, partitions, spec.durable, between, origin)
         del partitions  # if they were spilled, this frees them
         self._relieve()
         return committed

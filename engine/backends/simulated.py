@@ -123,7 +123,7 @@ class SimulatedBackend:
             self._woken = True
             self._changed.notify()
 
-    def held(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
         return [self._committed[key][0] for key in keys if key in self._committed]
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:

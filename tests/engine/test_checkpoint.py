@@ -16,7 +16,7 @@ import pytest
 
 from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.engine import manifest
-from qoop.engine.checkpoint import Store
+from qoop.engine.checkpoint import Keeping, Store
 from qoop.engine.events import Committed
 from qoop.engine.failures import Stopped
 from qoop.engine.segments import read_segment, write_segments
@@ -46,7 +46,7 @@ def put(store: Store, number: int, job: str = "job", rows: int = 1000, durable: 
 
 
 def files(path: Path) -> list[str]:
-    return sorted(item.name for item in path.iterdir() if item.name != "lock")
+    return sorted(item.name for item in path.iterdir() if item.name != "lock" and item.suffix != ".user")
 
 
 @pytest.fixture
@@ -140,13 +140,13 @@ def test_spilled_data_is_mapped_not_copied(spill: Path) -> None:
 
 
 def test_durable_outputs_outlive_the_store(spill: Path, durable: Path) -> None:
-    store = Store(PLENTY, spill, durable)
+    store = Store(PLENTY, spill, Keeping(durable))
     parts = put(store, 1, durable=True)
     put(store, 2)
     store.release("job", [key(1)])
     store.close()
     assert len(files(durable)) == 2
-    later = Store(PLENTY, spill, durable)
+    later = Store(PLENTY, spill, Keeping(durable))
     assert later.held([key(1), key(2)]) == [committed(1, parts)]
     assert later.read(key(1), None).equals(pa.concat_tables(parts))
     assert later.read(key(1), 1).schema == parts[1].schema
@@ -163,7 +163,7 @@ def test_without_a_directory_durable_means_nothing(store: Store, spill: Path) ->
 @pytest.fixture
 def saved(spill: Path, durable: Path) -> Path:
     """A directory with one durable checkpoint."""
-    store = Store(PLENTY, spill, durable)
+    store = Store(PLENTY, spill, Keeping(durable))
     put(store, 1, durable=True)
     store.close()
     return durable
@@ -180,7 +180,7 @@ def test_a_flipped_byte_is_found_at_the_first_read(saved: Path, spill: Path, pla
     content = bytearray(data.read_bytes())
     content[place] ^= 1
     data.write_bytes(content)
-    store = Store(PLENTY, spill, saved)
+    store = Store(PLENTY, spill, Keeping(saved))
     assert store.held([key(1)])
     with pytest.raises(CheckpointError, match="corrupt"):
         store.read(key(1), None)
@@ -192,7 +192,7 @@ def test_a_flipped_byte_is_found_at_the_first_read(saved: Path, spill: Path, pla
 def test_data_that_was_cut_short_is_not_held(saved: Path, spill: Path) -> None:
     data = of_kind(saved, "arrow")
     os.truncate(data, data.stat().st_size // 2)
-    store = Store(PLENTY, spill, saved)
+    store = Store(PLENTY, spill, Keeping(saved))
     assert not store.held([key(1)])
     store.close()
 
@@ -202,7 +202,7 @@ def test_a_manifest_that_was_cut_short_is_not_believed(saved: Path, spill: Path,
     path = of_kind(saved, "json")
     content = path.read_bytes()
     path.write_bytes(content[:size])
-    store = Store(PLENTY, spill, saved)
+    store = Store(PLENTY, spill, Keeping(saved))
     assert not store.held([key(1)])
     store.close()
 
@@ -210,7 +210,7 @@ def test_a_manifest_that_was_cut_short_is_not_believed(saved: Path, spill: Path,
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("version", 2),
+        ("version", 1),
         ("format", "other"),
         ("segments", [1]),
         ("key", {"signature": "sig1", "layout": "layout", "part": 2}),
@@ -219,39 +219,40 @@ def test_a_manifest_that_was_cut_short_is_not_believed(saved: Path, spill: Path,
 def test_a_manifest_of_another_kind_is_not_believed(saved: Path, spill: Path, field: str, value: object) -> None:
     path = of_kind(saved, "json")
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
-    store = Store(PLENTY, spill, saved)
+    store = Store(PLENTY, spill, Keeping(saved))
     assert not store.held([key(1)])
     store.close()
 
 
 def test_data_without_a_manifest_is_collected(saved: Path, spill: Path) -> None:
-    garbage = saved / f"{'0' * 32}.{'1' * 16}.arrow"
-    draft = saved / f"{'0' * 32}.{'1' * 16}.json"
+    garbage = saved / f"{'0' * 32}.{'1' * 16}-1.arrow"
+    draft = saved / f"{'0' * 32}.{'1' * 16}-1.json"
     bystander = saved / "notes.arrow"
     for path in (garbage, draft, bystander):
         path.write_text("x")
-    store = Store(PLENTY, spill, saved)
+    store = Store(PLENTY, spill, Keeping(saved))
     assert not garbage.exists() and not draft.exists() and bystander.exists()
     assert store.held([key(1)])
     store.close()
 
 
-def test_nothing_is_collected_under_another_writer(saved: Path, spill: Path) -> None:
-    writer = Store(PLENTY, spill, saved)
-    half_written = saved / f"{'0' * 32}.{'1' * 16}.arrow"
+def test_nothing_is_collected_under_a_living_writer(saved: Path, spill: Path) -> None:
+    writer = Store(PLENTY, spill, Keeping(saved))
+    (user,) = saved.glob("*.user")
+    half_written = saved / f"{'0' * 32}.{user.stem}-9.arrow"
     half_written.write_text("x")
-    other = Store(PLENTY, spill, saved)
+    other = Store(PLENTY, spill, Keeping(saved))
+    assert half_written.exists()
     writer.close()
-    third = Store(PLENTY, spill, saved)
-    assert half_written.exists()  # it may be the other's
+    third = Store(PLENTY, spill, Keeping(saved))
+    assert not half_written.exists()  # though another is at work
     third.close()
     other.close()
-    Store(PLENTY, spill, saved).close()
-    assert not half_written.exists()
+    assert not list(saved.glob("*.user"))
 
 
 def test_written_again_leaves_one_file(saved: Path, spill: Path) -> None:
-    store = Store(PLENTY, spill, saved)
+    store = Store(PLENTY, spill, Keeping(saved))
     put(store, 1, durable=True)
     store.close()
     assert len(files(saved)) == 2
@@ -260,14 +261,14 @@ def test_written_again_leaves_one_file(saved: Path, spill: Path) -> None:
 def test_a_directory_that_cannot_be_made(spill: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DiskFull, match=r"file.*cannot be written"):
-        Store(PLENTY, spill, tmp_path / "file" / "checkpoints")
+        Store(PLENTY, spill, Keeping(tmp_path / "file" / "checkpoints"))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_directory_without_permission(spill: Path, durable: Path) -> None:
     durable.mkdir(mode=0o555)
     with pytest.raises(DiskFull, match="Permission denied"):
-        Store(PLENTY, spill, durable)
+        Store(PLENTY, spill, Keeping(durable))
 
 
 class Full:
@@ -294,7 +295,7 @@ class _Small:
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(spill: Path, durable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(PLENTY, spill, durable)
+    store = Store(PLENTY, spill, Keeping(durable))
     full = Full(monkeypatch, manifest, 5000)
     parts = put(store, 1, durable=True)
     with pytest.raises(DiskFull, match="No space left"):
@@ -312,7 +313,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(spill: Path, durable: Path, monk
 
 
 def test_close_tells_what_nobody_was_told(spill: Path, durable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(PLENTY, spill, durable)
+    store = Store(PLENTY, spill, Keeping(durable))
     Full(monkeypatch, manifest, 5000)
     put(store, 1, durable=True)
     with pytest.raises(DiskFull):
@@ -358,7 +359,7 @@ def test_a_put_waits_for_the_writer(spill: Path, durable: Path, monkeypatch: pyt
         return write_segments(stream, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(manifest, "write_segments", slowly)
-    store = Store(100_000, spill, durable)  # half of it may wait
+    store = Store(100_000, spill, Keeping(durable))  # half of it may wait
     put(store, 1, rows=2000, durable=True)
     writing.wait(10)
     parts = tables(3)
@@ -379,7 +380,7 @@ def test_a_put_waits_for_the_writer(spill: Path, durable: Path, monkeypatch: pyt
 
 
 def test_many_threads_at_once(spill: Path, durable: Path) -> None:
-    store = Store(300_000, spill, durable)
+    store = Store(300_000, spill, Keeping(durable))
 
     def work(number: int) -> None:
         job = f"job{number % 5}"

@@ -25,6 +25,7 @@ from qoop.catalog.errors import (
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
 from qoop.engine.backends.local import LocalBackend
+from qoop.engine.checkpoint import Keeping
 from qoop.engine.events import CheckpointLost, Event, SlotsChanged, TaskFailed, TaskStopped, TaskSucceeded
 from qoop.engine.kernel import Kernel
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec, checkpoint_key
@@ -228,7 +229,7 @@ def test_inputs_are_kept_for_the_reader(backend: LocalBackend) -> None:
 def test_close_leaves_nothing(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     spill, durable = tmp_path / "spill", tmp_path / "durable"
-    backend = LocalBackend(2, MEMORY, durable, spill)
+    backend = LocalBackend(2, MEMORY, spill, Keeping(durable))
     big = Stage("big", "SELECT range AS n FROM range(20000000) ORDER BY hash(range)", (), N, 1, "big")
     run(backend, a_spec(ONE, durable=True))
     backend.start("local", a_spec(big, memory=50e6))  # spills
@@ -245,11 +246,11 @@ def test_close_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_later_process_finds_what_was_durable(tmp_path: Path) -> None:
-    first = LocalBackend(1, MEMORY, tmp_path / "durable", tmp_path)
+    first = LocalBackend(1, MEMORY, tmp_path, Keeping(tmp_path / "durable"))
     spec = a_spec(ONE, durable=True)
     run(first, spec)
     first.close()
-    later = LocalBackend(1, MEMORY, tmp_path / "durable", tmp_path)
+    later = LocalBackend(1, MEMORY, tmp_path, Keeping(tmp_path / "durable"))
     assert [fact.key for fact in later.held([spec.key])] == [spec.key]
     assert later.read(spec.key).to_pylist() == [{"n": 1}]
     later.close()
@@ -316,5 +317,5 @@ def test_bad_arguments(tmp_path: Path) -> None:
     with pytest.raises(DiskFull, match="spill"):
         LocalBackend(1, MEMORY, spill_dir=tmp_path / "file")
     with pytest.raises(DiskFull, match="checkpoint"):
-        LocalBackend(1, MEMORY, tmp_path / "file", tmp_path)
+        LocalBackend(1, MEMORY, tmp_path, Keeping(tmp_path / "file"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,173 @@
+"""What an output holds, in a few numbers that do not depend on the order of rows or on how they are cut.
+
+A 64-bit hash of every row over the columns that are not floating is summed modulo 2^128, so that the digest of
+a whole is the sum of those of its parts (an additive multiset hash: Clarke et al., Asiacrypt 2003, here against
+accidents and not against adversaries). Floating sums depend on the order of summation, so floating columns are
+compared by their own sums with a tolerance. Columns are taken in order of name.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import duckdb
+import pyarrow as pa
+
+FUNCTION = "duckdb-hash"
+"""Of a row; equal in DuckDB 1.5.5 and 2.0.0."""
+
+_MODULUS = 1 << 128
+_TOLERANCE = 1e-9  # of the sum of magnitudes: rounding of 10**6 values in another order is below 1e-10
+_NAME = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class Floating:
+    """One floating column: sum and sum of magnitudes of what is finite, and how many values are not."""
+
+    column: str
+    total: float
+    magnitude: float
+    nulls: int
+    nans: int
+    above: int
+    below: int
+
+    def __add__(self, other: Floating) -> Floating:
+        return Floating(
+            self.column, self.total + other.total, self.magnitude + other.magnitude, self.nulls + other.nulls,
+            self.nans + other.nans, self.above + other.above, self.below + other.below,
+        )  # fmt: skip
+
+    def agrees(self, other: Floating) -> bool:
+        """True if the two may be sums of the same values."""
+        counts = (self.column, self.nulls, self.nans, self.above, self.below)
+        if counts != (other.column, other.nulls, other.nans, other.above, other.below):
+            return False
+        slack = _TOLERANCE * max(self.magnitude, other.magnitude)
+        return all(
+            (abs(one - two) <= slack if math.isfinite(slack) else math.isfinite(one) == math.isfinite(two))
+            for one, two in ((self.total, other.total), (self.magnitude, other.magnitude))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """rows: how many. exact: sum of the rows' hashes modulo 2**128. floats: the floating columns by name."""
+
+    rows: int
+    exact: int
+    floats: tuple[Floating, ...] = ()
+
+    def __add__(self, other: Digest) -> Digest:
+        floats = tuple(one + two for one, two in zip(self.floats, other.floats, strict=True))
+        return Digest(self.rows + other.rows, (self.exact + other.exact) % _MODULUS, floats)
+
+    def agrees(self, other: Digest) -> bool:
+        """True if the two may be digests of the same rows."""
+        if (self.rows, self.exact, len(self.floats)) != (other.rows, other.exact, len(other.floats)):
+            return False
+        return all(one.agrees(two) for one, two in zip(self.floats, other.floats, strict=True))
+
+    def __str__(self) -> str:
+        sums = "".join(f", {item.column} sums up to {item.total!r}" for item in self.floats)
+        return f"{self.rows} rows, {self.exact:032x}{sums}"
+
+
+class Digester:
+    """Makes digests. Thread-safe; DuckDB is opened by the first call (15 ms)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def of(self, partitions: Sequence[pa.Table]) -> Digest:
+        """The digest of all rows of these tables, which have the same columns."""
+        table = pa.concat_tables(partitions)
+        exact, floats = _columns(table.schema)
+        with self._lock:
+            connection = self._open()
+            connection.register(_NAME, table)
+            try:
+                row = connection.execute(_query(exact, floats)).fetchone()
+            finally:
+                connection.unregister(_NAME)
+        assert row is not None
+        return _digest(row, floats)
+
+    def close(self) -> None:
+        """Close DuckDB."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            config: dict[str, str | bool | int | float | list[str]] = {
+                "threads": 1, "arrow_lossless_conversion": True, "autoload_known_extensions": False,
+            }  # fmt: skip
+            self._connection = duckdb.connect(":memory:", config=config)
+        return self._connection
+
+
+def _columns(schema: pa.Schema) -> tuple[list[str], list[str]]:
+    """Names of the columns to hash and of those to sum. Lists and structs that hold floats are neither."""
+    fields = sorted(schema, key=lambda field: str(field.name))
+    exact = [field.name for field in fields if not _holds_floats(field.type)]
+    return exact, [field.name for field in fields if pa.types.is_floating(field.type)]
+
+
+def _holds_floats(type_: pa.DataType) -> bool:
+    if pa.types.is_floating(type_):
+        return True
+    return any(_holds_floats(type_.field(number).type) for number in range(type_.num_fields))
+
+
+def _query(exact: Sequence[str], floats: Sequence[str]) -> str:
+    hashed = f"sum(hash({', '.join(map(_quoted, exact))}))" if exact else "0"
+    sums = [part for name in floats for part in _sums(f"CAST({_quoted(name)} AS DOUBLE)")]
+    return f"SELECT {', '.join(['count(*)', hashed, *sums])} FROM {_NAME}"
+
+
+def _sums(value: str) -> list[str]:
+    finite = f"FILTER (isfinite({value}))"
+    return [
+        f"sum({value}) {finite}", f"sum(abs({value})) {finite}", f"count(*) - count({value})",
+        f"count(*) FILTER (isnan({value}))", f"count(*) FILTER ({value} = 'inf'::DOUBLE)",
+        f"count(*) FILTER ({value} = '-inf'::DOUBLE)",
+    ]  # fmt: skip
+
+
+def _digest(row: Sequence[float | None], floats: Sequence[str]) -> Digest:
+    rows, hashed = int(row[0] or 0), int(row[1] or 0)
+    found = []
+    for place, name in enumerate(floats):
+        total, magnitude, *counts = (value or 0 for value in row[2 + 6 * place : 8 + 6 * place])
+        found.append(Floating(name, float(total), float(magnitude), *map(int, counts)))
+    return Digest(rows, hashed % _MODULUS, tuple(found))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def digest_from_json(text: Mapping[str, object]) -> Digest:
+    """Raises ValueError, KeyError or TypeError if it is not what `digest_to_json` wrote."""
+    floats, function = text["floats"], text["function"]
+    if not isinstance(floats, list) or function != FUNCTION:
+        raise ValueError(f"a digest by {function}")
+    return Digest(int(str(text["rows"])), int(str(text["exact"]), 16), tuple(Floating(**item) for item in floats))
+
+
+def digest_to_json(digest: Digest) -> dict[str, object]:
+    """As JSON holds it: the sum of hashes in hexadecimal, since few readers know integers of 128 bits."""
+    return {
+        "rows": digest.rows,
+        "exact": f"{digest.exact:032x}",
+        "floats": [asdict(item) for item in digest.floats],
+        "function": FUNCTION,
+    }

@@ -1,0 +1,127 @@
+"""Who uses a directory of checkpoints and what they need, known to all processes through files and locks.
+
+``DIR/<user>.user`` belongs to one process, which holds a lock on it that the system takes back when the process
+ends, however it ends; process numbers would be used again, and differ between containers. The file is a log:
+``+name`` says that a running job of the process needs the checkpoint <name>, ``-name`` that none does any more.
+``DIR/lock`` is held shared by who writes to its log and exclusively by who removes files, so that nothing is
+removed that was asked for before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_USER = re.compile(r"(?P<user>[0-9a-f]{16})\.user")
+_LONG = 10_000  # lines of a log, from which on it is worth writing anew
+
+
+class Users:
+    """The users of a directory, of which this process is one. Thread-safe. Raises OSError as files do."""
+
+    def __init__(self, root: Path) -> None:
+        self.own = secrets.token_hex(8)
+        self._root = root
+        self._mutex = threading.Lock()  # flock belongs to the open file, which the threads share
+        self._needed: set[str] = set()
+        self._lines = 0
+        self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            with self.alone():  # nobody sees the file before it is locked
+                self._log = os.open(self._path(self.own), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+                fcntl.flock(self._log, fcntl.LOCK_EX)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """While no process, and no other thread, removes files or says what it needs."""
+        with self._mutex, self._locked(fcntl.LOCK_EX):
+            yield
+
+    def need(self, names: Iterable[str]) -> None:
+        """From now on this process needs these."""
+        with self._mutex:
+            new = [name for name in names if name not in self._needed]
+            self._needed.update(new)
+            self._append("+", new)
+
+    def let_go(self, names: Iterable[str]) -> None:
+        """This process does not need these any more."""
+        with self._mutex:
+            old = [name for name in names if name in self._needed]
+            self._needed.difference_update(old)
+            self._append("-", old)
+
+    def living(self) -> set[str]:
+        """The users whose processes live. Forgets the others. Only while `alone`."""
+        return {user for user in self._users() if self._lives(user)}
+
+    def needed(self) -> set[str]:
+        """What any living process needs. Only while `alone`."""
+        names: set[str] = set()
+        for user in self.living():
+            names |= self._needed if user == self.own else _read_log(self._path(user))
+        return names
+
+    def close(self) -> None:
+        """This process uses the directory no more."""
+        with contextlib.suppress(OSError):
+            self._path(self.own).unlink(missing_ok=True)
+        os.close(self._log)
+        os.close(self._lock)
+
+    def _users(self) -> list[str]:
+        return [match["user"] for name in os.listdir(self._root) if (match := _USER.fullmatch(name))]
+
+    def _lives(self, user: str) -> bool:
+        if user == self.own:
+            return True
+        try:
+            log = os.open(self._path(user), os.O_RDWR)
+        except OSError:
+            return self._path(user).exists()  # another's, which we may not open: it counts as living
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._path(user).unlink(missing_ok=True)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(log)
+
+    def _append(self, sign: str, names: list[str]) -> None:
+        if not names:
+            return
+        with self._locked(fcntl.LOCK_SH):
+            if self._lines > _LONG + 4 * len(self._needed):
+                os.ftruncate(self._log, 0)
+                sign, names, self._lines = "+", sorted(self._needed), 0
+            os.write(self._log, "".join(f"{sign}{name}\n" for name in names).encode())
+            self._lines += len(names)
+
+    @contextlib.contextmanager
+    def _locked(self, kind: int) -> Iterator[None]:
+        fcntl.flock(self._lock, kind)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _path(self, user: str) -> Path:
+        return self._root / f"{user}.user"
+
+
+def _read_log(path: Path) -> set[str]:
+    names: set[str] = set()
+    with contextlib.suppress(FileNotFoundError):
+        for line in path.read_text().splitlines():
+            names.add(line[1:]) if line[:1] == "+" else names.discard(line[1:])
+    return names
