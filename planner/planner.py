@@ -19,7 +19,7 @@ from qoop.planner.cost import DEFAULT, CostModel
 from qoop.planner.cut import Cutter, Identity
 from qoop.planner.exchange import place_exchanges
 from qoop.planner.interning import Interner
-from qoop.planner.join_order import reorder
+from qoop.planner.join_order import Known, reorder
 from qoop.planner.observed import NOTHING, Observations, ObservedRows
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.provenance import Provenances, is_island
@@ -81,12 +81,21 @@ def plan_variant(
     return Planning(bound, relation, stats, splits).plan(variant, room)
 
 
-def arranged(relation: Relation, cardinality: Cardinality, cost: CostModel, choices: Logical = _USUAL) -> Relation:
-    """Return the relation with its joins ordered and all that else follows from estimates, before any exchange."""
+def arranged(
+    relation: Relation,
+    cardinality: Cardinality,
+    cost: CostModel,
+    choices: Logical = _USUAL,
+    known: Known | None = None,
+) -> Relation:
+    """Return the relation with its joins ordered and all that else follows from estimates, before any exchange.
+
+    known: what is known of groups of joins from arranging the query by other choices.
+    """
     if choices.inline:
         relation = _inlined(relation)
     reduced = reduce_build_sides(relation, cardinality) if choices.reduce else relation
-    ordered = reorder(reduced, cardinality, model=choices.order_cost(cost), bushy=choices.bushy)
+    ordered = reorder(reduced, cardinality, model=cost, bushy=choices.bushy, aim=choices.aim, known=known)
     ordered = prune_columns(semi_joins(ordered) if choices.loosen else ordered)
     return prune_columns(eager_aggregation(ordered, cardinality, cost, choices.eager_gain))
 
@@ -114,6 +123,7 @@ class Planning:
         self._provenances = Provenances(bound.settings)
         self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost
         self._arranged: dict[Logical, Relation] = {}
+        self._groups = Known()
         self._islands: dict[int, tuple[Relation, bool]] = {}
         self._interner = Interner()
         self._plans: dict[int, tuple[Relation, Plan]] = {}
@@ -124,7 +134,7 @@ class Planning:
         """The relation as these choices arrange it; where two lead to the same, the same object."""
         found = self._arranged.get(choices)
         if found is None:
-            made = arranged(self.relation, self.cardinality, self.cost, choices)
+            made = arranged(self.relation, self.cardinality, self.cost, choices, self._groups)
             found = self._arranged[choices] = self._interner.of(made)
         return found
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from math import inf
 from typing import Any
 
-from qoop.planner.cost import CostModel
 from qoop.planner.exchange_cost import USUAL, Thresholds
 from qoop.planner.expr import Column
 from qoop.planner.island import is_island
+from qoop.planner.join_order import MEMORY, NETWORK, RESULTS, WORK, Aim
 from qoop.planner.plan import Resources
 from qoop.planner.relation import Opaque, Project, Relation, Shared, walk, with_inputs
 from qoop.planner.rules.eager_aggregation import LEAST_GAIN
@@ -32,8 +32,7 @@ class Logical:
     loosen: whether inner joins that only ask for a partner become semi joins.
     inline: whether shared subplans are written out for every reader, with the reader's filters inside.
     bushy: False: one side of every join is a single relation.
-    output_factor, build_factor: by how much rows that a join puts out, or takes into its hash table, shall look
-        dearer to the search for a join order than they are: small results, small hash tables.
+    aim: what the order of joins is to save beside work.
     """
 
     eager_gain: float = LEAST_GAIN
@@ -41,16 +40,7 @@ class Logical:
     loosen: bool = True
     inline: bool = False
     bushy: bool = True
-    output_factor: float = 1.0
-    build_factor: float = 1.0
-
-    def order_cost(self, cost: CostModel) -> CostModel:
-        """What the search for a join order is to believe of a machine of this cost."""
-        if self.output_factor == self.build_factor == 1.0:
-            return cost
-        build_row, build_byte = cost.build_row * self.build_factor, cost.build_byte * self.build_factor
-        output_row = cost.output_row * self.output_factor
-        return replace(cost, output_row=output_row, build_row=build_row, build_byte=build_byte)
+    aim: Aim = WORK
 
 
 @dataclass(frozen=True)
@@ -76,7 +66,7 @@ class Variant:
 _USUAL = Logical()
 _HASH = replace(USUAL, broadcast_factor=8.0, single_seconds=0.05)
 _LEAN = replace(USUAL, table_factor=16.0, task_seconds=0.06, most_parts=256, single_seconds=0.1)
-_SMALL_RESULTS = replace(_USUAL, output_factor=30.0)
+_NETWORK = replace(_USUAL, aim=NETWORK)
 
 VARIANTS: tuple[Variant, ...] = (
     Variant(),
@@ -88,13 +78,14 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("eager", replace(_USUAL, eager_gain=0.0)),
     Variant("inline", replace(_USUAL, inline=True)),
     Variant("linear", replace(_USUAL, bushy=False)),
-    Variant("small results", _SMALL_RESULTS),
-    Variant("small builds", replace(_USUAL, build_factor=10.0)),
+    Variant("small moves", _NETWORK),
+    Variant("small results", replace(_USUAL, aim=RESULTS)),
+    Variant("small builds", replace(_USUAL, aim=MEMORY)),
     Variant("unreduced", replace(_USUAL, reduce=False)),
     Variant("strict joins", replace(_USUAL, loosen=False)),
     Variant("lean eager", replace(_USUAL, eager_gain=0.0), _LEAN),
     Variant("linear hash", replace(_USUAL, bushy=False), _HASH),
-    Variant("small results hash", _SMALL_RESULTS, _HASH),
+    Variant("small moves hash", _NETWORK, _HASH),
 )
 """The variants that are tried, in the order in which ties between equal plans are settled."""
 

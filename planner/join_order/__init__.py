@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import count
+
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
 from qoop.planner.expr import Column
-from qoop.planner.join_order.enumerate import search
+from qoop.planner.join_order.enumerate import AIMS, MEMORY, NETWORK, RESULTS, WORK, Aim, search
 from qoop.planner.join_order.graph import JoinGraph
-from qoop.planner.join_order.group import collect, is_group, movable
+from qoop.planner.join_order.group import Group, collect, is_group, movable
 from qoop.planner.join_order.rebuild import rebuild
 from qoop.planner.relation import Filter, Project, Relation, SetOp, with_inputs
+
+__all__ = ["AIMS", "MEMORY", "NETWORK", "RESULTS", "WORK", "Aim", "Known", "reorder"]
 
 
 def reorder(
@@ -19,21 +24,47 @@ def reorder(
     model: CostModel | None = None,
     *,
     bushy: bool = True,
+    aim: Aim = WORK,
+    known: Known | None = None,
 ) -> Relation:
     """The same rows and columns with every group of joins in the cheapest order found.
 
     limit: pairs of relation sets examined for one group before the search turns greedy.
     model: what joins cost (the usual). bushy: False: one side of every join is a leaf of the group.
+    aim: what the order is to save beside work.
+    known: the groups of relations that were reordered before, with this cardinality and this limit.
     """
-    return _Reordering(cardinality, limit, model or CostModel(), bushy).root(relation)
+    known = Known() if known is None else known
+    return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known).root(relation)
+
+
+@dataclass(frozen=True)
+class _Grouped:
+    """A group of joins met before. relation: its top. originals: its leaves as they were written."""
+
+    relation: Relation
+    group: Group
+    originals: tuple[Relation, ...]
+    graph: JoinGraph
+
+
+class Known:
+    """Groups of joins that were met before, by the identity of their top: what does not depend on the aim."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, _Grouped] = {}
 
 
 class _Reordering:
-    def __init__(self, cardinality: Cardinality, limit: int, model: CostModel, bushy: bool):
+    def __init__(
+        self, cardinality: Cardinality, limit: int, model: CostModel, bushy: bool, aim: Aim, known: Known
+    ) -> None:
         self.cardinality = cardinality
         self.limit = limit
         self.model = model
         self.bushy = bushy
+        self.aim = aim
+        self.known = known
         self.done: dict[int, tuple[Relation, Relation]] = {}
 
     def root(self, relation: Relation) -> Relation:
@@ -59,15 +90,31 @@ class _Reordering:
         return with_inputs(relation, tuple(rewrite(child) for child in relation.inputs))
 
     def _group(self, relation: Relation) -> Relation:
-        group = collect(relation, self.any)
-        graph = JoinGraph(group, self.cardinality)
-        found = search(graph, self.model, self.limit, bushy=self.bushy)
-        ordered = rebuild(found, graph.full)
+        grouped = self._grouped(relation)
+        graph = grouped.graph
+        found = search(graph, self.model, self.limit, bushy=self.bushy, aim=self.aim)
+        leaves = [graph.with_filters(i, self.any(leaf)) for i, leaf in zip(count(), grouped.originals)]
+        ordered = rebuild(found, graph.full, leaves)
         if graph.constants:
             ordered = Filter(ordered, tuple(graph.constants))
         if frozenset(ordered.columns) == frozenset(relation.columns):
             return ordered
-        return Project(ordered, tuple((column, group.aliases.get(column, column)) for column in relation.columns))
+        aliases = grouped.group.aliases
+        return Project(ordered, tuple((column, aliases.get(column, column)) for column in relation.columns))
+
+    def _grouped(self, relation: Relation) -> _Grouped:
+        known = self.known.groups.get(id(relation))
+        if known is None:
+            originals: list[Relation] = []
+
+            def below(leaf: Relation) -> Relation:
+                originals.append(leaf)
+                return self.any(leaf)
+
+            group = collect(relation, below)
+            known = _Grouped(relation, group, tuple(originals), JoinGraph(group, self.cardinality))
+            self.known.groups[id(relation)] = known
+        return known
 
 
 def _with_columns(relation: Relation, columns: tuple[Column, ...]) -> Relation:

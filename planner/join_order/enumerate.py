@@ -3,6 +3,10 @@
 The search costs a join as a pipeline does: rows of the probe side flow through, rows of the build side are
 put into a hash table.  So the fact table ends up as the probe side of a chain of small, filtered hash tables,
 the most selective first; a bushy tree is taken where a build side is better reduced before it is built.
+
+What is cheapest depends on what is short, so the best order is kept for each :class:`Aim`: for the least work, for the
+least memory in hash tables, for the fewest bytes between machines, for the smallest results.  All of them share the
+graph, with its estimates, and the pairs of sets to look at; each costs one more pass over those.
 """
 
 from __future__ import annotations
@@ -25,18 +29,46 @@ class Step(NamedTuple):
     build: Mask = 0
 
 
+@dataclass(frozen=True)
+class Aim:
+    """What an order of joins is to save beside work: seconds of one slot that each unit counts for.
+
+    held_byte: a byte in a hash table. moved_byte: a byte that comes to a machine over its link: of the build side once
+    for each machine, or of both sides once, whichever is less. result_row: a row that a join puts out.
+    """
+
+    name: str = "work"
+    held_byte: float = 0.0
+    moved_byte: float = 0.0
+    result_row: float = 0.0
+
+
+MACHINES = 20
+"""Over how many machines an order that saves the network is to be run."""
+
+WORK = Aim()
+MEMORY = Aim("memory", held_byte=20e-9)  # some ten times what it takes to fill it
+NETWORK = Aim("network", moved_byte=30 / 125e6)  # for its time on a link of 1 Gbit/s, thirty slots wait
+RESULTS = Aim("results", result_row=200e-9)  # some thirty times what it takes to put it out
+AIMS = (WORK, MEMORY, NETWORK, RESULTS)
+
+
 class Search:
     """The best step for every set of leaves looked at."""
 
-    def __init__(self, graph: JoinGraph, model: CostModel):
+    def __init__(self, graph: JoinGraph, model: CostModel, aim: Aim = WORK):
         self.graph = graph
         self.model = model
+        self.aim = aim
         self.best: dict[Mask, Step] = {bit: Step(0.0) for bit in bits(graph.full)}
         self._build_row = model.build_row + 2 * model.exchange_row  # a build side is mostly a stage of its own:
         self._build_byte = model.build_byte + 2 * model.exchange_byte  # written once and read once
+        self._build_row += aim.held_byte * model.hash_entry_bytes
+        self._build_byte += aim.held_byte
+        self._output_row = model.output_row + aim.result_row
 
     def offer(self, both: Mask, step: Step) -> None:
-        """Keep a step if it is the cheapest for its set. (The one place to keep several.)"""
+        """Keep a step if it is the cheapest for its set."""
         known = self.best.get(both)
         if known is None or step.cost < known.cost:
             self.best[both] = step
@@ -53,10 +85,13 @@ class Search:
         if left in needs or right in needs:
             return self._attach(left, right, a.cost + b.cost)
         graph, model = self.graph, self.model
-        below = a.cost + b.cost + graph.merged_rows(left, right) * model.output_row
+        below = a.cost + b.cost + graph.merged_rows(left, right) * self._output_row
         n, m = graph.rows[left], graph.rows[right]
         build_left = n * (self._build_row + self._build_byte * graph.widths[left])
         build_right = m * (self._build_row + self._build_byte * graph.widths[right])
+        if self.aim.moved_byte:
+            build_left += self._moving(left, right)
+            build_right += self._moving(right, left)
         if graph.connects(left, right):
             build_left += model.probe(m, n)
             build_right += model.probe(n, m)
@@ -65,6 +100,12 @@ class Search:
         if build_right <= build_left:
             return Step(below + build_right, left, right)
         return Step(below + build_left, right, left)
+
+    def _moving(self, build: Mask, probe: Mask) -> float:
+        """What it counts for to bring the sides of a join together, on the link of one machine."""
+        graph = self.graph
+        whole, other = graph.rows[build] * graph.widths[build], graph.rows[probe] * graph.widths[probe]
+        return self.aim.moved_byte * min(whole, (whole + other) / MACHINES)
 
     def _attach(self, left: Mask, right: Mask, below: float) -> Step | None:
         """Join an attached leaf to a set that holds what its ON refers to."""
@@ -83,19 +124,22 @@ class Search:
     def _outer(self, probe: Mask, build: Mask, rows: float) -> float:
         graph, model = self.graph, self.model
         m = graph.rows[build]
-        seconds = m * (self._build_row + self._build_byte * graph.widths[build]) + rows * model.output_row
+        seconds = m * (self._build_row + self._build_byte * graph.widths[build]) + rows * self._output_row
+        if self.aim.moved_byte:
+            seconds += self._moving(build, probe)
         return seconds + model.probe(graph.rows[probe], m)
 
 
-def search(graph: JoinGraph, model: CostModel, limit: int, *, bushy: bool = True) -> Search:
+def search(graph: JoinGraph, model: CostModel, limit: int, *, bushy: bool = True, aim: Aim = WORK) -> Search:
     """Find an order for all leaves, examining at most about `limit` pairs of sets by dynamic programming.
 
     bushy: False: one side of every join is a single leaf, as far as such an order can be had.
+    aim: what the order is to save beside work.
     """
-    found = Search(graph, model)
+    found = Search(graph, model, aim)
     tops = []
     for component in graph.components():
-        pairs = connected_pairs(component, graph.neighbours, limit)
+        pairs = graph.pairs(component, lambda part: connected_pairs(part, graph.neighbours, limit))
         if not bushy:
             pairs = None if pairs is None else [pair for pair in pairs if _has_leaf(pair)]
             _linear(found, component)

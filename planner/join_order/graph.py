@@ -10,7 +10,7 @@ equated once a join.  With the members' domains d1 <= d2 <= ... <= dk a class ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, islice
@@ -70,13 +70,26 @@ class JoinGraph:
         self.classes: list[EqualityClass] = []
         self.predicates: list[tuple[Expr, Mask]] = []
         self.constants: list[Expr] = []
-        local = self._sort_out(group.predicates)
-        self.relations = [_with_filter(leaf.relation, local.get(1 << i, [])) for i, leaf in enumerate(group.leaves)]
+        self._local = self._sort_out(group.predicates)
+        self._pairs: dict[Mask, list[tuple[Mask, Mask]] | None] = {}
+        self.relations = [self.with_filters(i, leaf.relation) for i, leaf in enumerate(group.leaves)]
         self._meeting = [(cls.mask, cls if cls.wide else None) for cls in self.classes]
         self._estimate(cardinality)
         self.neighbours = self._edges()
 
     # ---- structure
+
+    def with_filters(self, place: int, relation: Relation) -> Relation:
+        """What may stand for a leaf, under the predicates that concern this leaf alone."""
+        return _with_filter(relation, self._local.get(1 << place, []))
+
+    def pairs(
+        self, component: Mask, find: Callable[[Mask], list[tuple[Mask, Mask]] | None]
+    ) -> list[tuple[Mask, Mask]] | None:
+        """The pairs of sets to look at in a component, found once."""
+        if component not in self._pairs:
+            self._pairs[component] = find(component)
+        return self._pairs[component]
 
     def mask_of(self, expr: Expr) -> Mask:
         """The leaves an expression needs, among them those that must be there before an attached one is."""

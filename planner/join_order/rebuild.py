@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from qoop.planner.expr import Expr, equals
 from qoop.planner.join_order.enumerate import Search
 from qoop.planner.join_order.graph import JoinGraph, Mask
 from qoop.planner.relation import Filter, Join, Relation
 
 
-def rebuild(found: Search, leaves: Mask) -> Relation:
-    """The relation of a set of leaves, joined as the search decided."""
+def rebuild(found: Search, leaves: Mask, relations: Sequence[Relation]) -> Relation:
+    """The relation of a set of leaves, joined as the search decided. relations: the leaves."""
     step, graph = found.best[leaves], found.graph
     if not step.build:
-        return graph.relations[leaves.bit_length() - 1]
+        return relations[leaves.bit_length() - 1]
     conditions = _conditions(graph, step.probe, step.build)
-    left, right = rebuild(found, step.probe), rebuild(found, step.build)
+    left, right = rebuild(found, step.probe, relations), rebuild(found, step.build, relations)
     if step.build in graph.needs:
         leaf = graph.leaves[step.build.bit_length() - 1]
         return _filtered(Join(left, right, leaf.kind, leaf.on, leaf.mark), conditions)
