@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Timeout
@@ -162,6 +164,18 @@ class Job:
     def history(self) -> Sequence[Record]:
         """What happened and why, in order; each record prints as a sentence."""
         return self._handle.history()
+
+    def timeline(self, path: str | os.PathLike[str]) -> Path:
+        """Draw what it has done so far, its slots, its share and the switches of plan, over time; return the path.
+
+        The ending says how: ``.svg``, ``.png`` (with the extra ``plot``), ``.html`` (with the history in words), or
+        ``.json`` for Perfetto and chrome://tracing. Raises ConfigError for another, or if it cannot be written.
+        """
+        from qoop.timeline import save_timeline, timeline  # only few ask
+
+        text = " ".join(self.text.split())
+        title = f"{self.id}: {text if len(text) <= 90 else text[:89] + '…'}"
+        return save_timeline(timeline(self.history(), self.plans), path, title)
 
     def stage_reports(self) -> list[StageReport]:
         """What each stage of the plan turned out to be, in the plan's order."""

@@ -21,19 +21,23 @@ def save(svg: str, path: str | os.PathLike[str], title: str = "qoop") -> Path:
     Returns the path. Raises ConfigError for another ending, for PNG without the extra ``plot``, and where the file
     cannot be written.
     """
+    kind = Path(path).suffix.lower()
+    if kind == ".svg":
+        return write(svg, path)
+    if kind == ".png":
+        return write(png(svg), path)
+    if kind in (".html", ".htm"):
+        return write(page(title, svg), path)
+    raise ConfigError(f"a picture is written as .svg, .png or .html, not as {Path(path).name!r}")
+
+
+def write(content: str | bytes, path: str | os.PathLike[str]) -> Path:
+    """Write a file and return its path. Raises ConfigError if that cannot be done."""
     target = Path(path)
-    kind = target.suffix.lower()
     try:
-        if kind == ".svg":
-            target.write_text(svg, encoding="utf-8")
-        elif kind == ".png":
-            target.write_bytes(png(svg))
-        elif kind in (".html", ".htm"):
-            target.write_text(page(title, svg), encoding="utf-8")
-        else:
-            raise ConfigError(f"a picture is written as .svg, .png or .html, not as {target.name!r}")
+        target.write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
-        raise ConfigError(f"the picture cannot be written to {target}: {error.strerror or error}") from error
+        raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
     return target
 
 

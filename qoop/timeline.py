@@ -9,13 +9,16 @@ Everything here is made of the history's records, so a job can be drawn while it
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
+from pathlib import Path
 
 from qoop.engine.history import (
     CapacityTold,
+    Decided,
     Failed,
     Record,
     ShareTold,
@@ -25,7 +28,7 @@ from qoop.engine.history import (
     Switched,
 )
 from qoop.engine.task import AttemptId, MachineId
-from qoop.picture import FONT, page
+from qoop.picture import FONT, page, save, write
 from qoop.planner.plan import Plan, Resources, Signature, Stage
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _LINE = 960, 72, 24, 64, 19
@@ -48,7 +51,7 @@ _LABEL_LENGTH, _LEGEND = 84, 24
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One attempt. plan: the number of the switch whose plan it was started for, from 1.
+    """One attempt. plan: which of the plans it was started for, by its place in `Timeline.plans`.
 
     outcome: "done"; "unused": put out what nothing needed any more; "failed"; "stopped"; or "running", still.
     first_slot: the lowest of the slots it is drawn on, counted over all machines.
@@ -68,19 +71,20 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment at which the job changed plan, and what its history says of it."""
+    """A moment at which it was decided which plan to run: a switch, or to stay. text: what the history says of it."""
 
     at: float
-    plan: int
+    plan: str
     text: str
+    switched: bool
 
 
 @dataclass(frozen=True)
 class Timeline:
     """A job as it can be drawn. Times are seconds since the job began.
 
-    share, capacity: (from when, slots): the job's fair share, and the slots of all machines. marks: switches of plan,
-    the start not among them. plans: those it ran, in order.
+    share, capacity: (from when, slots): the job's fair share, and the slots of all machines. marks: decisions about
+    the plan. plans: those it ran, in order, and their names: the one it started with is A.
     """
 
     bars: tuple[Bar, ...]
@@ -89,6 +93,7 @@ class Timeline:
     marks: tuple[Mark, ...]
     end: float
     plans: tuple[Plan, ...] = ()
+    names: tuple[str, ...] = ()
     records: tuple[Record, ...] = field(default=(), repr=False)
 
     @property
@@ -98,18 +103,41 @@ class Timeline:
         return max(used, int(max((slots for _, slots in self.capacity), default=0.0)))
 
 
+def save_timeline(what: Timeline, path: str | os.PathLike[str], title: str) -> Path:
+    """Write it as the file's ending asks: ``.html``, ``.json`` (see `chrome_trace`), or a picture (see `save`).
+
+    Raises ConfigError for another ending, or if the file cannot be written.
+    """
+    kind = Path(path).suffix.lower()
+    if kind not in (".html", ".htm", ".json"):
+        return save(draw(what, title), path)
+    return write(html(what, title) if kind != ".json" else chrome_trace(what), path)
+
+
 def timeline(history: Sequence[Record], plans: Sequence[Plan] = ()) -> Timeline:
     """Read a job's history. plans: those it ran, in order; they name the stages."""
     end = max((record.at for record in history), default=0.0)
     share = _steps((record.at, record.share.cpu) for record in history if isinstance(record, ShareTold))
-    marks = [
-        Mark(record.at, record.number, str(record))
-        for record in history
-        if isinstance(record, Switched) and record.number > 1
-    ]
+    marks = tuple(_decisions(history))
+    names = ("A", *(mark.plan for mark in marks if mark.switched))
     return Timeline(
-        tuple(_bars(history, end)), share, _capacity(history), tuple(marks), end, tuple(plans), tuple(history)
+        tuple(_bars(history, end)), share, _capacity(history), marks, end, tuple(plans), names, tuple(history)
     )
+
+
+def _decisions(history: Sequence[Record]) -> Iterator[Mark]:
+    """What was decided; a switch that nobody gave reasons for is a mark, too."""
+    decided: Decided | None = None
+    for record in history:
+        if isinstance(record, Decided):
+            decided = record
+            if not record.switched:
+                yield Mark(record.at, record.chosen, str(record), switched=False)
+        elif isinstance(record, Switched) and record.number > 1:
+            reasons = decided is not None and decided.switched
+            name, text = (decided.chosen, str(decided)) if decided is not None and reasons else ("", str(record))
+            yield Mark(record.at, name or f"no. {record.number}", text, switched=True)
+            decided = None
 
 
 def _steps(values: Iterator[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
@@ -141,7 +169,7 @@ def _bars(history: Sequence[Record], end: float) -> Iterator[Bar]:
     plan = 0
     for record in history:
         if isinstance(record, Switched):
-            plan = record.number
+            plan = record.number - 1
         elif isinstance(record, Started):
             last = ends.get(record.attempt)
             ended = last.at if last is not None else end
@@ -213,7 +241,7 @@ def draw(what: Timeline, title: str) -> str:
         *_away(what, scale),
         *_slots(scale),
         *_axis(scale),
-        *(_bar(bar, scale, colours[bar.signature], _stage(what, bar)) for bar in what.bars),
+        *(_bar(bar, what, scale, colours[bar.signature]) for bar in what.bars),
         *_line(what.share, scale),
         *_marks(what, scale),
         *(line.format(y=scale.bottom + 64 + place * _LINE) for place, line in enumerate(legend)),
@@ -251,19 +279,9 @@ def _colours(what: Timeline) -> dict[Signature, str]:
 
 
 def _stage(what: Timeline, bar: Bar) -> Stage | None:
-    if 0 < bar.plan <= len(what.plans):
-        return what.plans[bar.plan - 1].by_id.get(bar.attempt.task.stage)
+    if bar.plan < len(what.plans):
+        return what.plans[bar.plan].by_id.get(bar.attempt.task.stage)
     return None
-
-
-def letter(number: int) -> str:
-    """The name of the n-th plan, from 1: A, B … Z, A1, B1 …
-
-    >>> letter(1), letter(3), letter(27)
-    ('A', 'C', 'A1')
-    """
-    place = number - 1
-    return chr(ord("A") + place % 26) + (str(place // 26) if place >= 26 else "")
 
 
 def _key(what: Timeline) -> Iterator[str]:
@@ -277,6 +295,9 @@ def _key(what: Timeline) -> Iterator[str]:
     if len(what.share) > 0:
         yield f'<line x1="{x}" x2="{x + 14}" y1="44" y2="44" stroke="#111" stroke-width="2" stroke-dasharray="5 2"/>'
         yield f'<text x="{x + 20}" y="48" fill="#777">share</text>'
+        x += 84
+    if any(not mark.switched for mark in what.marks):
+        yield f'<path d="M{x},50 h8 l-4,-8 z" fill="#999"/><text x="{x + 14}" y="48" fill="#777">stayed</text>'
         x += 84
     if any(slots < what.lanes for _, slots in what.capacity):
         yield f'<rect x="{x}" y="38" width="12" height="12" fill="#eee"/>'
@@ -322,14 +343,15 @@ def _away(what: Timeline, scale: _Scale) -> Iterator[str]:
             yield f'<rect x="{x:.1f}" y="{_TOP}" width="{width:.1f}" height="{height:.1f}" fill="#eee"/>'
 
 
-def _bar(bar: Bar, scale: _Scale, colour: str, stage: Stage | None) -> str:
+def _bar(bar: Bar, what: Timeline, scale: _Scale, colour: str) -> str:
     left, right = scale.x(bar.begun), scale.x(bar.ended)
     width, height = max(right - left - 1, 1.0), max(bar.slots * scale.lane - (4 if scale.lane > 10 else 0.5), 1.0)
     top = scale.y(bar.first_slot + bar.slots) + (2 if scale.lane > 10 else 0.25)
     fill = _ENDS.get(bar.outcome, colour)
     edge = f' stroke="{colour}" stroke-width="1.5"' if bar.outcome != "done" else ""
+    stage = _stage(what, bar)
     label = stage.label if stage is not None else ""
-    told = f"plan {letter(bar.plan)} {bar.attempt.task.stage}.{bar.attempt.task.part} {label}: {bar.outcome}"
+    told = f"plan {what.names[bar.plan]} {bar.attempt.task.stage}.{bar.attempt.task.part} {label}: {bar.outcome}"
     told += f", {bar.ended - bar.begun:.3f} s on {bar.machine}" + (f"; {bar.note}" if bar.note else "")
     shape = (
         f'<g class="bar"><title>{escape(told)}</title><rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}"'
@@ -357,13 +379,18 @@ def _line(share: Sequence[tuple[float, float]], scale: _Scale) -> Iterator[str]:
 
 
 def _marks(what: Timeline, scale: _Scale) -> Iterator[str]:
+    """A switch is a line through the picture, a decision to stay a tick below the axis."""
     for mark in what.marks:
         x = scale.x(mark.at)
+        if not mark.switched:
+            tick = f"M{x - 4:.1f},{scale.bottom + 34:.1f} h8 l-4,-8 z"
+            yield f'<path d="{tick}" fill="#999"><title>{escape(mark.text)}</title></path>'
+            continue
         yield (
             f'<g><title>{escape(mark.text)}</title><line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}"'
             f' y2="{scale.bottom + 24:.1f}" stroke="#c00" stroke-width="1.5"/>'
             f'<text x="{x:.1f}" y="{scale.bottom + 36:.1f}" text-anchor="middle" fill="#c00" font-weight="bold">'
-            f"plan {letter(mark.plan)}</text></g>"
+            f"plan {escape(mark.plan)}</text></g>"
         )
 
 
@@ -372,11 +399,13 @@ def _legend(what: Timeline, colours: Mapping[Signature, str], top: float) -> Ite
     names: dict[Signature, list[str]] = {}
     stages: dict[Signature, Stage] = {}
     many = len(what.plans) > 1
-    for number, plan in enumerate(what.plans, start=1):
+    for plan, letter in zip(what.plans, what.names, strict=False):
         for stage in plan.stages:
             stages.setdefault(stage.signature, stage)
-            name = f"{letter(number)} {stage.id}" if many else stage.id
-            names.setdefault(stage.signature, []).append(name)
+            name = f"{letter} {stage.id}" if many else stage.id
+            named = names.setdefault(stage.signature, [])
+            if name not in named:
+                named.append(name)
     drawn = {bar.signature for bar in what.bars}
     shown = [signature for signature in stages if signature in drawn]
     for signature in shown[:_LEGEND]:
@@ -420,7 +449,7 @@ def chrome_trace(what: Timeline) -> str:
                 "pid": machines[bar.machine], "tid": bar.first_slot + 1, "ts": bar.begun * 1e6,
                 "dur": (bar.ended - bar.begun) * 1e6,
                 "args": {
-                    "attempt": str(bar.attempt), "plan": letter(bar.plan), "outcome": bar.outcome, "note": bar.note,
+                    "attempt": str(bar.attempt), "plan": what.names[bar.plan], "outcome": bar.outcome, "note": bar.note,
                     "stage": stage.label if stage is not None else "", "slots": bar.slots,
                 },
             }
@@ -429,6 +458,6 @@ def chrome_trace(what: Timeline) -> str:
         events += [{"ph": "C", "name": name, "pid": 0, "ts": at * 1e6, "args": {"slots": n}} for at, n in steps]
     for mark in what.marks:
         args = {"why": mark.text}
-        name = f"plan {letter(mark.plan)}"
+        name = f"plan {mark.plan}" if mark.switched else "stayed"
         events.append({"ph": "i", "s": "g", "name": name, "pid": 0, "tid": 0, "ts": mark.at * 1e6, "args": args})
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})

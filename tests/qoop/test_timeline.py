@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.events import Committed
-from qoop.engine.history import CapacityTold, Failed, Record, ShareTold, Started, Stopped, Succeeded, Switched
+from qoop.engine.history import CapacityTold, Decided, Failed, Record, ShareTold, Started, Stopped, Succeeded, Switched
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
 from qoop.planner.plan import Plan, Resources, Stage
 from qoop.timeline import Timeline, chrome_trace, draw, html, timeline
@@ -47,6 +47,8 @@ HISTORY: list[Record] = [
     CapacityTold(2.0, "m1", Resources(1, 50)),
     ShareTold(2.0, Resources(1, 50)),
     Failed(2.0, *B, ExecutionError("gone"), True),
+    Decided(2.2, "it was asked", None, None, "A", "A", "no other plan would end sooner", (), (), 0.0, 0.001),
+    Decided(2.5, "the share fell", None, None, "A", "C", "", (), ("s1",), 1.6, 0.001),
     Switched(2.5, 2, 2, 1, (), (C[0],)),
     Stopped(2.6, *C),
     started(2.6, D),
@@ -68,14 +70,15 @@ def test_attempts_are_bars_on_the_lowest_free_slots() -> None:
         ("s9", 0, 2.6, 3.0, "unused"),
         ("s9", 0, 3.0, 3.0, "running"),
     ]
-    assert [bar.plan for bar in example().bars] == [1, 1, 1, 2, 2]
+    assert [bar.plan for bar in example().bars] == [0, 0, 0, 1, 1]
 
 
 def test_shares_capacity_and_switches_are_told() -> None:
     found = example()
     assert found.share == ((0.0, 2), (2.0, 1))
     assert found.capacity == ((0.0, 2), (2.0, 1))
-    assert [(mark.at, mark.plan) for mark in found.marks] == [(2.5, 2)]
+    assert [(mark.at, mark.plan, mark.switched) for mark in found.marks] == [(2.2, "A", False), (2.5, "C", True)]
+    assert found.names == ("A", "C")
     assert found.lanes == 2
 
 
@@ -91,8 +94,8 @@ def test_the_drawing_holds_every_bar_line_and_mark() -> None:
     assert len([title for title in titles if title.startswith("plan ")]) == 5
     assert any("gone" in title for title in titles)
     texts = [text.text for text in root.iter(f"{SVG}text")]
-    assert "a < b" in texts and "plan B" in texts
-    assert "A s1, B s1" in texts and "<s1> & {x}" in texts  # one line a meaning, named in both plans
+    assert "a < b" in texts and "plan C" in texts
+    assert "A s1, C s1" in texts and "<s1> & {x}" in texts  # one line a meaning, named in both plans
     assert len(list(root.iter(f"{SVG}polyline"))) == 1
 
 
@@ -108,7 +111,7 @@ def test_many_slots_still_fit() -> None:
 
 def test_the_page_tells_the_history_in_words() -> None:
     page = html(example(), "job1")
-    assert "<svg" in page and "switched to plan 2" in page and "src=" not in page
+    assert "<svg" in page and "switched, keeping s1" in page and "src=" not in page
 
 
 def test_the_trace_has_what_its_readers_expect() -> None:
