@@ -26,11 +26,13 @@ from qoop.catalog.errors import (
     DiskFull,
     ExecutionError,
     GuardMismatch,
+    NoCapacity,
     OutOfMemory,
     ParseError,
     PlanError,
     QoopError,
     QueryError,
+    Revoked,
     SessionClosed,
     SourceError,
     TableChanged,
@@ -40,6 +42,7 @@ from qoop.catalog.errors import (
 
 if TYPE_CHECKING:
     from qoop.job import Job
+    from qoop.profile import CapacityProfile, replay
     from qoop.result import Result
     from qoop.session import Session, connect
 
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BindError",
     "Cancelled",
+    "CapacityProfile",
     "CatalogError",
     "CheckpointError",
     "ConfigError",
@@ -55,12 +59,14 @@ __all__ = [
     "ExecutionError",
     "GuardMismatch",
     "Job",
+    "NoCapacity",
     "OutOfMemory",
     "ParseError",
     "PlanError",
     "QoopError",
     "QueryError",
     "Result",
+    "Revoked",
     "Session",
     "SessionClosed",
     "SourceError",
@@ -69,9 +75,17 @@ __all__ = [
     "UnknownTable",
     "__version__",
     "connect",
+    "replay",
 ]
 
-_HOME = {"Job": "qoop.job", "Result": "qoop.result", "Session": "qoop.session", "connect": "qoop.session"}
+_HOME = {
+    "CapacityProfile": "qoop.profile",
+    "Job": "qoop.job",
+    "Result": "qoop.result",
+    "Session": "qoop.session",
+    "connect": "qoop.session",
+    "replay": "qoop.profile",
+}
 
 
 def __getattr__(name: str) -> Any:
