@@ -238,6 +238,10 @@ class Alternatives:
         times = zip(map(min, zip(*rows, strict=True)), self.pool.best, strict=True)
         return max((kept / best - 1.0 for kept, best in times if 0.0 < best < inf), default=0.0)
 
+    def seconds(self, place: int) -> float:
+        """When the best kept plan ends on a point of the grid."""
+        return self.pool.seconds[self.chosen[self.winners[place]]][place]
+
     def best(self, share: Resources) -> Candidate:
         """The kept plan that finishes first, from nothing, on a share that need not be on the grid."""
         return min(self.kept, key=lambda one: one.finish.seconds(share))
@@ -337,7 +341,7 @@ def _headline(alternatives: Alternatives) -> str:
     )
 
 
-def _letter(place: int) -> str:
+def plan_name(place: int) -> str:
     """A, B … Z, A1, B1 …"""
     return chr(ord("A") + place % 26) + (str(place // 26) if place >= 26 else "")
 
@@ -348,8 +352,9 @@ def _heat_map(alternatives: Alternatives) -> Iterator[str]:
     cells: dict[tuple[str, float, float], str] = {}
     for place, point in enumerate(grid.points):
         winner = alternatives.winners[place]
-        seconds = alternatives.pool.seconds[alternatives.chosen[winner]][place]
-        cells[_memory(point), grid.link(point), point.cpu] = f"{_letter(winner)} {_short(seconds)}"
+        cells[_memory(point), grid.link(point), point.cpu] = (
+            f"{plan_name(winner)} {_short(alternatives.seconds(place))}"
+        )
     cpus = sorted({point.cpu for point in grid.points})
     links = sorted({grid.link(point) for point in grid.points} - {0.0}, reverse=True) or [0.0]
     width = max(map(len, cells.values()))
@@ -374,12 +379,12 @@ def _described(alternatives: Alternatives, place: int, one: Candidate) -> Iterat
     wins = sum(winner == place for winner in alternatives.winners)
     tasks = sum(stage.width for stage in plan.stages)
     yield (
-        f"{_letter(place)}: {one.origin}; shape {one.shape}; {len(plan.stages)} stages, {tasks} tasks, "
+        f"{plan_name(place)}: {one.origin}; shape {one.shape}; {len(plan.stages)} stages, {tasks} tasks, "
         f"{_short(one.finish.work())} of work; wins on {wins} of {len(alternatives.winners)} shares"
     )
     readers = _readers(alternatives.kept)
     for stage in plan.stages:
-        also = [_letter(i) for i in readers.get(stage_key(stage), ()) if i != place]
+        also = [plan_name(i) for i in readers.get(stage_key(stage), ()) if i != place]
         note = f"  (also in {', '.join(also)})" if also else ""
         yield f"   {stage.id}  {stage.label}  [{stage.width}×{stage.slots}]{note}"
 
@@ -397,6 +402,6 @@ def _common(alternatives: Alternatives) -> Iterator[str]:
     kept = alternatives.kept
     pairs = [(i, j) for i in range(len(kept)) for j in range(i + 1, len(kept))]
     counts = [(len(kept[i].stages & kept[j].stages), i, j) for i, j in pairs]
-    shared = [f"{_letter(i)}{_letter(j)} {count}" for count, i, j in counts if count]
+    shared = [f"{plan_name(i)}{plan_name(j)} {count}" for count, i, j in counts if count]
     if pairs:
         yield f"stages in common: {', '.join(shared) or 'none'}"

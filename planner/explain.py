@@ -1,51 +1,134 @@
 """A plan as text, one line a stage: the root first, each stage indented under the stage that reads it.
 
-The text is stable: it holds no ids of objects, no times and no order of sets, so tests keep it in files.
+The text is stable: it holds no ids of objects, no times of the clock and no order of sets, so tests keep it in files.
+What was seen of the stages, if it is given, follows what was expected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from qoop.planner.observed import Observation
 from qoop.planner.plan import Plan, Stage, StageId, StageInput
 
+FORMAT = 1
+"""Of :func:`as_json`; raised when a field means something else than before."""
+
+Seen = Mapping[StageId, Observation]
 _HOW = {"all": "gather", "partition": "hash", "forward": "forward"}
 
 
-def explain(plan: Plan) -> str:
+def explain(plan: Plan, seen: Seen | None = None) -> str:
     """Return the plan as a tree of stages.
 
     Each stage says: id, what it does, tasks × threads of each, estimated rows and seconds of all its tasks,
     estimated memory of one task, how its output is cut, and why it is opaque if it is.  A stage with several
     readers is drawn under the first and named under the others.
+
+    seen: what the stages turned out to be, in rows, bytes, seconds of one thread and memory of the largest task; the
+    factor in brackets is the q-error of the rows, the larger of estimate and truth over the other.
     """
-    lines = list(_tree(plan, plan.root, "", set()))
+    lines = list(_Tree(plan, seen).lines(plan.root, ""))
     total = sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
     tasks = sum(stage.width for stage in plan.stages)
-    lines.append(f"{len(plan.stages)} stages, {tasks} tasks, about {_seconds(total)} of one thread")
+    lines.append(f"{len(plan.stages)} stages, {tasks} tasks, about {seconds_text(total)} of one thread")
+    if seen is not None:
+        spent = sum(one.seconds or 0.0 for one in seen.values())
+        lines.append(f"seen: {len(seen)} stages, {seconds_text(spent)} of one thread")
     return "\n".join(lines)
 
 
-def _tree(plan: Plan, stage: Stage, indent: str, drawn: set[StageId]) -> Iterator[str]:
-    drawn.add(stage.id)
-    yield f"{indent}{stage.id}  {stage.label}  [{facts(stage)}]"
-    if stage.opaque is not None:
-        yield f"{indent}    opaque: {stage.opaque}"
-    tables = [f"{item.table}{' split' if item.split else ''}" for item in stage.table_inputs]
-    if tables:
-        yield f"{indent}    tables: {', '.join(tables)}"
-    for item in stage.stage_inputs:
-        yield from _input(plan, stage, item, indent, drawn)
+@dataclass
+class _Tree:
+    plan: Plan
+    seen: Seen | None
+    drawn: set[StageId] = field(default_factory=set)
+
+    def lines(self, stage: Stage, indent: str) -> Iterator[str]:
+        self.drawn.add(stage.id)
+        yield f"{indent}{stage.id}  {stage.label}  [{facts(stage)}]"
+        if self.seen is not None:
+            yield f"{indent}    seen: {observed_facts(stage, self.seen.get(stage.id))}"
+        if stage.opaque is not None:
+            yield f"{indent}    opaque: {stage.opaque}"
+        tables = [f"{item.table}{' split' if item.split else ''}" for item in stage.table_inputs]
+        if tables:
+            yield f"{indent}    tables: {', '.join(tables)}"
+        for item in stage.stage_inputs:
+            yield from self.input(stage, item, indent)
+
+    def input(self, stage: Stage, item: StageInput, indent: str) -> Iterator[str]:
+        producer = self.plan.by_id[item.stage]
+        how = "broadcast" if item.mode == "all" and stage.width > 1 else _HOW[item.mode]
+        keys = f" by {', '.join(producer.layout.keys)}" if item.mode == "partition" else ""
+        again = " (see above)" if producer.id in self.drawn else ""
+        yield f"{indent}  {how}{keys} {producer.id}{again}"
+        if not again:
+            yield from self.lines(producer, indent + "    ")
 
 
-def _input(plan: Plan, stage: Stage, item: StageInput, indent: str, drawn: set[StageId]) -> Iterator[str]:
-    producer = plan.by_id[item.stage]
-    how = "broadcast" if item.mode == "all" and stage.width > 1 else _HOW[item.mode]
-    keys = f" by {', '.join(producer.layout.keys)}" if item.mode == "partition" else ""
-    again = " (see above)" if producer.id in drawn else ""
-    yield f"{indent}  {how}{keys} {producer.id}{again}"
-    if not again:
-        yield from _tree(plan, producer, indent + "    ", drawn)
+def q_error(estimated: float, observed: float) -> float:
+    """The factor between an estimate and the truth, at least 1; less than a row counts as one.
+
+    >>> q_error(10, 1000), q_error(1000, 10), q_error(0.1, 0)
+    (100.0, 100.0, 1.0)
+    """
+    low, high = sorted((max(1.0, estimated), max(1.0, observed)))
+    return high / low
+
+
+def observed_facts(stage: Stage, one: Observation | None) -> str:
+    """What a stage turned out to be, in a few words."""
+    if one is None:
+        return "nothing"
+    words = [f"{one.rows:,.0f} rows (×{q_error(stage.estimate.rows, one.rows):.3g})"]
+    if one.seconds is not None:
+        words.append(seconds_text(one.seconds))
+    if one.bytes is not None:
+        words.append(f"{count_text(one.bytes)}B put out")
+    if one.memory is not None:
+        words.append(f"{count_text(one.memory)}B a task at most")
+    return ", ".join(words)
+
+
+def as_json(plan: Plan, seen: Seen | None = None) -> dict[str, Any]:
+    """The plan as values for JSON: what :func:`explain` says, with whole numbers and names, for programs."""
+    return {
+        "format": FORMAT,
+        "columns": [{"name": name, "type": type_} for name, type_ in plan.columns],
+        "stages": [_stage_json(stage, seen) for stage in plan.stages],
+    }
+
+
+def _stage_json(stage: Stage, seen: Seen | None) -> dict[str, Any]:
+    estimate, one = stage.estimate, (seen or {}).get(stage.id)
+    found: dict[str, Any] = {
+        "id": stage.id,
+        "label": stage.label,
+        "signature": stage.signature,
+        "tasks": stage.width,
+        "slots": stage.slots,
+        "inputs": [{"stage": item.stage, "mode": item.mode} for item in stage.stage_inputs],
+        "tables": [{"table": item.table, "split": item.split} for item in stage.table_inputs],
+        "keys": list(stage.layout.keys),
+        "parts": stage.layout.parts,
+        "opaque": stage.opaque,
+        "sql": stage.sql,
+        "estimate": {
+            "rows": estimate.rows,
+            "bytes": estimate.bytes,
+            "seconds": estimate.task_seconds * stage.width,
+            "task_memory": estimate.task_memory,
+        },
+    }
+    if seen is not None:
+        found["seen"] = None if one is None else {
+            "rows": one.rows, "bytes": one.bytes, "seconds": one.seconds, "task_memory": one.memory,
+            "q_error": q_error(estimate.rows, one.rows),
+        }  # fmt: skip
+    return found
 
 
 def facts(stage: Stage) -> str:
@@ -53,27 +136,27 @@ def facts(stage: Stage) -> str:
     estimate = stage.estimate
     words = [
         f"{stage.width}×{stage.slots}",
-        f"{_count(estimate.rows)} rows",
-        _seconds(estimate.task_seconds * stage.width),
-        f"{_count(estimate.task_memory)}B a task",
+        f"{count_text(estimate.rows)} rows",
+        seconds_text(estimate.task_seconds * stage.width),
+        f"{count_text(estimate.task_memory)}B a task",
     ]
     return ", ".join(words)
 
 
-def _seconds(seconds: float) -> str:
+def seconds_text(seconds: float) -> str:
     """Seconds in two or three digits.
 
-    >>> _seconds(0.0123), _seconds(0.0012), _seconds(2.5), _seconds(123.4)
+    >>> seconds_text(0.0123), seconds_text(0.0012), seconds_text(2.5), seconds_text(123.4)
     ('12 ms', '1.2 ms', '2.5 s', '123 s')
     """
     number, unit = (seconds, "s") if seconds >= 1 else (seconds * 1000, "ms")
     return f"{number:.1f} {unit}" if number < 9.95 else f"{number:.0f} {unit}"
 
 
-def _count(number: float) -> str:
+def count_text(number: float) -> str:
     """A number with a unit of thousands, two digits.
 
-    >>> _count(1234567.0), _count(12.0)
+    >>> count_text(1234567.0), count_text(12.0)
     ('1.2M', '12')
     """
     for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import QoopError
+from qoop.catalog.errors import ConfigError, QoopError
 from qoop.streams import (
     EndedBySignal,
     discard_output,
@@ -92,9 +92,20 @@ def _add_query_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "explain", help="Print the plan of a query", description="Print the plan of a query: its stages and estimates."
+        "explain",
+        help="Print the plan of a query",
+        description="Show how a query would be run, or was: its stages, and what they cost.",
     )
     _add_query_options(parser)
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--alternatives", action="store_true", help="all plans worth keeping, and which wins where")
+    kinds.add_argument(
+        "--analyze", action="store_true", help="run the query, and show what its stages turned out to be"
+    )
+    kinds.add_argument("--diff", metavar="A,B", help="what two of the alternatives have in common")
+    parser.add_argument("--format", choices=("text", "json", "svg", "html"), help="how to show it (text)")
+    to = "write it there; the ending says how: .svg, .html, .json, or .png (with the extra plot)"
+    parser.add_argument("-o", "--output", metavar="FILE", help=to)
     parser.set_defaults(run=lambda options: _explain(parser, options))
 
 
@@ -133,9 +144,34 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 def _explain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.text is None:
         parser.error("-c SQL is needed")
+    form = options.format or _form_of(options.output)
+    asked = {"alternatives": options.alternatives, "analyze": options.analyze, "diff": options.diff}
     with _session(options) as session:
-        print(session.explain(options.text))
+        shown = session.explain(options.text, **asked, format=form)
+    if options.output is None:
+        print(shown)
+    else:
+        _write_explanation(shown, form, options.output)
     return 0
+
+
+def _form_of(path: str | None) -> str:
+    """As what a plan goes into a file of this name."""
+    ending = os.path.splitext(path or "")[1].lower()
+    return {".svg": "svg", ".png": "svg", ".html": "html", ".htm": "html", ".json": "json"}.get(ending, "text")
+
+
+def _write_explanation(shown: str, form: str, path: str) -> None:
+    if form == "svg":
+        from qoop.picture import save
+
+        save(shown, path, "qoop explain")
+        return
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(shown + "\n")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _calibrate(options: argparse.Namespace) -> int:

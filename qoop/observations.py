@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from qoop.engine.events import Committed
 from qoop.engine.history import Record, Succeeded
 from qoop.engine.task import layout_digest
+from qoop.planner.explain import q_error
 from qoop.planner.observed import Observation, Observations, Tables, tables_below
 from qoop.planner.plan import Plan, Signature, Stage, StageId
 
@@ -56,16 +57,6 @@ def _observation(stage: Stage, facts: Sequence[Committed]) -> Observation:
         seconds=sum(fact.cpu_seconds or fact.seconds * stage.slots for fact in facts),
         memory=max(fact.peak_memory for fact in facts) or None,
     )
-
-
-def q_error(estimated: float, observed: float) -> float:
-    """The factor between an estimate and the truth, at least 1; less than a row counts as one.
-
-    >>> q_error(10, 1000), q_error(1000, 10), q_error(0.1, 0)
-    (100.0, 100.0, 1.0)
-    """
-    low, high = sorted((max(1.0, estimated), max(1.0, observed)))
-    return high / low
 
 
 def surprise(plan: Plan, seen: Mapping[StageId, Observation]) -> float:

@@ -29,13 +29,20 @@ from qoop.config import Config, configure, room_of
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.checkpoint import Keeping
 from qoop.engine.task import checkpoint_key
+from qoop.explaining import (
+    Format,
+    checked_format,
+    explained_alternatives,
+    explained_difference,
+    explained_plan,
+    plan_names,
+)
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.observations import MISJUDGED, Seen, committed, outputs, surprise
 from qoop.plan_cache import Entry, PlanCache, all_shared, is_steady, key_of
-from qoop.planner.alternatives import Alternatives, Candidate, Grid, explain_alternatives, keep, local_grid, pool
+from qoop.planner.alternatives import Alternatives, Candidate, Grid, keep, local_grid, pool
 from qoop.planner.bind import Binder, Bound
-from qoop.planner.explain import explain
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.planner import logical, stats_needed
@@ -186,15 +193,32 @@ class Session:
         return keep(pool(self.prepare(query_text(text)).planning(), grid or local_grid(self.room)))
 
     @interruptible()
-    def explain(self, text: str, *, alternatives: bool = False) -> str:
-        """The plan of a query as text: its stages, what they read, how they are cut and what they should cost.
+    def explain(
+        self,
+        text: str,
+        *,
+        alternatives: bool = False,
+        analyze: bool = False,
+        diff: str | None = None,
+        format: str = "text",
+    ) -> str:
+        """The plan of a query: its stages, what they read, how they are cut and what they should cost.
 
         alternatives: all plans worth keeping instead, and which of them is best on which share of the machine.
-        Raises as `submit` does.
+        analyze: run the query, and say what its stages turned out to be. diff: two of the alternatives by name, such
+        as "A,B", and what they have in common. At most one of these. format: text, json, svg or html.
+
+        Raises ConfigError, and what `submit` and, with analyze, `Job.result` do.
         """
+        if (alternatives, analyze, diff is not None).count(True) > 1:
+            raise ConfigError("explain either alternatives, or analyze, or diff")
+        query, chosen = query_text(text), checked_format(format)
         if alternatives:
-            return explain_alternatives(self.alternatives(text))
-        return explain(self._plan(query_text(text)).plan)
+            return explained_alternatives(self.alternatives(query), chosen)
+        if diff is not None:
+            names = plan_names(diff)
+            return explained_difference(self.alternatives(query), names, chosen)
+        return self._analyzed(query, chosen) if analyze else explained_plan(self._plan(query).plan, format=chosen)
 
     @property
     def room(self) -> Resources:
@@ -284,20 +308,21 @@ class Session:
 
     def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
         if statement.alternatives:
-            kind, text = "alternatives", explain_alternatives(self.alternatives(statement.text))
+            kind, text = "alternatives", explained_alternatives(self.alternatives(statement.text))
+        elif statement.analyze:
+            kind, text = "analyzed_plan", self._analyzed(statement.text, watch=watch)
         else:
-            kind, text = self._explained_plan(statement, watch)
+            kind, text = "physical_plan", explained_plan(self._plan(statement.text).plan)
         columns = (("explain_key", "VARCHAR"), ("explain_value", "VARCHAR"))
         return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
 
-    def _explained_plan(self, statement: Explain, watch: Callable[[Job], object] | None) -> tuple[str, str]:
-        planned = self._plan(statement.text)
-        text = explain(planned.plan)
-        if not statement.analyze:
-            return "physical_plan", text
-        job = self._submit(planned)
+    def _analyzed(self, text: str, format: Format = "text", watch: Callable[[Job], object] | None = None) -> str:
+        """Run a query, throw its rows away and explain the plan that it ended with."""
+        job = self._submit(self._plan(text))
         _answer(job, watch)
-        return "analyzed_plan", "\n".join([text, "", "Observed:", *map(str, job.stage_reports())])
+        plans = job.plans
+        seen = outputs(plans[-1], committed(job.history()))
+        return explained_plan(plans[-1], seen, len(plans) - 1, format)
 
     def _plan(self, text: str) -> Planned:
         """Bind and plan a query in the caller's thread, or find the plan that it had before."""

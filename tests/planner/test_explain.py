@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from planner_world import World
 
-from qoop.planner.explain import explain
+from qoop.planner.explain import as_json, explain
+from qoop.planner.observed import Observation
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
 
 SCRIPT = """
@@ -64,3 +67,22 @@ def test_a_stage_of_several_readers_is_drawn_once() -> None:
     assert "gather s1 (see above)" in text
     assert "broadcast s2" in text
     assert "200 ms" in text
+
+
+def test_what_was_seen_stands_under_what_was_expected() -> None:
+    first = Stage("s1", "", (), (("a", "INTEGER"),), 2, "x", estimate=Estimate(10, 80, 0.1, 1e6), label="scan t")
+    root = Stage("s2", "", (StageInput("s1", "s1", "all"),), (("a", "INTEGER"),), 1, "y", label="sum")
+    text = explain(Plan((first, root), (("a", "INTEGER"),)), {"s1": Observation(1000, 8000, 0.25, 2e6)})
+    assert "seen: 1,000 rows (×100), 250 ms, 8.0kB put out, 2.0MB a task at most" in text
+    assert "seen: nothing" in text
+    assert text.endswith("seen: 1 stages, 250 ms of one thread")
+
+
+def test_as_json_says_what_the_text_says(world: World) -> None:
+    plan = world.plan(QUERIES["nations"], slots=4)
+    found = json.loads(json.dumps(as_json(plan, {plan.root.id: Observation(rows=5 * plan.root.estimate.rows)})))
+    assert [item["id"] for item in found["stages"]] == [stage.id for stage in plan.stages]
+    assert [item["estimate"]["rows"] for item in found["stages"]] == [stage.estimate.rows for stage in plan.stages]
+    assert found["stages"][-1]["seen"]["q_error"] == 5
+    assert found["stages"][0]["seen"] is None
+    assert "seen" not in as_json(plan)["stages"][0]

@@ -1,0 +1,116 @@
+"""EXPLAIN in all its forms, from SQL, from Python and from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import qoop
+from qoop.__main__ import main
+from qoop.session import Session
+
+TEXT = "SELECT k, name, sum(v) AS total FROM sales JOIN kinds USING (k) WHERE v > 10 GROUP BY k, name ORDER BY k"
+SALES = pa.table({"k": [i % 7 for i in range(90_000)], "v": list(range(90_000))})
+KINDS = pa.table({"k": list(range(7)), "name": [f"kind {i}" for i in range(7)]})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    pq.write_table(SALES, folder / "sales.parquet", row_group_size=10_000)
+    pq.write_table(KINDS, folder / "kinds.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def session(data: Path) -> Iterator[Session]:
+    with qoop.connect(slots=2, memory="500MB") as session:
+        session.register_folder(data)
+        yield session
+
+
+def test_analyze_says_what_the_stages_turned_out_to_be(session: Session) -> None:
+    text = session.explain(TEXT, analyze=True)
+    assert "seen: 7 rows" in text
+    assert "seen: nothing" not in text
+    plan = json.loads(session.explain(TEXT, analyze=True, format="json"))
+    assert plan["switches"] == 0
+    assert plan["stages"][-1]["seen"]["rows"] == 7
+    assert all(stage["seen"]["seconds"] > 0 for stage in plan["stages"])
+
+
+def test_analyze_in_sql_says_the_same(session: Session) -> None:
+    [(key, text)] = session.sql(f"EXPLAIN ANALYZE {TEXT}").fetchall()
+    assert key == "analyzed_plan"
+    assert "seen: 7 rows" in text
+
+
+def test_alternatives_in_all_forms(session: Session) -> None:
+    found = json.loads(session.explain(TEXT, alternatives=True, format="json"))
+    names = [plan["name"] for plan in found["plans"]]
+    assert names[0] == "A"
+    assert {point["plan"] for point in found["grid"]} <= set(names)
+    assert {(point["cpu"]) for point in found["grid"]} >= {1, 2}
+    assert "wins on" in session.explain(TEXT, alternatives=True)
+    [(key, text)] = session.sql(f"EXPLAIN ALTERNATIVES {TEXT}").fetchall()
+    assert (key, text) == ("alternatives", session.explain(TEXT, alternatives=True))
+
+
+@pytest.mark.parametrize("asked", [{}, {"alternatives": True}, {"analyze": True}])
+def test_pictures_are_well_formed(session: Session, asked: dict[str, bool]) -> None:
+    assert ElementTree.fromstring(session.explain(TEXT, format="svg", **asked)).tag.endswith("svg")
+    page = session.explain(TEXT, format="html", **asked)
+    assert page.startswith("<!doctype html>")
+    assert "src=" not in page and "<link" not in page  # it needs nothing else
+
+
+def test_two_plans_are_compared(session: Session) -> None:
+    names = [plan["name"] for plan in json.loads(session.explain(TEXT, alternatives=True, format="json"))["plans"]]
+    pair = f"{names[0]},{names[-1]}"
+    assert "shared, about" in session.explain(TEXT, diff=pair)
+    found = json.loads(session.explain(TEXT, diff=pair, format="json"))
+    assert found["plans"][0]["marks"].keys() == {stage["id"] for stage in found["plans"][0]["stages"]}
+    assert ElementTree.fromstring(session.explain(TEXT, diff=pair, format="svg")).tag.endswith("svg")
+
+
+def test_what_cannot_be_explained_is_refused(session: Session) -> None:
+    with pytest.raises(qoop.ConfigError, match="text, json, svg, html"):
+        session.explain(TEXT, format="pdf")
+    with pytest.raises(qoop.ConfigError, match="either"):
+        session.explain(TEXT, analyze=True, alternatives=True)
+    with pytest.raises(qoop.ConfigError, match="no plan Z of this query; there are A"):
+        session.explain(TEXT, diff="AZ")
+    with pytest.raises(qoop.ConfigError, match="two plans"):
+        session.explain(TEXT, diff="A")
+    with pytest.raises(qoop.QueryError):
+        session.explain("SET TimeZone = 'UTC'")
+
+
+def test_the_command_line_has_it_all(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["explain", "-c", TEXT, "--data", str(data), "--slots", "2", "--memory", "500MB"]
+    assert main([*base, "--analyze"]) == 0
+    assert "seen: 7 rows" in capsys.readouterr().out
+    assert main([*base, "--alternatives", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plans"]
+    assert main([*base, "--diff", "A,A"]) == 0
+    assert "0 stages only in A" in capsys.readouterr().out
+    for name in ("plan.svg", "plan.html", "plan.json", "plan.txt"):
+        assert main([*base, "-o", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).stat().st_size > 100
+    assert capsys.readouterr().out == ""
+    assert main([*base, "-o", str(tmp_path / "no" / "plan.txt")]) == 1
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_png_needs_the_extra_and_says_so(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "resvg_py", None)
+    assert main(["explain", "-c", TEXT, "--data", str(data), "--alternatives", "-o", str(tmp_path / "plan.png")]) == 1
+    assert "qoop[plot]" in capsys.readouterr().err
