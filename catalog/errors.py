@@ -19,6 +19,7 @@
     │   ├── Revoked             the slot or machine a task had was taken away (it is tried again)
     │   └── NoCapacity          there was no slot for as long as jobs may wait for one
     ├── Cancelled               the job was cancelled by its owner
+    │   └── Suspended           the job was suspended, to go on elsewhere
     ├── Timeout                 the job did not end within its time limit
     ├── ConfigError             an argument, environment variable or option is not valid
     └── SessionClosed           the session was closed
@@ -110,6 +111,10 @@ class GuardMismatch(ExecutionError):
 
 class Cancelled(QoopError):
     """The job was cancelled by its owner."""
+
+
+class Suspended(Cancelled):
+    """The job was suspended; it can be resumed from the folder it was written to."""
 
 
 class Timeout(QoopError):

@@ -284,10 +284,10 @@ class Run:
                 self._stop(attempt, why)
         return self._flush()
 
-    def cancel(self, *, now: float, why: str = "the job was cancelled") -> list[Command]:
-        """Stop everything; the job is CANCELLED when all attempts have reported."""
+    def cancel(self, *, now: float, error: Cancelled | None = None) -> list[Command]:
+        """Stop everything; the job is CANCELLED, with this error, when all attempts have reported."""
         self._tick(now)
-        self._decide(State.CANCELLED, Cancelled(why))
+        self._decide(State.CANCELLED, error or Cancelled("the job was cancelled"))
         return self._flush()
 
     def fail(self, error: QoopError, *, now: float) -> list[Command]:

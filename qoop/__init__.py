@@ -35,6 +35,7 @@ from qoop.catalog.errors import (
     Revoked,
     SessionClosed,
     SourceError,
+    Suspended,
     TableChanged,
     Timeout,
     UnknownTable,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from qoop.profile import CapacityProfile, replay
     from qoop.result import Result
     from qoop.session import Session, connect
+    from qoop.suspend import resume
 
     __version__: str
 
@@ -70,12 +72,14 @@ __all__ = [
     "Session",
     "SessionClosed",
     "SourceError",
+    "Suspended",
     "TableChanged",
     "Timeout",
     "UnknownTable",
     "__version__",
     "connect",
     "replay",
+    "resume",
 ]
 
 _HOME = {
@@ -85,6 +89,7 @@ _HOME = {
     "Session": "qoop.session",
     "connect": "qoop.session",
     "replay": "qoop.profile",
+    "resume": "qoop.suspend",
 }
 
 

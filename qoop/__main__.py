@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from qoop import resume_command
 from qoop.catalog.errors import ConfigError, QoopError
 from qoop.streams import (
     EndedBySignal,
@@ -73,6 +74,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser.set_defaults(run=lambda options: _query(parser, options))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_explain(commands)
+    _add_session_options(resume_command.add(commands, _session, _watch, _show, _WRITERS))
     _add_calibrate(commands)
     _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
     _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
@@ -81,6 +83,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 def _add_query_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-c", dest="text", metavar="SQL", help="the text to run (else standard input)")
+    _add_session_options(parser)
+
+
+def _add_session_options(parser: argparse.ArgumentParser) -> None:
     data = "a folder of <table>.parquet and <table>/*.parquet, or a DuckDB file; may be repeated"
     parser.add_argument("--data", metavar="DIR", action="append", default=[], help=data)
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
@@ -136,9 +142,17 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         return _USAGE
     text = options.text if options.text is not None else read_input()
     with _session(options) as session:
-        result = session.sql(text, _show_bar if sys.stderr.isatty() else None)
-        _WRITERS[options.format or "table"](result)
+        _show(options, session.sql(text, _watch))
     return 0
+
+
+def _show(options: argparse.Namespace, result: Result) -> None:
+    _WRITERS[options.format or "table"](result)
+
+
+def _watch(job: Job) -> None:
+    if sys.stderr.isatty():
+        _show_bar(job)
 
 
 def _explain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:

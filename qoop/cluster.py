@@ -23,6 +23,7 @@ from itertools import count
 
 from qoop.adaptive import Adaptive, Answer, Replanner, Work
 from qoop.catalog.errors import (
+    Cancelled,
     ConfigError,
     ExecutionError,
     GuardMismatch,
@@ -53,6 +54,9 @@ from qoop.trace import Trace
 
 _LOOK = 0.1
 """Seconds between looks for Ctrl-C: one that comes just before the main thread begins to wait wakes nobody."""
+
+_PAUSE = 0.01
+"""Seconds between looks at whether attempts have ended that are let finish."""
 
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
@@ -128,6 +132,25 @@ class JobHandle:
     def cancel(self) -> None:
         """Stop the job; returns at once. Does nothing if it has ended."""
         self._cluster.post(lambda now: self._cluster.stop_job(self.id, now))
+
+    def suspend(self, keeper: JobId, grace: float, error: Cancelled) -> tuple[Committed, ...]:
+        """Cancel the job with this error; return the outputs that may serve elsewhere, kept for `keeper`.
+
+        grace: seconds that attempts under way may go on, while nothing new is begun. Raises ConfigError if the job
+        has ended, or ends meanwhile.
+        """
+        deadline = time.monotonic() + grace
+        if grace > 0:
+            self._cluster.post(lambda _: self._run.begin_switch())
+        while time.monotonic() < deadline and self._run.alive and not self.done.done():
+            time.sleep(_PAUSE)
+        kept: Future[tuple[Committed, ...]] = Future()
+        self._cluster.post(lambda now: self._cluster.suspend_job(self.id, keeper, error, kept, now))
+        futures.wait([kept, self.done], return_when=futures.FIRST_COMPLETED)
+        self.wait()
+        if self.error is not error:
+            raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
+        return kept.result()
 
     def release(self) -> None:
         """The owner needs the outputs no more; the store may drop them."""
@@ -319,6 +342,18 @@ class Cluster:
         """Cancel a job, if it is still there."""
         if job in self._jobs:
             self._driver.obey(self._jobs[job].run.cancel(now=now))
+
+    def suspend_job(
+        self, job: JobId, keeper: JobId, error: Cancelled, kept: Future[tuple[Committed, ...]], now: float
+    ) -> None:
+        """Cancel a job, if it is still there; tell `kept` which of its outputs may serve elsewhere."""
+        found = self._jobs.get(job)
+        if found is None or found.run.ending:
+            kept.set_result(())
+            return
+        keys = [output.key for output in found.run.progress().held if output.width]
+        kept.set_result(tuple(self._backend.held(keys, keeper)))
+        self._driver.obey(found.run.cancel(now=now, error=error))
 
     def reconsider(self, job: JobId, why: str, now: float) -> None:
         """Have the choice of a job's plan thought over, if it is still there and may change plan."""

@@ -16,6 +16,8 @@ from qoop.planner.planner import Planning
 from qoop.result import Result
 
 if TYPE_CHECKING:
+    import os
+
     import pyarrow as pa
 
     from qoop.adaptive import Adaptive
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from qoop.planner.cost import CostModel
     from qoop.planner.plan import Plan, Stage
     from qoop.planner.relation import Relation
+    from qoop.session import Session
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,18 @@ class StageReport:
 class Job:
     """A query that runs, or has run. Made by :meth:`qoop.session.Session.submit`."""
 
-    def __init__(self, handle: JobHandle, planned: Planned, take: Callable[[], pa.Table]) -> None:
+    def __init__(
+        self,
+        handle: JobHandle,
+        planned: Planned,
+        take: Callable[[], pa.Table],
+        suspend: Callable[[Path, float], None],
+    ) -> None:
         self._handle = handle
         self._planned = planned
         self._take = take
+        self._suspend = suspend
+        self._session: Session | None = None
         self._lock = threading.Lock()
         self._result: Result | None = None
 
@@ -145,6 +156,13 @@ class Job:
         """
         if not self.wait(timeout):
             raise Timeout(f"job {self.id} has not ended after {timeout} s; it goes on")
+        try:
+            return self._outcome()
+        finally:
+            if self._session is not None:
+                self._session.close()
+
+    def _outcome(self) -> Result:
         error = self._handle.error
         if error is not None:
             raise error
@@ -156,6 +174,20 @@ class Job:
     def cancel(self) -> None:
         """Stop it; running kernels end within 0.2 s. A job that has ended stays as it is."""
         self._handle.cancel()
+
+    def suspend(self, path: str | os.PathLike[str], grace: float = 0.0) -> None:
+        """Stop it and write all that is needed to go on elsewhere, on another size, to the folder `path`; see
+        :func:`qoop.resume`. Afterwards it is CANCELLED, and `result` raises Suspended.
+
+        grace: seconds that tasks under way may go on before they are stopped; no new ones begin.
+
+        Raises ConfigError if it has ended, or there is something at `path`; DiskFull if that cannot be written.
+        """
+        self._suspend(Path(path).expanduser().absolute(), grace)
+
+    def owns(self, session: Session) -> None:
+        """The session is closed when the result is taken."""
+        self._session = session
 
     def progress(self) -> Progress:
         """How far it is: stages and tasks done, running and waiting."""

@@ -14,15 +14,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from qoop.adaptive import Adaptive
 from qoop.calibration import calibration_path, load
 from qoop.catalog.catalog import Catalog
-from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClosed
+from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClosed, Suspended
 from qoop.catalog.stats_cache import default_directory
 from qoop.cluster import Cluster, JobHandle, JobRequest
 from qoop.config import Config, configure, room_of
@@ -50,6 +51,7 @@ from qoop.planner.variants import Variant
 from qoop.result import Result
 from qoop.settings import option
 from qoop.statement import Explain, Query, SetOption, Statement, query_text, statements
+from qoop.suspend import Bundle, Place, TableRef, best_plan, check_free, check_tables, read, references, write
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
@@ -100,6 +102,7 @@ class Session:
         self._numbers = itertools.count(1)
         self._names = threading.RLock()  # what the binder knows and what the catalog holds change together
         self._closed = False
+        self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
         self._catalog = Catalog()
         self._binder = Binder()
         self._backend = LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
@@ -122,21 +125,21 @@ class Session:
         """
         with self._names:
             self._open()
-            self._announce(self._catalog.register(name, source))
+            self._announce(self._catalog.register(name, source), place=_place(source))
 
     @interruptible()
     def register_folder(self, directory: str | os.PathLike[str]) -> None:
         """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet``. Raises SourceError."""
         with self._names:
             self._open()
-            self._announce(*self._catalog.register_folder(directory))
+            self._announce(*self._catalog.register_folder(directory), place=_at("folder", directory))
 
     @interruptible()
     def register_database(self, path: str | os.PathLike[str]) -> None:
         """Register every table of a DuckDB file. Raises SourceError."""
         with self._names:
             self._open()
-            self._announce(*self._catalog.register_database(path))
+            self._announce(*self._catalog.register_database(path), place=_at("database", path))
 
     def tables(self) -> Mapping[str, Table]:
         """The tables by name, as they are now."""
@@ -183,6 +186,43 @@ class Session:
         planned = self._plan(query_text(text)) if plan is None else self._with_plan(query_text(text), plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
         return self._submit(planned, weight, timeout, reuse)
+
+    @interruptible()
+    def resume(self, path: str | os.PathLike[str], data: Sequence[str | os.PathLike[str]] = ()) -> Job:
+        """Go on with a suspended job (:meth:`qoop.job.Job.suspend`), with the plan that is best here and now.
+
+        data: folders or DuckDB files of its tables. Others are registered from where they were, unless this session
+        has a table of that name.
+
+        Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has
+        changed.
+        """
+        folder = Path(path).expanduser().absolute()
+        bundle, saved = read(folder)
+        for place in data:
+            self.register_folder(place) if os.path.isdir(place) else self.register_database(place)
+        for table in bundle.tables:
+            if table.name.lower() not in {name.lower() for name in self._catalog.tables()}:
+                self._register_again(table)
+        check_tables(bundle.tables, self._catalog.tables())
+        for name, value in bundle.settings:
+            self.set(name, value)
+        held = set(self._backend.store.adopt(saved, f"bundle-{folder}"))
+        room = replace(self.room, cpu=max(1.0, self.room.cpu))
+        usual = self._plan(bundle.query)
+        others = [one.plan for one in self.alternatives(bundle.query).kept]
+        plan = best_plan([usual.plan, *others, *bundle.plans], held, room)
+        chosen = usual if plan is usual.plan else self._with_plan(bundle.query, plan)
+        return self._submit(replace(chosen, adaptive=usual.adaptive), resume=True)
+
+    def _register_again(self, table: TableRef) -> None:
+        match table.place:
+            case Place("source", path):
+                self.register(table.name, path)
+            case Place("folder", path):
+                self.register_folder(path)
+            case Place("database", path):
+                self.register_database(path)
 
     @interruptible()
     def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:
@@ -431,7 +471,20 @@ class Session:
         handle = self._cluster.submit(request)
         with self._learning:
             self._unlearned.append((planned, handle))
-        return Job(handle, planned, lambda: self._take(handle))
+        suspend = partial(self._suspend, handle, planned)
+        return Job(handle, planned, lambda: self._take(handle), suspend)
+
+    def _suspend(self, handle: JobHandle, planned: Planned, path: Path, grace: float) -> None:
+        """Stop a job and write its bundle."""
+        check_free(path)
+        tables = references(planned.tables, self._places)
+        fraction, keeper = handle.progress().fraction, f"bundle-{handle.id}"
+        outputs = handle.suspend(keeper, grace, Suspended(f"the job was suspended to {path}"))
+        try:
+            bundle = Bundle(planned.bound.text, planned.bound.settings, tables, handle.plans(), fraction)
+            write(path, bundle, outputs, self._backend)
+        finally:
+            self._backend.release(keeper, [output.key for output in outputs])
 
     def _take(self, handle: JobHandle) -> pa.Table:
         """The root's output; from now on the caller owns its memory."""
@@ -439,8 +492,12 @@ class Session:
         handle.release()
         return pa.concat_tables(parts)
 
-    def _announce(self, *tables: Table) -> None:
+    def _announce(self, *tables: Table, place: Place | None) -> None:
         for table in tables:
+            if place is not None:
+                self._places[table.name.lower()] = place
+            else:
+                self._places.pop(table.name.lower(), None)
             self._binder.add_table(table.name, table.version, table.columns)
         self.plan_cache.tables_changed(_versions({table.name: table for table in tables}))
 
@@ -451,6 +508,14 @@ class Session:
 
 def _versions(tables: Mapping[str, Table]) -> dict[str, str]:
     return {name.lower(): table.version for name, table in tables.items()}
+
+
+def _place(source: object) -> Place | None:
+    return _at("source", source) if isinstance(source, str | os.PathLike) else None
+
+
+def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[str]) -> Place:
+    return Place(kind, os.path.abspath(os.path.expanduser(os.fspath(path))))
 
 
 def _keeping(config: Config) -> Keeping:

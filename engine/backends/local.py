@@ -325,11 +325,11 @@ class LocalBackend:
 
 
 class _LostInput(CheckpointError):
-    """A checkpoint that was to be read is gone; `key` says which."""
+    """Checkpoints that were to be read are gone; `keys` says which."""
 
-    def __init__(self, key: CheckpointKey, why: str) -> None:
+    def __init__(self, keys: Sequence[CheckpointKey], why: str) -> None:
         super().__init__(why)
-        self.key = key
+        self.keys = keys
 
 
 def _reader(store: Store, spec: TaskSpec) -> Callable[[str], pa.Table]:
@@ -342,15 +342,26 @@ def _reader(store: Store, spec: TaskSpec) -> Callable[[str], pa.Table]:
             try:
                 tables.append(store.read(key, partition))
             except CheckpointError as error:
-                raise _LostInput(key, str(error)) from error
+                raise _LostInput(_unreadable(store, spec), str(error)) from error
         return pa.concat_tables(tables)
 
     return read
 
 
+def _unreadable(store: Store, spec: TaskSpec) -> list[CheckpointKey]:
+    """All that the task would miss, so that it fails once and not once for each."""
+    lost = []
+    for key, partition in dict.fromkeys(read for item in spec.inputs for read in item.reads):
+        try:
+            store.read(key, partition)
+        except CheckpointError:
+            lost.append(key)
+    return lost
+
+
 def _failed(spec: TaskSpec, error: BaseException) -> list[Event]:
     failure, retryable = to_failure(error, spec)
-    lost: list[Event] = [CheckpointLost(error.key)] if isinstance(error, _LostInput) else []
+    lost: list[Event] = [CheckpointLost(key) for key in error.keys] if isinstance(error, _LostInput) else []
     return [*lost, TaskFailed(spec.attempt, failure, retryable)]
 
 

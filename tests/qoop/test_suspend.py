@@ -1,0 +1,223 @@
+"""Jobs that stop here and go on there: what a bundle holds, what is taken from it, what is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import qoop
+from qoop.__main__ import main
+from qoop.catalog.errors import ConfigError, SourceError, Suspended, TableChanged
+from qoop.engine.history import Started
+from qoop.engine.kernel import Kernel
+from qoop.job import Job
+
+ROWS = 600_000
+TEXT = (
+    "SELECT k, n, f FROM (SELECT i % 50 AS k, count(*) AS n, sum(i // 7) AS f FROM t GROUP BY k) "
+    "JOIN (SELECT i % 50 AS k, max(s) AS s FROM t GROUP BY k) USING (k) ORDER BY k"
+)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    table = pa.table({"i": pa.array(range(ROWS), pa.int64()), "s": [f"row {i}" for i in range(ROWS)]})
+    pq.write_table(table, folder / "t.parquet", row_group_size=100_000)
+    return folder
+
+
+@pytest.fixture
+def expected(data: Path) -> list[tuple[object, ...]]:
+    with qoop.connect(slots=2) as session:
+        session.register_folder(data)
+        return session.sql(TEXT).fetchall()
+
+
+@pytest.fixture
+def pause(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], threading.Event]:
+    """`pause(n)`: from the n-th task on, tasks wait; the event is set when one does."""
+    run, waits, counted = Kernel.run, threading.Event(), threading.Lock()
+    state = {"left": 1 << 30}
+
+    def slow(self: Kernel, spec: object, read: object, between: Callable[[], None] = lambda: None) -> object:
+        with counted:
+            state["left"] -= 1
+            stopped = state["left"] < 0
+        while stopped:
+            waits.set()
+            between()
+            time.sleep(0.005)
+        return run(self, spec, read, between)  # type: ignore[arg-type]
+
+    def begin(tasks: int) -> threading.Event:
+        state["left"] = tasks
+        waits.clear()
+        return waits
+
+    monkeypatch.setattr(Kernel, "run", slow)
+    return begin
+
+
+def suspended(data: Path, path: Path, waits: threading.Event, slots: int = 4, memory: str = "2GB") -> Job:
+    with qoop.connect(slots=slots, memory=memory) as session:
+        session.register_folder(data)
+        job = session.submit(TEXT)
+        assert waits.wait(20)
+        while not job.progress().held:  # one task at least was let through
+            time.sleep(0.01)
+        job.suspend(path)
+        assert job.state == "CANCELLED"
+        with pytest.raises(Suspended, match=str(path)):
+            job.result()
+        return job
+
+
+def test_a_job_goes_on_elsewhere_on_another_size_and_back(
+    data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
+) -> None:
+    first = suspended(data, tmp_path / "one", pause(3))
+    done = sum(len(output.rows) > 0 for output in first.progress().held)
+    assert done == 0  # nothing of it is left in the session
+    waits = pause(0)
+    with qoop.connect(slots=1, memory="500MB") as session:
+        job = session.resume(tmp_path / "one")
+        assert waits.wait(20)
+        job.suspend(tmp_path / "two")
+    pause(1 << 30)
+    job = qoop.resume(tmp_path / "two", slots=4, memory="2GB")
+    assert job.result().fetchall() == expected
+
+
+def test_a_bundle_is_plain_and_whole(data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:
+    suspended(data, tmp_path / "bundle", pause(3))
+    facts = json.loads((tmp_path / "bundle" / "bundle.json").read_text())
+    assert (facts["format"], facts["version"], facts["query"]) == ("qoop-bundle", 1, TEXT)
+    assert facts["tables"][0]["place"] == {"kind": "folder", "path": str(data)}
+    names = {path.suffix for path in (tmp_path / "bundle" / "checkpoints").iterdir()}
+    assert names == {".json", ".arrow"}
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_what_the_bundle_holds_is_not_done_again(
+    data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
+) -> None:
+    suspended(data, tmp_path / "bundle", pause(3), slots=2)
+    pause(1 << 30)
+    held = {json.loads(path.read_text())["key"]["signature"]: 1 for path in (tmp_path / "bundle").glob("*/*.json")}
+    with qoop.connect(slots=2, memory="2GB") as session:
+        job = session.resume(tmp_path / "bundle")
+        assert job.result().fetchall() == expected
+        plan = job.plan
+        total = sum(stage.width for stage in plan.stages)
+        started = [record for record in job.history() if isinstance(record, Started)]
+        assert held and len(started) < total
+
+
+def test_the_command_line_resumes(
+    data: Path, tmp_path: Path, pause: Callable[[int], threading.Event], capsys: pytest.CaptureFixture[str]
+) -> None:
+    suspended(data, tmp_path / "bundle", pause(3))
+    pause(1 << 30)
+    assert main(["resume", str(tmp_path / "bundle"), "--slots", "1", "--memory", "500MB", "--format", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == ["k,n,f", "0,12000,514237715"]
+
+
+def test_tables_that_moved_are_named_and_those_that_changed_refused(
+    data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
+) -> None:
+    suspended(data, tmp_path / "bundle", pause(3))
+    pause(1 << 30)
+    data.rename(tmp_path / "moved")
+    with pytest.raises(SourceError, match="data"):
+        qoop.resume(tmp_path / "bundle", slots=1)
+    job = qoop.resume(tmp_path / "bundle", slots=1, data=[tmp_path / "moved"])
+    assert job.result().fetchall() == expected
+    data.mkdir()
+    pq.write_table(pa.table({"i": [1], "s": ["x"]}), data / "t.parquet")
+    with pytest.raises(TableChanged, match=r"t, once at .*data.* has changed"):
+        qoop.resume(tmp_path / "bundle", slots=1)
+
+
+def test_a_table_in_memory_cannot_follow(tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:
+    waits = pause(1)
+    with qoop.connect(slots=2) as session:
+        session.register("t", pa.table({"i": range(ROWS), "s": ["x"] * ROWS}))
+        job = session.submit(TEXT)
+        assert waits.wait(20)
+        job.suspend(tmp_path / "bundle")
+    with pytest.raises(SourceError, match="lived in the memory"):
+        qoop.resume(tmp_path / "bundle", slots=1)
+
+
+def test_damaged_checkpoints_are_made_anew(
+    data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
+) -> None:
+    suspended(data, tmp_path / "bundle", pause(5))
+    pause(1 << 30)
+    for path in (tmp_path / "bundle").glob("*/*.arrow"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    assert qoop.resume(tmp_path / "bundle", slots=2).result().fetchall() == expected
+
+
+def test_what_is_no_bundle(tmp_path: Path, data: Path, pause: Callable[[int], threading.Event]) -> None:
+    with pytest.raises(ConfigError, match="no suspended job"):
+        qoop.resume(tmp_path / "nothing", slots=1)
+    suspended(data, tmp_path / "bundle", pause(3))
+    text = tmp_path / "bundle" / "bundle.json"
+    text.write_text(text.read_text().replace('"version": 1', '"version": 99', 1))
+    with pytest.raises(ConfigError, match="99"):
+        qoop.resume(tmp_path / "bundle", slots=1)
+    text.write_text("{")
+    with pytest.raises(ConfigError, match="damaged"):
+        qoop.resume(tmp_path / "bundle", slots=1)
+
+
+def test_what_cannot_be_suspended(data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:
+    waits = pause(1)
+    with qoop.connect(slots=2) as session:
+        session.register_folder(data)
+        job = session.submit(TEXT)
+        assert waits.wait(20)
+        with pytest.raises(ConfigError, match="something at"):
+            job.suspend(data)
+        assert job.state == "RUNNING"
+        pause(1 << 30)
+        job.cancel()
+        job.wait()
+        with pytest.raises(ConfigError, match="cancelled"):
+            job.suspend(tmp_path / "late")
+        assert not (tmp_path / "late").exists()
+
+
+def test_the_grace_lets_tasks_under_way_finish(
+    data: Path, tmp_path: Path, expected: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, began = Kernel.run, threading.Event()
+
+    def slow(self: Kernel, *arguments: object) -> object:
+        began.set()
+        time.sleep(0.3)
+        return run(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Kernel, "run", slow)
+    for grace, least in ((0.0, 0), (20.0, 1)):
+        began.clear()
+        with qoop.connect(slots=2, replan=False) as session:
+            session.register_folder(data)
+            job = session.submit(TEXT)
+            assert began.wait(20)
+            job.suspend(tmp_path / f"grace{grace}", grace)
+        held = list((tmp_path / f"grace{grace}" / "checkpoints").glob("*.json"))
+        assert bool(held) == bool(least)
+    assert qoop.resume(tmp_path / "grace20.0", slots=2).result().fetchall() == expected
