@@ -167,8 +167,11 @@ class Packer:
         """How many tasks of one kind the empty machine has room for; at least one."""
         cpus = int(self._most_cpu / self.cpus[kind])
         need = self.memories[kind]
-        return max(1, min(cpus, int(self._most_memory / need)) if need > 0 else cpus)
+        return max(1, int(min(cpus, self._most_memory / need)) if need > 0 else cpus)  # the quotient may be infinite
+
+
+_PLENTY = 1 << 60
 
 
 def _times(need: float, free: float) -> int:
-    return floor(free / need + _SAME) if need > 0 else 1 << 60
+    return floor(min(free / need, _PLENTY) + _SAME) if need > 0 else _PLENTY

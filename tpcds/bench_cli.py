@@ -1,12 +1,14 @@
-"""The commands ``qoop bench`` adds: ``shrink`` and ``interrupt``."""
+"""The commands ``qoop bench`` adds: ``shrink``, ``interrupt`` and ``adversary``."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
-from qoop.tpcds import interrupt, shrink
+from qoop.picture import write
+from qoop.tpcds import adversary, interrupt, shrink
 from qoop.tpcds.contestant import KINDS
 from qoop.tpcds.queries import parse_selection
 
@@ -15,6 +17,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
     _add_shrink(commands)
     _add_interrupt(commands)
+    _add_adversary(commands)
 
 
 def _add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,6 +37,19 @@ def _add_interrupt(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     means = ",".join(f"{mean:g}" for mean in interrupt.MEANS)
     parser.add_argument("--means", default=means, metavar="A,B", help=f"mean intervals, in undisturbed times ({means})")
     parser.set_defaults(run=_interrupt)
+
+
+def _add_adversary(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Look for the changes of capacity under which re-planning does worst against the best plan in hindsight"
+    parser = commands.add_parser("adversary", help=what, description=f"{what}. In virtual time; runs no query.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument("--stats-scale", type=float, default=100.0, metavar="N", help="plan for that scale (100)")
+    parser.add_argument("--slots", type=int, default=16, metavar="N", help="at the start (16)")
+    parser.add_argument("--evaluations", type=int, default=200, metavar="N", help="profiles tried for a query (200)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the search (1)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_adversary)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +85,20 @@ def _interrupt(options: argparse.Namespace) -> int:
     )  # fmt: skip
     print(interrupt.table(done))
     return 1 if any(one.error for one in done) else 0
+
+
+def _adversary(options: argparse.Namespace) -> int:
+    found = adversary.run(
+        adversary.Options(
+            Path(options.directory), parse_selection(options.queries), options.stats_scale,
+            _positive("--slots", options.slots), _positive("--evaluations", options.evaluations), options.seed,
+        ),
+        lambda query, worst: _tell(f"query {query}: {worst}"),
+    )  # fmt: skip
+    print(adversary.table(found))
+    if options.json is not None:
+        write(json.dumps(adversary.to_json(found), indent=1) + "\n", options.json)
+    return 0
 
 
 def _queries(options: argparse.Namespace) -> tuple[int, ...]:

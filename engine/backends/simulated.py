@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
+from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import CheckpointError, ConfigError, QoopError, Revoked
 from qoop.engine.clock import VirtualClock
@@ -29,6 +30,9 @@ from qoop.engine.events import (
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.packing import first_fit
 from qoop.planner.plan import Resources
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,9 @@ class SimulatedBackend:
                 self._committed[key][1].discard(job)
                 if not self._committed[key][1]:
                     del self._committed[key]
+
+    def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
+        raise CheckpointError(f"{key} is a simulated output: it has no rows to read")
 
     def close(self) -> None:
         self._running.clear()

@@ -1,0 +1,65 @@
+"""The adversary for real plans: it finds bad profiles, shrinks them, and what it reports can be run again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import qoop
+from qoop.planner.alternatives import Grid, keep, pool
+from qoop.replanner import Greedy, Question, Stay
+from qoop.tpcds.adversary import Arena, Steps, search, shrink
+from qoop.tpcds.alternatives import scaled, scaled_splits
+from qoop.tpcds.queries import text
+
+MEMORY = 1e9
+
+
+@pytest.fixture(scope="module")
+def arena(tpcds_small: Path, benchmark_texts: None) -> Arena:
+    with qoop.connect(slots=2) as session:
+        session.register_folder(tpcds_small)
+        prepared = session.prepare(text(11))
+        prepared = replace(prepared, stats=scaled(prepared.stats, 1000), splits=scaled_splits(prepared.splits, 1000))
+        kept = keep(pool(prepared.planning(), Grid.of((1, 4, 16), (MEMORY / 4, MEMORY), threads=1))).kept
+    assert len(kept) > 1
+    return Arena(kept, prepared.tables, slots=16, memory=MEMORY)
+
+
+class Stubborn:
+    """Never changes plan."""
+
+    def decide(self, question: Question) -> Stay:
+        return Stay("it never does", question.remaining)
+
+
+def test_with_nothing_changing_the_adaptive_run_takes_what_the_best_plan_takes(arena: Arena) -> None:
+    calm = Steps(((0.0, 16),))
+    hysteresis = Greedy().hysteresis
+    assert arena.run(calm).seconds <= arena.hindsight(calm) / (1 - hysteresis) + 0.02
+
+
+def test_the_worst_profile_is_small_and_can_be_run_again(arena: Arena) -> None:
+    worst = search(arena, seed=7, evaluations=40)
+    assert worst.ratio >= 0.98 * worst.found
+    assert len(worst.steps.changes) <= 7
+    again = Arena(arena.plans, arena._tables, 16, MEMORY)
+    assert again.run(worst.steps) == worst.adaptive
+    assert again.hindsight(worst.steps) == worst.hindsight
+    assert search(again, seed=7, evaluations=40) == worst
+
+
+def test_without_switching_it_does_worse(arena: Arena) -> None:
+    """The adversary is an adversary: it finds more against a job that is held to its launch plan."""
+    held = Arena(arena.plans, arena._tables, 16, MEMORY, policy=Stubborn())
+    assert search(held, seed=7, evaluations=40).ratio >= 1.0
+    for steps in (Steps(((0.0, 16), (0.0001, 1))), Steps(((0.0, 1),))):
+        assert held.run(steps).seconds == held.run(steps, 0).seconds
+
+
+def test_shrinking_keeps_what_matters() -> None:
+    steps = Steps(((0.0, 8), (1.0, 4), (2.0, 2), (3.0, 1), (4.0, 8)))
+    small = shrink(steps, lambda one: (3.0, 1) in one.changes)
+    assert small == Steps(((0.0, 8), (3.0, 1)))

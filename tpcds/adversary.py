@@ -1,0 +1,300 @@
+"""An adversary for real plans: the changes of capacity under which re-planning does worst.
+
+For rectangles (spec section 5) greedy switching has a proven bound. For real plans there is none, so it is looked for:
+profiles of capacity are bred, in virtual time and on the engine's own core, for the largest ratio of the time of the
+adaptive run to that of the best single plan chosen in hindsight, knowing the whole profile. The worst one is then
+shrunk to few events. The ratio is reported, not bounded; below 1 switching was better than any single plan.
+
+Belief and truth are the same here (every task takes what its estimate says): what is measured is the policy alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from math import inf
+from pathlib import Path
+
+from qoop.adaptive import Adaptive
+from qoop.catalog.table import Table
+from qoop.cluster import Cluster, JobRequest
+from qoop.engine.backends.simulated import Outcome, SimulatedBackend
+from qoop.engine.clock import VirtualClock
+from qoop.engine.events import SlotsChanged
+from qoop.engine.history import Switched
+from qoop.engine.task import TaskSpec
+from qoop.planner.alternatives import Candidate, keep, local_grid, pool
+from qoop.planner.finish import SPILL_BYTE
+from qoop.planner.plan import Resources, Stage
+from qoop.replanner import Greedy, Policy
+from qoop.session import connect
+from qoop.tpcds.alternatives import scaled, scaled_splits
+from qoop.tpcds.queries import text
+
+MACHINE = "m"
+MEMORY = 4e9
+"""Bytes of memory a slot."""
+_SAME = 0.98
+"""Part of the ratio that a shrunk profile must keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Capacity over time: (from when, slots), the first from 0. Memory a slot stays the same."""
+
+    changes: tuple[tuple[float, int], ...]
+
+    def __str__(self) -> str:
+        return ", then ".join(f"{slots} from {at:.4g} s" for at, slots in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run in virtual time: its seconds, and how often it changed plan."""
+
+    seconds: float
+    switches: int
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The worst that was found for one query.
+
+    adaptive, hindsight, held: seconds of the adaptive run, of the best single plan, and of the launch plan alone.
+    tried: profiles that were run. found: the ratio before the profile was shrunk.
+    """
+
+    steps: Steps
+    adaptive: Ran
+    hindsight: float
+    held: float
+    plans: int
+    tried: int
+    found: float
+
+    @property
+    def ratio(self) -> float:
+        return self.adaptive.seconds / self.hindsight
+
+    def __str__(self) -> str:
+        return (
+            f"{self.ratio:.2f} x hindsight ({self.adaptive.seconds:.4g} s with {self.adaptive.switches} switches; best"
+            f" of {self.plans} plans {self.hindsight:.4g} s; launch plan {self.held:.4g} s): slots {self.steps}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to look at. stats_scale: rows as at that scale, for data of scale 1. slots: at the start."""
+
+    directory: Path
+    queries: tuple[int, ...]
+    stats_scale: float = 100.0
+    slots: int = 16
+    evaluations: int = 200
+    seed: int = 1
+
+
+def run(options: Options, told: Callable[[int, Worst], None] = lambda query, worst: None) -> dict[int, Worst]:
+    """Search for each query, with the plans that it keeps for such a machine. Raises ConfigError, SourceError."""
+    found = {}
+    with connect() as session:
+        session.register_folder(options.directory)
+        for query in options.queries:
+            prepared = session.prepare(text(query))
+            stats = scaled(prepared.stats, options.stats_scale)
+            splits = scaled_splits(prepared.splits, options.stats_scale)
+            planning = replace(prepared, stats=stats, splits=splits).planning()
+            kept = keep(pool(planning, local_grid(Resources(options.slots, options.slots * MEMORY)))).kept
+            arena = Arena(kept, prepared.tables, options.slots, MEMORY)
+            found[query] = search(arena, options.seed, options.evaluations)
+            told(query, found[query])
+    return found
+
+
+def table(found: Mapping[int, Worst]) -> str:
+    """The distribution of the worst ratios."""
+    ratios = sorted(worst.ratio for worst in found.values())
+    held = sorted(worst.held / worst.hindsight for worst in found.values())
+    switched = sum(worst.adaptive.switches > 0 for worst in found.values())
+    return "\n".join(
+        (
+            "",
+            f"worst ratio to the best plan in hindsight: median {_middle(ratios):.2f}, largest {ratios[-1]:.2f}",
+            f"of the launch plan on the same profiles:   median {_middle(held):.2f}, largest {held[-1]:.2f}",
+            f"{switched} of {len(found)} queries changed plan on their worst profile",
+        )
+    )
+
+
+def to_json(found: Mapping[int, Worst]) -> dict[str, object]:
+    """The figures as JSON values."""
+    return {"queries": [{"query": query, "ratio": worst.ratio, **asdict(worst)} for query, worst in found.items()]}
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    return ordered[(len(ordered) - 1) // 2]
+
+
+class Arena:
+    """The plans of one query under profiles of capacity.
+
+    plans: the first is the launch plan. tables: those the plans read. slots: at the start; memory: bytes a slot.
+    """
+
+    def __init__(
+        self, plans: Sequence[Candidate], tables: Mapping[str, Table], slots: int, memory: float,
+        policy: Policy | None = None,
+    ) -> None:  # fmt: skip
+        self.plans = tuple(plans)
+        self.slots = slots
+        self._tables = tables
+        self._memory = memory
+        self._policy = policy if policy is not None else Greedy()
+        self._runs: dict[tuple[Steps, int | None], Ran] = {}
+
+    @cached_property
+    def undisturbed(self) -> float:
+        """Seconds of the launch plan on all slots."""
+        return self.run(Steps(((0.0, self.slots),)), 0).seconds
+
+    def run(self, steps: Steps, pinned: int | None = None) -> Ran:
+        """Run one plan under a profile, or, with none pinned, the adaptive job; in virtual time."""
+        known = self._runs.get((steps, pinned))
+        if known is None:
+            known = self._runs[steps, pinned] = self._run(steps, pinned)
+        return known
+
+    def hindsight(self, steps: Steps) -> float:
+        """Seconds of the best single plan for this profile."""
+        return min(self.run(steps, place).seconds for place in range(len(self.plans)))
+
+    def ratio(self, steps: Steps) -> float:
+        """How many times the hindsight optimum the adaptive run takes."""
+        return self.run(steps).seconds / self.hindsight(steps)
+
+    def room(self, slots: int) -> Resources:
+        return Resources(slots, slots * self._memory)
+
+    def _run(self, steps: Steps, pinned: int | None) -> Ran:
+        clock = VirtualClock()
+        backend = SimulatedBackend({MACHINE: self.room(steps.changes[0][1])}, clock, self._outcome)
+        for at, slots in steps.changes[1:]:
+            backend.happen(SlotsChanged(MACHINE, self.room(slots)), at)
+        launch = self.plans[pinned or 0].plan
+        adaptive = None
+        if pinned is None:
+            adaptive = Adaptive(lambda _: self.plans, self.room(self.slots), at_once=True, policy=self._policy)
+        cluster = Cluster(backend, clock=clock, thread=False)
+        handle = cluster.submit(JobRequest(launch, self._tables, adaptive=adaptive))
+        while cluster.busy:
+            cluster.step()
+        handle.outputs()
+        ended = handle.history()[-1].at
+        switches = sum(isinstance(record, Switched) for record in handle.history()) - 1
+        cluster.close()
+        return Ran(ended, switches)
+
+    def _outcome(self, spec: TaskSpec) -> Outcome:
+        """What the planner believes: work on the slots granted, moving data, spilling what does not fit."""
+        seconds, local, wants = self._tasks[_work(spec.stage)]
+        spilled = max(0.0, wants - spec.resources.memory)
+        return Outcome(seconds / max(1.0, spec.resources.cpu) + local + spilled * SPILL_BYTE)
+
+    @cached_property
+    def _tasks(self) -> dict[tuple[object, ...], tuple[float, float, float]]:
+        return {
+            _work(stage): (task.seconds, task.local, task.wants)
+            for one in self.plans
+            for stage, task in zip(one.plan.stages, one.finish.tasks, strict=True)
+        }
+
+
+def _work(stage: Stage) -> tuple[object, ...]:
+    """What a task of the stage does. Not its signature: that of an island is the job's own."""
+    return stage.sql, stage.layout, stage.width, stage.slots
+
+
+def search(
+    arena: Arena, seed: int, evaluations: int = 200, events: int = 6, told: Callable[[str], None] = lambda _: None
+) -> Worst:
+    """Breed profiles for the worst ratio: from random ones by hill climbing with restarts; then shrink the worst.
+
+    evaluations: profiles tried in all. events: changes of capacity in a profile at most.
+    """
+    chance = random.Random(seed)
+    best, best_ratio = _random(arena, chance, events), 0.0
+    here, here_ratio, stale = best, -inf, 0
+    for _ in range(evaluations):
+        tried = _mutated(arena, here, chance, events) if here_ratio > -inf else here
+        ratio = arena.ratio(tried)
+        stale = 0 if ratio > here_ratio else stale + 1
+        if ratio >= here_ratio:
+            here, here_ratio = tried, ratio
+        if ratio > best_ratio:
+            best, best_ratio = tried, ratio
+            told(f"{ratio:.2f} x: {tried}")
+        if stale > evaluations // 5:
+            here, here_ratio, stale = _random(arena, chance, events), -inf, 0
+    small = shrink(best, lambda steps: arena.ratio(steps) >= _SAME * best_ratio)
+    return Worst(
+        small, arena.run(small), arena.hindsight(small), arena.run(small, 0).seconds, len(arena.plans), evaluations,
+        best_ratio,
+    )  # fmt: skip
+
+
+def shrink(steps: Steps, still: Callable[[Steps], bool]) -> Steps:
+    """As few changes as still do it: drop one after the other, as long as that is possible (Zeller's ddmin, coarse)."""
+    while True:
+        smaller = next((one for one in _smaller(steps) if still(one)), None)
+        if smaller is None:
+            return steps
+        steps = smaller
+
+
+def _smaller(steps: Steps) -> Iterator[Steps]:
+    changes = steps.changes
+    for place in range(1, len(changes)):
+        yield Steps(changes[:place] + changes[place + 1 :])
+
+
+def _levels(arena: Arena) -> list[int]:
+    """1, 2, 4 … slots, up to those there are at the start."""
+    levels = [1]
+    while levels[-1] < arena.slots:
+        levels.append(min(2 * levels[-1], arena.slots))
+    return levels
+
+
+def _random(arena: Arena, chance: random.Random, events: int) -> Steps:
+    count = chance.randint(1, events)
+    moments = sorted(chance.uniform(0.0, 3.0) * arena.undisturbed for _ in range(count))
+    levels = _levels(arena)
+    return _tidy([(0.0, arena.slots), *((at, chance.choice(levels)) for at in moments)])
+
+
+def _mutated(arena: Arena, steps: Steps, chance: random.Random, events: int) -> Steps:
+    changes = list(steps.changes)
+    kind = chance.choice(("add", "drop", "move", "level", "level"))
+    if kind == "add" and len(changes) <= events:
+        changes.append((chance.uniform(0.0, 3.0) * arena.undisturbed, chance.choice(_levels(arena))))
+    elif kind == "drop" and len(changes) > 1:
+        del changes[chance.randrange(1, len(changes))]
+    elif kind == "move" and len(changes) > 1:
+        place = chance.randrange(1, len(changes))
+        changes[place] = (changes[place][0] * chance.uniform(0.7, 1.4), changes[place][1])
+    elif len(changes) > 1:
+        place = chance.randrange(1, len(changes))
+        changes[place] = (changes[place][0], chance.choice(_levels(arena)))
+    return _tidy(changes)
+
+
+def _tidy(changes: Sequence[tuple[float, int]]) -> Steps:
+    """In order of time, without changes that change nothing."""
+    kept: list[tuple[float, int]] = []
+    for at, slots in sorted(changes):
+        if not kept or kept[-1][1] != slots:
+            kept.append((at, slots))
+    return Steps(tuple(kept))
