@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from benchmark_plans import TASKS, candidates, running
 from pyarrow import feather
-from run_plan import Runner, narrowed
+from run_plan import Runner, narrowed, storage
 
 from qoop.planner.alternatives import StageKey, stage_key
 from qoop.planner.plan import Plan, Signature, Stage
@@ -98,17 +98,6 @@ class Witness:
             rows, other = rows.select(names), other.select(names)
         difference = compare(rows, other)
         assert difference is None, f"{difference}\n{told}"
-
-
-def storage(table: pa.Table) -> pa.Table:
-    """The table with DuckDB's own types (HUGEINT, a boolean of a byte …) as the bytes they are kept in."""
-    columns = [
-        pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
-        if isinstance(column.type, pa.BaseExtensionType)
-        else column
-        for column in table.columns
-    ]
-    return pa.table(columns, names=table.column_names)
 
 
 @pytest.fixture(scope="module")

@@ -185,3 +185,14 @@ def read(item: StageInput, part: int, output: Output) -> list[pa.Table]:
     if item.mode == "partition":
         return [partitions[part] for partitions in output]
     return [table for partitions in output for table in partitions]
+
+
+def storage(table: pa.Table) -> pa.Table:
+    """The table with DuckDB's own types (HUGEINT, a boolean of a byte …) as the bytes they are kept in."""
+    columns = [
+        pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+        if isinstance(column.type, pa.BaseExtensionType)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.column_names)
