@@ -6,29 +6,53 @@ See :mod:`qoop.planner.provenance` for how a relation becomes a :class:`Block`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from qoop.planner.canonical_text import Name, digest_of, is_plain, leaf_number, own_name, text_of
-from qoop.planner.expr import TRUE, Call, Column, Expr, columns_of, conjuncts, substitute, transform
+from qoop.planner.expr import Call, Column, Expr, columns_of, conjuncts, substitute, transform
 from qoop.planner.facts import Facts
-from qoop.planner.rules.properties import equated
+from qoop.planner.implication import essential
+from qoop.planner.relation import SetOp
+from qoop.planner.rules.fold_constants import simplify
+from qoop.planner.rules.properties import equated, is_constant
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What a factor or a join that became a predicate was made of, so that it can be taken apart again.
+
+    kind: left, full, semi (joins), distinct, rows (windows' input), set (a set operation).
+    blocks: the inputs; of a left or semi join only the right one. on: conditions of a join.
+    args: the columns of other factors in `on`, in the order of the factor's own args.
+    names: the relation's column by the own name of the factor's.
+    """
+
+    kind: str
+    blocks: tuple[Block, ...]
+    names: Mapping[str, Column]
+    on: tuple[Expr, ...] = ()
+    args: tuple[Expr, ...] = ()
+    node: SetOp | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Leaf:
     """A factor of a block's product. number: tells it from the others, in the names of its columns.
 
-    digest: what it is. args: columns of other leaves that it depends on (the left side of a left join).
+    digest: what it is. args: expressions over other leaves that it depends on (the left side of a left join).
+    single: it has one row.
     """
 
     number: int
     digest: str
-    args: tuple[Column, ...] = ()
+    args: tuple[Expr, ...] = ()
+    source: Source | None = None
+    single: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
     """``SELECT columns FROM leaves WHERE predicates``; no leaves: one row."""
 
@@ -39,6 +63,11 @@ class Block:
     def expr(self, expr: Expr) -> Expr:
         """An expression over the relation's columns as one over the leaves."""
         return substitute(expr, self.columns)
+
+    @property
+    def empty(self) -> bool:
+        """True if no row can be in it."""
+        return any(is_constant(p, False) or is_constant(p, None) for p in self.predicates)
 
 
 @dataclass(frozen=True)
@@ -56,13 +85,10 @@ class Written:
         return text_of(expr, self.name)
 
 
-def is_rows(block: Block) -> bool:
-    return len(block.leaves) == 1 and block.leaves[0].digest.startswith("rows ") and not block.predicates
-
-
-def added(block: Block, predicates: Iterable[Expr]) -> tuple[Expr, ...]:
-    new = (part for predicate in predicates for part in conjuncts(predicate) if part != TRUE)
-    return tuple(dict.fromkeys((*block.predicates, *(half for part in new for half in _halves(part)))))
+def parts_of(predicate: Expr) -> tuple[Expr, ...]:
+    """The conjuncts of a predicate in its simplest form, of a BETWEEN both halves; none if it is always true."""
+    parts = (half for part in conjuncts(simplify(predicate)) for half in _halves(part))
+    return tuple(part for part in parts if not is_constant(part, True))
 
 
 def _halves(predicate: Expr) -> tuple[Expr, ...]:
@@ -70,17 +96,30 @@ def _halves(predicate: Expr) -> tuple[Expr, ...]:
     if isinstance(predicate, Call) and predicate.op == "between" and is_plain(predicate, "({0} BETWEEN {1} AND {2})"):
         x, low, high = predicate.args
         return (
-            Call("<=", (low, x), "({0} <= {1})", "BOOLEAN"),
-            Call("<=", (x, high), "({0} <= {1})", "BOOLEAN"),
+            simplify(Call("<=", (low, x), "({0} <= {1})", "BOOLEAN")),
+            simplify(Call("<=", (x, high), "({0} <= {1})", "BOOLEAN")),
         )
     return (predicate,)
+
+
+def spliced(block: Block, number: int, inner: Block, exprs: Mapping[Column, Expr]) -> Block:
+    """The block with another in place of one of its leaves. exprs: what the leaf's columns are in it."""
+    leaves = tuple(
+        replace(leaf, args=tuple(substitute(arg, exprs) for arg in leaf.args)) if leaf.args else leaf
+        for leaf in block.leaves
+        if leaf.number != number
+    )
+    predicates = (*(substitute(p, exprs) for p in block.predicates), *inner.predicates)
+    columns = {column: substitute(expr, exprs) for column, expr in block.columns.items()}
+    return Block(leaves + inner.leaves, tuple(dict.fromkeys(predicates)), columns)
 
 
 def leaf_numbers(block: Block) -> set[int]:
     return {leaf.number for leaf in block.leaves}
 
 
-def only(expr: Expr, numbers: frozenset[int]) -> bool:
+def only(expr: Expr, numbers: Container[int]) -> bool:
+    """True if the expression reads these leaves and no others."""
     used = columns_of(expr)
     return bool(used) and all(leaf_number(column) in numbers for column in used)
 
@@ -102,18 +141,24 @@ def write(block: Block, marks: Iterable[Expr]) -> Written:
 
     marks: what is read of the block; they may hold columns of other blocks, which are written as ``?``.
     """
+    if block.empty:
+        return _NOTHING
     classes, predicates = equal_columns(block.predicates)
+    predicates = essential(predicates, merged_names(str, classes))
     order = _order(block, classes, predicates, tuple(marks) if len(block.leaves) > 1 else ())
     label = {number: str(place) for place, number in enumerate(order)}
     merged = merged_names(
         lambda c: f"{label[leaf_number(c)]}.{own_name(c)}" if leaf_number(c) in label else "?", classes
     )
     leaf_of = {leaf.number: leaf for leaf in block.leaves}
-    leaves = [leaf_of[number].digest + repr([merged(a) for a in leaf_of[number].args]) for number in order]
+    leaves = [leaf_of[number].digest + repr([text_of(a, merged) for a in leaf_of[number].args]) for number in order]
     texts = sorted({text_of(predicate, merged) for predicate in predicates})
     return Written(
         digest_of("block", *leaves, "where", *texts, "equal", *sorted(set(map(merged, classes)))), merged, tuple(order)
     )
+
+
+_NOTHING = Written("nothing", lambda _: "none")  # without rows, all columns of a type are equal
 
 
 def equal_columns(predicates: Sequence[Expr]) -> tuple[dict[Column, tuple[Column, ...]], list[Expr]]:
@@ -179,8 +224,8 @@ def _items(block: Block, classes: Mapping[Column, tuple[Column, ...]], predicate
         if leaf.args:
             own = Column(f"{leaf.number}:", "")
             items.add(
-                lambda name, leaf=leaf, own=own: name(own) + repr([name(a) for a in leaf.args]),  # type: ignore[misc]
-                (own, *(member for a in leaf.args for member in classes.get(a, (a,)))),
+                lambda name, leaf=leaf, own=own: name(own) + repr([text_of(a, name) for a in leaf.args]),  # type: ignore[misc]
+                (own, *(member for a in leaf.args for c in columns_of(a) for member in classes.get(c, (c,)))),
             )
     return items
 
@@ -229,7 +274,7 @@ def facts_of(block: Block, names: Sequence[tuple[str, Column]], settings: str, o
     outputs = [(name, block.columns[column]) for name, column in names]
     leaf_of = {leaf.number: leaf for leaf in block.leaves}
     called: dict[int, str] = {}
-    for number in write(block, [expr for _, expr in outputs]).order:
+    for number in write(block, [expr for _, expr in outputs]).order or leaf_of:
         called[number] = _numbered(digest_of(settings, leaf_of[number].digest), called.values())
 
     def renamed(expr: Expr) -> Expr:
@@ -238,7 +283,7 @@ def facts_of(block: Block, names: Sequence[tuple[str, Column]], settings: str, o
     def column_of(column: Column) -> Column:
         return Column(f"{called[leaf_number(column)]}:{own_name(column)}", column.type)
 
-    leaves = sorted((called[leaf.number], tuple(map(column_of, leaf.args))) for leaf in block.leaves)
+    leaves = sorted((called[leaf.number], tuple(map(renamed, leaf.args))) for leaf in block.leaves)
     predicates = tuple(map(renamed, block.predicates))
     return Facts(tuple(leaves), predicates, tuple((name, renamed(expr)) for name, expr in outputs), ordered)
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date
+from decimal import Decimal
 from hashlib import blake2b
 
 from qoop.planner.expr import Call, Column, Expr, Literal
 
 Name = Callable[[Column], str]
 
+_EXACT = (int, bool, str, Decimal, date)  # a constant of these is its value, however it is written
 _MIRRORED = {">": "<", ">=": "<="}
 _COMMUTATIVE = frozenset({"=", "<>", "+", "*"})
 
@@ -23,7 +26,8 @@ def text_of(expr: Expr, name: Name) -> str:
     if isinstance(expr, Column):
         return name(expr)
     if isinstance(expr, Literal):
-        return f"<{expr.sql!r}:{expr.type}>"
+        known = type(expr.value) in _EXACT
+        return f"<{expr.value if known else expr.sql!r}:{expr.type}>"
     args = [text_of(arg, name) for arg in expr.args]
     op = expr.op
     if op in ("and", "or"):

@@ -15,16 +15,14 @@ is part of its name, and nothing is told of two that differ. It remains to show 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
 
 from qoop.planner.block import equal_columns, merged_names
-from qoop.planner.canonical_text import Name, is_plain, text_of
+from qoop.planner.canonical_text import Name, text_of
 from qoop.planner.expr import Call, Column, Expr, Literal, equals
 from qoop.planner.facts import Facts
+from qoop.planner.implication import follows
 from qoop.planner.rules.properties import is_total
 
 
@@ -65,7 +63,7 @@ class _Matching:
             return None
         mine = {text_of(predicate, self.name): predicate for predicate in self.others}
         theirs = {text_of(predicate, self.name): predicate for predicate in self.held_others}
-        if not all(text in mine or _follows(predicate, mine.values(), self.name) for text, predicate in theirs.items()):
+        if not all(text in mine or follows(predicate, self.others, self.name) for text, predicate in theirs.items()):
             return None
         joined = self.missing_equalities()
         rest = [self.over_held(predicate) for text, predicate in mine.items() if text not in theirs]
@@ -79,7 +77,10 @@ class _Matching:
     def same_arguments(self) -> bool:
         """True if factors that depend on others depend on equal columns of them."""
         pairs = zip(self.held.leaves, self.wanted.leaves, strict=True)
-        return all(list(map(self.name, mine)) == list(map(self.name, theirs)) for (_, mine), (_, theirs) in pairs)
+        return all(self.texts(mine) == self.texts(theirs) for (_, mine), (_, theirs) in pairs)
+
+    def texts(self, exprs: Sequence[Expr]) -> list[str]:
+        return [text_of(expr, self.name) for expr in exprs]
 
     def equalities_hold(self) -> bool:
         """True if all columns that the held rows equate are equal in the wanted ones."""
@@ -122,95 +123,3 @@ def _translated(expr: Expr, held: Mapping[str, Column], name: Name) -> Expr | No
     if any(arg is None for arg in args):
         return None
     return Call(expr.op, tuple(arg for arg in args if arg is not None), expr.template, expr.type)
-
-
-# --- what follows from what
-
-
-def _follows(weak: Expr, strong: Iterable[Expr], name: Name) -> bool:
-    """True if a predicate follows from one of these: a narrower range, or a shorter list, of the same expression."""
-    return any(_is_weaker(weak, one, name) for one in strong)
-
-
-def _is_weaker(weak: Expr, strong: Expr, name: Name) -> bool:
-    wide, few = _Range.of(weak, name), _listed(strong, name)
-    if wide is not None:
-        narrow = _Range.of(strong, name)
-        if narrow is not None:
-            return wide.covers(narrow)
-        return few is not None and few[0] == wide.text and all(wide.holds(item) for item in few[1])
-    many = _listed(weak, name)
-    return many is not None and few is not None and many[0] == few[0] and few[1] <= many[1]
-
-
-@dataclass(frozen=True)
-class _Range:
-    """``expression op constant``: up to the constant (sign 1), or from it on (sign -1)."""
-
-    text: str
-    sign: int
-    bound: Decimal
-    open: bool
-
-    @classmethod
-    def of(cls, predicate: Expr, name: Name) -> _Range | None:
-        if not isinstance(predicate, Call) or predicate.op not in ("<", "<=", ">", ">="):
-            return None
-        if not is_plain(predicate, f"({{0}} {predicate.op} {{1}})"):
-            return None
-        left, right = predicate.args
-        upper = predicate.op in ("<", "<=")
-        if isinstance(left, Literal):
-            left, right, upper = right, left, not upper
-        bound = _number(right)
-        if bound is None or isinstance(left, Literal):
-            return None
-        return cls(_against(left, right, name), 1 if upper else -1, bound, len(predicate.op) == 1)
-
-    def covers(self, other: _Range) -> bool:
-        """True if what is in the other range is in this one."""
-        if (self.text, self.sign) != (other.text, other.sign):
-            return False
-        mine, theirs = self.sign * self.bound, self.sign * other.bound
-        return theirs < mine or (theirs == mine and (other.open or not self.open))
-
-    def holds(self, item: Literal) -> bool:
-        value = _number(item)
-        return value is not None and self.covers(_Range(self.text, self.sign, value, False))
-
-
-def _listed(predicate: Expr, name: Name) -> tuple[str, frozenset[Literal]] | None:
-    """The expression and the constants, all of one type, of ``x IN (…)`` or ``x = constant``."""
-    if not isinstance(predicate, Call) or predicate.op not in ("in", "="):
-        return None
-    first, *rest = predicate.args
-    if predicate.op == "=" and isinstance(first, Literal):
-        first, rest = rest[0], [first]
-    plain = "({0} = {1})" if predicate.op == "=" else _in_template(len(rest))
-    items = [Literal(item.sql, item.type) for item in rest if isinstance(item, Literal)]
-    if not is_plain(predicate, plain) or isinstance(first, Literal) or len(items) < len(rest):
-        return None
-    return (_against(first, items[0], name), frozenset(items)) if len({item.type for item in items}) == 1 else None
-
-
-def _in_template(items: int) -> str:
-    return "({0} IN (" + ", ".join(f"{{{i}}}" for i in range(1, items + 1)) + "))"
-
-
-def _against(expr: Expr, constant: Expr, name: Name) -> str:
-    """The expression, and the type of what it is compared with, on which the comparison depends."""
-    return f"{text_of(expr, name)} against {constant.type}"
-
-
-_DECIMAL = re.compile(r"-?\d{1,9}(\.\d{1,6})?")  # few digits: as a DOUBLE, too, they are in the same order
-_DATE = re.compile(r"CAST\('(\d{4}-\d\d-\d\d)' AS DATE\)")
-
-
-def _number(expr: Expr) -> Decimal | None:
-    """The constant as a number in the order of its type, days for dates; None for other types."""
-    if not isinstance(expr, Literal):
-        return None
-    if _DECIMAL.fullmatch(expr.sql):
-        return Decimal(expr.sql)
-    day = _DATE.fullmatch(expr.sql) if expr.type == "DATE" else None
-    return Decimal(date.fromisoformat(day[1]).toordinal()) if day else None

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from qoop.catalog.errors import PlanError
@@ -20,7 +22,7 @@ from qoop.planner.expr import Call, Column, Expr, Literal
 class Facts:
     """``SELECT columns FROM leaves WHERE predicates``.
 
-    leaves: names of the factors of a product, sorted, with the columns of other factors that each depends on (the
+    leaves: names of the factors of a product, sorted, with the expressions over other factors that each depends on (the
         padded side of a left join). What a factor is its name says: equal names, equal rows. One that occurs twice is
         numbered.
     predicates, columns: expressions over the factors' columns, which are called ``<factor>:<own name>``.
@@ -28,7 +30,7 @@ class Facts:
     ordered: the order of the rows is part of what they mean.
     """
 
-    leaves: tuple[tuple[str, tuple[Column, ...]], ...]
+    leaves: tuple[tuple[str, tuple[Expr, ...]], ...]
     predicates: tuple[Expr, ...]
     columns: tuple[tuple[str, Expr], ...]
     ordered: bool = False
@@ -84,7 +86,7 @@ def _facts(data: Any) -> Facts:
     try:
         leaves, predicates, columns, ordered = data
         return Facts(
-            tuple((str(name), tuple(map(_column, args))) for name, args in leaves),
+            tuple((str(name), tuple(map(_load, args))) for name, args in leaves),
             tuple(map(_load, predicates)),
             tuple((str(name), _load(expr)) for name, expr in columns),
             bool(ordered),
@@ -93,12 +95,18 @@ def _facts(data: Any) -> Facts:
         raise PlanError(f"damaged facts of a stage: {error}") from error
 
 
+_VALUES: dict[str, Callable[[str], object]] = {
+    "int": int, "str": str, "bool": "True".__eq__, "Decimal": Decimal, "date": date.fromisoformat,
+}  # fmt: skip
+
+
 def _dump(expr: Expr) -> list[Any]:
     match expr:
         case Column():
             return ["@column", expr.name, expr.type]
         case Literal():
-            return ["@literal", expr.sql, expr.type]
+            kind = type(expr.value).__name__
+            return ["@literal", expr.sql, expr.type, kind, str(expr.value) if kind in _VALUES else ""]
         case Call():
             return [expr.op, expr.template, expr.type, *map(_dump, expr.args)]
 
@@ -107,15 +115,8 @@ def _load(data: Sequence[Any]) -> Expr:
     match data:
         case ["@column", str(name), str(type_)]:
             return Column(name, type_)
-        case ["@literal", str(sql), str(type_)]:
-            return Literal(sql, type_)
+        case ["@literal", str(sql), str(type_), str(kind), str(text)]:
+            return Literal(sql, type_, _VALUES[kind](text) if kind in _VALUES else None)
         case [str(op), str(template), str(type_), *args]:
             return Call(op, tuple(map(_load, args)), template, type_)
     raise PlanError(f"{data!r} is no expression")
-
-
-def _column(data: Sequence[Any]) -> Column:
-    column = _load(data)
-    if not isinstance(column, Column):
-        raise PlanError(f"{data!r} is no column")
-    return column

@@ -52,7 +52,7 @@ def _walk(node: Relation, rejected: Columns) -> Relation:
         case Shared():
             return node
         case Filter():
-            return with_inputs(node, (_walk(node.input, rejected | _rejected_by(node.predicates)),))
+            return with_inputs(node, (_walk(node.input, rejected | rejected_by(node.predicates)),))
         case Join():
             return _join(node, rejected)
         case Project():
@@ -77,7 +77,7 @@ def _walk(node: Relation, rejected: Columns) -> Relation:
 def _join(node: Join, rejected: Columns) -> Relation:
     columns = node.columns
     node = _strengthened(node, rejected)
-    by_on = _rejected_by(node.on)
+    by_on = rejected_by(node.on)
     to_left = rejected | by_on if node.kind in ("inner", "right", "semi") else rejected
     to_right = rejected | by_on if node.kind in ("inner", "left", "semi", "anti") else rejected
     if node.kind == "mark":
@@ -105,7 +105,8 @@ def _strengthened(node: Join, rejected: Columns) -> Join:
     return node if kind == node.kind else replace(node, kind=kind)
 
 
-def _rejected_by(predicates: tuple[Expr, ...]) -> Columns:
+def rejected_by(predicates: tuple[Expr, ...]) -> Columns:
+    """Columns for which a NULL keeps the conjunction of the predicates from being true."""
     return _NONE.union(*map(rejected_columns, predicates), *map(_rejected_by_value, predicates))
 
 

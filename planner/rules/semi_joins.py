@@ -51,6 +51,11 @@ def semi_joins(relation: Relation) -> Relation:
     return replace_shared(result, {name: body for name, body in bodies.items() if body is not shared[name].input})
 
 
+def ignores_duplicates(node: Aggregate) -> bool:
+    """True if repeated rows of its input do not change the aggregate."""
+    return all(agg.distinct or agg.call.op in _INSENSITIVE for agg in node.aggregations)
+
+
 class _Loosener:
     """Walks one block at a time. loose: shared subplans all of whose readers so far ignore duplicates."""
 
@@ -73,8 +78,7 @@ class _Loosener:
                 return self.rebuilt(node, needed | columns_of_all(key.expr for key in node.keys), loose)
             case Aggregate():
                 exprs = [expr for agg in node.aggregations for expr in agg.exprs]
-                ignores = all(agg.distinct or agg.call.op in _INSENSITIVE for agg in node.aggregations)
-                return self.rebuilt(node, frozenset(node.keys) | columns_of_all(exprs), ignores)
+                return self.rebuilt(node, frozenset(node.keys) | columns_of_all(exprs), ignores_duplicates(node))
             case SetOp():
                 branches = (self.walk(b, frozenset(b.columns), loose or not node.all) for b in node.branches)
                 kept = node.kind == "union" or not node.all

@@ -1,0 +1,625 @@
+"""From relations to blocks: the normal form that forgets how rows are computed.
+
+How each operator becomes part of a block is told in :mod:`qoop.planner.provenance`. What can be written in several
+ways is brought into one here:
+
+- a left or full join under a predicate that no padded row passes becomes an inner one, whose factors join the block;
+- predicates over the keys of a grouping, or over what all windows partition by, stand above it;
+- predicates over the columns of a set operation stand in its branches, and branches without rows leave a UNION ALL;
+- what a semi join asks of the row alone stands beside it, and what its partners must be follows for the row;
+- where repeated rows do not matter (below DISTINCT, min, max, INTERSECT, EXISTS) a semi join is an inner one;
+- an aggregate without keys is one row a value, each over the rows that its FILTER lets through;
+- what nobody reads of single rows and windows is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+
+from qoop.planner.block import (
+    Block,
+    Leaf,
+    Source,
+    Written,
+    equal_columns,
+    leaf_numbers,
+    merged_names,
+    only,
+    parts_of,
+    spliced,
+    write,
+)
+from qoop.planner.canonical_text import digest_of, leaf_number, own_name, short, text_of
+from qoop.planner.expr import FALSE, Call, Column, Expr, Literal, columns_of, columns_of_all, is_volatile, substitute
+from qoop.planner.relation import (
+    Aggregate,
+    Aggregation,
+    Exchange,
+    Filter,
+    Join,
+    Limit,
+    Opaque,
+    Project,
+    Relation,
+    Scan,
+    SetOp,
+    Shared,
+    Sort,
+    Values,
+    Window,
+)
+from qoop.planner.rules.fold_constants import simplify
+from qoop.planner.rules.outer_to_inner import rejected_by
+from qoop.planner.rules.properties import equated
+from qoop.planner.rules.semi_joins import ignores_duplicates
+
+Exprs = Iterable[Expr]
+
+
+class Blocks:
+    """Blocks of the relations of one query; the same relation (by identity) has the same block."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self._known: dict[int, tuple[Relation, Block]] = {}
+        self._parts: dict[int, tuple[Expr, tuple[Expr, ...]]] = {}
+        self._semi_joins: dict[str, Source] = {}
+
+    def of(self, node: Relation) -> Block:
+        """The block of a relation."""
+        known = self._known.get(id(node))
+        if known is None:
+            known = self._known[id(node)] = (node, self._make(node))
+        return known[1]
+
+    def needed(self, block: Block, columns: Iterable[Column]) -> Block:
+        """The block with only these columns, and without what does not matter to them and to the number of rows."""
+        kept = {column: block.columns[column] for column in columns}
+        block = Block(block.leaves, block.predicates, kept)
+        optional = [leaf for leaf in block.leaves if leaf.single or (leaf.source and leaf.source.kind == "rows")]
+        if not optional:
+            return block
+        args = (arg for leaf in block.leaves for arg in leaf.args)
+        used = columns_of_all((*block.predicates, *kept.values(), *args))
+        for leaf in optional:
+            mine = [column for column in used if leaf_number(column) == leaf.number]
+            if leaf.single and not mine:
+                block = replace(block, leaves=tuple(other for other in block.leaves if other is not leaf))
+            elif leaf.source and all(own_name(column) in leaf.source.names for column in mine):
+                block = self._opened(block, leaf)
+        return block
+
+    def _make(self, node: Relation) -> Block:
+        match node:
+            case Scan():
+                names = {column: own for own, column in node.fields}
+                return self._leaf(digest_of("scan", node.table, node.version), names)
+            case Values():
+                return self._values(node)
+            case Opaque():
+                names = {column: str(i) for i, column in enumerate(node.columns)}
+                return self._leaf(digest_of("opaque", node.sql, repr(sorted(node.tables))), names)
+            case Exchange() | Shared():
+                return self.of(node.input)
+            case Filter():
+                below = self.of(node.input)
+                return self._restricted(below, [below.expr(part) for p in node.predicates for part in self._split(p)])
+            case Project():
+                below = self.of(node.input)
+                return replace(below, columns={column: below.expr(expr) for column, expr in node.exprs})
+            case Join():
+                return self._join(node)
+            case Aggregate():
+                return self._aggregate(node) if node.keys or node.grouping_sets is not None else self._totals(node)
+            case Window():
+                return self._window(node)
+            case Sort():
+                return self._sort(node)
+            case Limit():
+                below = self.of(node.input)
+                written = write(below, below.columns.values())
+                digest = digest_of("limit", str(node.limit), str(node.offset), written.core)
+                block = self._leaf(digest, _texts(written, below.columns))
+                return _emptied(block) if below.empty or node.limit == 0 else block
+            case SetOp():
+                columns = zip(*(branch.columns for branch in node.branches), strict=True)
+                branches = [self.of(branch) for branch in node.branches]
+                exprs = [tuple(b.columns[c] for b, c in zip(branches, cs, strict=True)) for cs in columns]
+                return self._set_op(node, branches, exprs)
+
+    def _split(self, predicate: Expr) -> tuple[Expr, ...]:
+        known = self._parts.get(id(predicate))
+        if known is None:
+            known = self._parts[id(predicate)] = (predicate, parts_of(predicate))
+        return known[1]
+
+    def _leaf(
+        self,
+        digest: str,
+        texts: Mapping[Column, str],
+        args: tuple[Expr, ...] = (),
+        source: Source | None = None,
+        single: bool = False,
+    ) -> Block:
+        """A block of a single leaf, whose columns have these texts as own names."""
+        number = next(self._numbers)
+        columns = {column: Column(f"{number}:{short(text)}", column.type) for column, text in texts.items()}
+        if source is not None and not source.names:
+            names = {own_name(column): relation_column for relation_column, column in columns.items()}
+            source = replace(source, names=names)
+        return Block((Leaf(number, digest, args, source, single),), (), columns)
+
+    def _values(self, node: Values) -> Block:
+        if not node.columns and len(node.rows) == 1:
+            return Block((), (), {})
+        rows = sorted(repr([text_of(item, own_name) for item in row]) for row in node.rows)
+        block = self._leaf(digest_of("values", *rows), {column: str(i) for i, column in enumerate(node.columns)})
+        return block if node.rows else replace(block, predicates=(FALSE,))
+
+    # ---- predicates
+
+    def _restricted(self, block: Block, parts: Sequence[Expr]) -> Block:
+        """The block under more predicates, which are simple conjuncts over its leaves."""
+        block = replace(block, predicates=tuple(dict.fromkeys((*block.predicates, *parts))))
+        opened = self._to_open(block, parts)
+        while opened is not None:
+            before = set(block.predicates)
+            block = self._opened(block, *opened)
+            opened = self._to_open(block, [p for p in block.predicates if p not in before])
+        return block
+
+    def _restricted_beside(
+        self, block: Block, parts: Sequence[Expr], others: Sequence[Expr]
+    ) -> tuple[Block, list[Expr]]:
+        """As `_restricted`; also other expressions over the block, as they read it afterwards."""
+        if not parts:
+            return block, list(others)
+        marks = {Column(f"mark {i}", other.type): other for i, other in enumerate(others)}
+        marked = self._restricted(replace(block, columns={**block.columns, **marks}), parts)
+        columns = {column: expr for column, expr in marked.columns.items() if column not in marks}
+        return replace(marked, columns=columns), [marked.columns[mark] for mark in marks]
+
+    def _to_open(self, block: Block, parts: Sequence[Expr]) -> tuple[Leaf, frozenset[Column]] | None:
+        """A leaf that the new predicates allow to be taken apart, and its columns in which they reject NULL."""
+        leaves = {leaf.number: leaf for leaf in block.leaves if leaf.source and leaf.source.kind in _OPENING}
+        if not leaves or not parts:
+            return None
+        touching = [part for part in parts if any(leaf_number(column) in leaves for column in columns_of(part))]
+        for part in touching:
+            numbers = {leaf_number(column) for column in columns_of(part)}
+            first = leaves.get(next(iter(numbers)))
+            if len(numbers) == 1 and first is not None and _is_set(first) and not is_volatile(part):
+                return first, frozenset()
+        for column in frozenset().union(*map(self._rejected, touching)):
+            leaf = leaves.get(leaf_number(column))
+            if leaf is not None and not _is_set(leaf):
+                mine = (c for p in touching for c in self._rejected(p) if leaf_number(c) == leaf.number)
+                return leaf, frozenset(mine)
+        return None
+
+    def _rejected(self, predicate: Expr) -> frozenset[Column]:
+        """Columns for which a NULL keeps the predicate from being true."""
+        source = self._semi_joins.get(predicate.template) if isinstance(predicate, Call) else None
+        if source is None or not isinstance(predicate, Call):
+            return rejected_by((predicate,))
+        known = rejected_by(source.on)
+        pairs = zip(source.args, predicate.args, strict=True)
+        return frozenset(arg for inner, arg in pairs if inner in known and isinstance(arg, Column))
+
+    def _opened(self, block: Block, leaf: Leaf, rejected: frozenset[Column] = frozenset()) -> Block:
+        """The block with a leaf taken apart. rejected: columns of it in which a NULL passes no predicate."""
+        assert leaf.source is not None
+        source = leaf.source
+        if source.kind == "set":
+            return self._pushed(block, leaf, source)
+        if source.kind == "full":
+            inner = self._less_than_full(source, rejected)
+        else:
+            inner, columns = self._renumbered(source.blocks[0])
+            exprs: dict[Column, Expr] = {**columns, **dict(zip(_columns(source.args), leaf.args, strict=True))}
+            on = tuple(substitute(part, exprs) for part in source.on)
+            inner = replace(inner, predicates=(*inner.predicates, *on))
+        return spliced(block, leaf.number, inner, _exprs_of(leaf, block, inner))
+
+    def _less_than_full(self, source: Source, rejected: frozenset[Column]) -> Block:
+        """A full join of which the rows padded on some side are rejected."""
+        left, mine = self._renumbered(source.blocks[0])
+        right, theirs = self._renumbered(source.blocks[1])
+        on = [substitute(part, {**mine, **theirs}) for part in source.on]
+        asked = {source.names[own_name(column)] for column in rejected}
+        if asked & left.columns.keys() and asked & right.columns.keys():
+            both = Block(left.leaves + right.leaves, left.predicates, {**left.columns, **right.columns})
+            return self._restricted(both, (*right.predicates, *on))
+        if asked & left.columns.keys():
+            return self._dependent("left", left, right, on)
+        return self._dependent("left", right, left, on)
+
+    def _pushed(self, block: Block, leaf: Leaf, source: Source) -> Block:
+        """The block with its predicates over a set operation inside of the branches."""
+        numbers = {leaf.number}
+        own = [p for p in block.predicates if only(p, numbers) and not is_volatile(p)]
+        rest = tuple(p for p in block.predicates if p not in own)
+        branches, exprs = [], []
+        assert source.node is not None
+        for branch in source.blocks:
+            below, _ = self._renumbered(branch)
+            mapping = {Column(f"{leaf.number}:{own_name_}", c.type): below.columns[c] for own_name_, c in
+                       source.names.items()}  # fmt: skip
+            parts = [part for p in own for part in parts_of(substitute(p, mapping))]
+            branches.append(self._restricted(below, parts))
+            exprs.append(below.columns)
+        columns = [tuple(b.columns[c] for b in branches) for c in source.node.columns]
+        united = self._set_op(source.node, branches, columns)
+        return spliced(replace(block, predicates=rest), leaf.number, united, _exprs_of(leaf, block, united))
+
+    # ---- joins
+
+    def _join(self, node: Join) -> Block:
+        if node.kind == "right":
+            node = Join(node.right, node.left, "left", node.on)
+        left, right = self.of(node.left), self.of(node.right)
+        if node.kind in ("semi", "anti", "mark"):
+            right = self._loose(right)
+        if not leaf_numbers(left).isdisjoint(leaf_numbers(right)):
+            right, _ = self._renumbered(right)  # both sides read one shared subplan
+        both = Block(left.leaves + right.leaves, left.predicates, {**left.columns, **right.columns})
+        on = [both.expr(part) for predicate in node.on for part in self._split(predicate)]
+        if node.kind == "inner":
+            return self._restricted(both, (*right.predicates, *on))
+        if node.kind == "full":
+            return self._full(left, right, on)
+        if node.kind == "mark":
+            return self._marked(node, left, right, [both.expr(predicate) for predicate in node.on])
+        return self._dependent(node.kind, left, right, on)
+
+    def _marked(self, node: Join, left: Block, right: Block, on: list[Expr]) -> Block:
+        parts = [part for predicate in on[1:] for part in parts_of(predicate)]
+        inner = leaf_numbers(right)
+        own = [part for part in parts if only(part, inner)]
+        rest = [on[0], *(part for part in parts if part not in own)]
+        right, (member, *linking) = self._restricted_beside(right, own, rest)
+        digest, args = _linked("mark", right, (member,), linking)
+        assert node.mark is not None
+        return replace(left, columns={**left.columns, node.mark: Call("mark", args, digest, "BOOLEAN")})
+
+    def _dependent(self, kind: str, left: Block, right: Block, on: Sequence[Expr]) -> Block:
+        """Left, semi and anti joins: for a row of the left, the rows of the right that fit."""
+        if kind == "semi":
+            left, on = self._divided(left, on)
+        right, linking = self._divided(right, on)
+        if kind == "semi":
+            left, linking = self._restricted_beside(left, _carried(right, linking), linking)
+        right = _without_implied(left, right, linking)
+        if right.empty or any(part == FALSE for part in linking):
+            return _without_partners(kind, left, right)
+        digest, args = _linked(kind, right, (), linking)
+        source = Source(kind, (right,), {}, tuple(linking), args)
+        if kind == "left":
+            written = write(right, linking)
+            padded = self._leaf(digest, _texts(written, right.columns), args, source)
+            return Block(left.leaves + padded.leaves, left.predicates, {**left.columns, **padded.columns})
+        if kind == "semi":
+            self._semi_joins.setdefault(digest, source)
+        return self._restricted(left, (Call(kind, args, digest, "BOOLEAN"),))
+
+    def _divided(self, side: Block, on: Sequence[Expr]) -> tuple[Block, list[Expr]]:
+        """A side under those conditions that read nothing else, and the other conditions."""
+        inner = leaf_numbers(side)
+        own = [part for part in on if only(part, inner)]
+        return self._restricted_beside(side, own, [part for part in on if part not in own])
+
+    def _full(self, left: Block, right: Block, on: Sequence[Expr]) -> Block:
+        sides = sorted(((write(side, on), side) for side in (left, right)), key=lambda pair: pair[0].core)
+        number_to_side = {n: (f"{i}/", written) for i, (written, side) in enumerate(sides) for n in leaf_numbers(side)}
+
+        def name(column: Column) -> str:
+            prefix, written = number_to_side[leaf_number(column)]
+            return prefix + written.name(column)
+
+        condition = sorted(text_of(part, name) for part in on)
+        digest = digest_of("full", *(written.core for written, _ in sides), *condition)
+        texts = {
+            c: f"{i}/{written.text(expr)}"
+            for i, (written, side) in enumerate(sides)
+            for c, expr in side.columns.items()
+        }
+        return self._leaf(digest, texts, source=Source("full", (left, right), {}, tuple(on)))
+
+    def _loose(self, block: Block) -> Block:
+        """A block of which nobody minds how often a row occurs: what only repeats or drops rows joins it."""
+        while True:
+            semi = next((p for p in block.predicates if isinstance(p, Call) and p.template in self._semi_joins), None)
+            leaf = next((leaf for leaf in block.leaves if leaf.source and leaf.source.kind == "distinct"), None)
+            if semi is not None:
+                block = self._joined(block, semi)
+            elif leaf is not None:
+                block = self._opened(block, leaf)
+            else:
+                return block
+
+    def _joined(self, block: Block, semi: Call) -> Block:
+        """The block with a semi join as an inner one."""
+        source = self._semi_joins[semi.template]
+        right, columns = self._renumbered(source.blocks[0])
+        exprs: dict[Column, Expr] = {**columns, **dict(zip(_columns(source.args), semi.args, strict=True))}
+        on = tuple(substitute(part, exprs) for part in source.on)
+        rest = tuple(p for p in block.predicates if p != semi)
+        both = Block(block.leaves + right.leaves, rest, block.columns)
+        return self._restricted(both, (*right.predicates, *on))
+
+    def _renumbered(self, block: Block) -> tuple[Block, dict[Column, Column]]:
+        """The same block with leaves, and so columns, of other numbers; and the new columns by the old."""
+        new = {leaf.number: next(self._numbers) for leaf in block.leaves}
+        args = (arg for leaf in block.leaves for arg in leaf.args)
+        used = columns_of_all((*block.predicates, *block.columns.values(), *args))
+        columns = {
+            c: Column(f"{new[leaf_number(c)]}:{own_name(c)}", c.type) for c in used if leaf_number(c) in new
+        }  # fmt: skip
+        leaves = tuple(
+            replace(x, number=new[x.number], args=tuple(substitute(a, columns) for a in x.args)) for x in block.leaves
+        )
+        predicates = tuple(substitute(p, columns) for p in block.predicates)
+        outputs = {c: substitute(e, columns) for c, e in block.columns.items()}
+        return Block(leaves, predicates, outputs), columns
+
+    # ---- closed operators
+
+    def _aggregate(self, node: Aggregate) -> Block:
+        below = self.of(node.input)
+        if ignores_duplicates(node):
+            below = self._loose(below)
+        if below.empty and node.keys and node.grouping_sets is None:
+            return _emptied(self._leaf("", dict.fromkeys(node.columns, "")))
+        keys = {below.columns[key]: key for key in _common_keys(node)}
+        below, lifted = _lifted(below, keys)
+        used = {*node.keys, *columns_of_all(expr for agg in node.aggregations for expr in agg.exprs)}
+        below = self.needed(below, sorted(used, key=lambda c: c.name))
+        written = write(below, below.columns.values())
+        texts = _key_texts(node, below, written)
+        sets = "" if node.grouping_sets is None else repr(sorted(sorted(texts[k] for k in s) for s in
+                                                                 node.grouping_sets))  # fmt: skip
+        digest = digest_of("group", written.core, sets, *sorted(set(texts.values())))
+        values = {agg.column: _aggregation_text(agg, below, written, texts) for agg in node.aggregations}
+        distinct = not node.aggregations and node.grouping_sets is None
+        source = Source("distinct", (below,), {}) if distinct else None
+        block = self._leaf(digest, {**{k: f"key {text}" for k, text in texts.items()}, **values}, source=source)
+        return self._above(block, lifted, {expr: block.columns[key] for expr, key in keys.items()})
+
+    def _above(self, block: Block, lifted: Sequence[Expr], columns: Mapping[Expr, Expr]) -> Block:
+        """The block under predicates that were lifted out of it."""
+        if not lifted:
+            return block
+        mapping = {old: new for old, new in columns.items() if isinstance(old, Column)}
+        return self._restricted(block, [substitute(part, mapping) for part in lifted])
+
+    def _totals(self, node: Aggregate) -> Block:
+        """Aggregates without keys: a row each, over the rows that their FILTER lets through."""
+        whole = Block((), (), {})
+        for agg in node.aggregations:
+            one = self._total(node, agg)
+            whole = Block(whole.leaves + one.leaves, (), {**whole.columns, **one.columns})
+        return whole
+
+    def _total(self, node: Aggregate, agg: Aggregation) -> Block:
+        below = self.of(node.input)
+        if agg.filter is not None:
+            below = self._restricted(below, [below.expr(part) for part in self._split(agg.filter)])
+        if ignores_duplicates(replace(node, aggregations=(agg,))):
+            below = self._loose(below)
+        used = columns_of(agg.call)
+        below = self.needed(below, sorted(used, key=lambda c: c.name))
+        written = write(below, below.columns.values())
+        text = f"{written.text(below.expr(agg.call))} {agg.distinct} {agg.ordered}"
+        return self._leaf(digest_of("total", written.core, text), {agg.column: "value"}, single=True)
+
+    def _window(self, node: Window) -> Block:
+        """Windows see all rows of their input, so it is closed first; stacked windows see the same rows."""
+        below = self.of(node.input)
+        shared = [frozenset(map(below.expr, call.partition_by)) for call in node.calls]
+        parted = frozenset.intersection(*shared) if shared else frozenset()
+        base, lifted = _lifted(below, {expr: expr for expr in parted})
+        columns: Mapping[Expr, Expr] = {}
+        if not _is_rows(base):
+            written = write(base, base.columns.values())
+            exprs = dict(base.columns.items())
+            wanted = {Column(f"by {text_of(e, str)}", e.type): e for e in parted}
+            base = replace(base, columns={**exprs, **wanted})
+            source = Source("rows", (base,), {})
+            closed = self._leaf("rows " + written.core, _texts(written, base.columns), source=source)
+            columns = {expr: closed.columns[column] for column, expr in base.columns.items()}
+            base = replace(closed, columns={c: e for c, e in closed.columns.items() if c in exprs})
+        else:
+            columns = {expr: expr for expr in parted}
+        number = base.leaves[0].number
+        added = {
+            call.column: Column(f"{number}:over {short(text_of(base.expr(call.call), own_name))}", call.column.type)
+            for call in node.calls
+        }
+        block = replace(base, columns={**base.columns, **added})
+        return self._above(block, lifted, columns)
+
+    def _sort(self, node: Sort) -> Block:
+        below = self.of(node.input)
+        written = write(below, below.columns.values())
+        keys = (f"{written.text(below.expr(k.expr))} {k.descending} {k.nulls_first}" for k in node.keys)
+        block = self._leaf(digest_of("sort", written.core, *keys), _texts(written, below.columns))
+        return _emptied(block) if below.empty else block
+
+    def _set_op(self, node: SetOp, branches: Sequence[Block], columns: Sequence[tuple[Expr, ...]]) -> Block:
+        """columns: by place, what each branch puts out."""
+        blocks = []
+        for place, branch in enumerate(branches):
+            outputs = {c: exprs[place] for c, exprs in zip(node.columns, columns, strict=True)}
+            blocks.append(self.needed(Block(branch.leaves, branch.predicates, outputs), node.columns))
+        if node.kind == "union" and node.all:
+            blocks = [block for block in blocks if not block.empty] or blocks[:1]
+            if len(blocks) == 1:
+                return blocks[0]
+        if not node.all:
+            blocks = [self._loose(block) for block in blocks]
+        pairs = []
+        for block in blocks:
+            written = write(block, [block.columns[column] for column in node.columns])
+            texts = [f"{written.text(block.columns[c])}:{c.type}" for c in node.columns]
+            pairs.append((written.core, texts))
+        fixed = 1 if node.kind == "except" else 0
+        ordered = pairs[:fixed] + sorted(pairs[fixed:])
+        positions = [repr([texts[i] for _, texts in ordered]) for i in range(len(node.columns))]
+        compared = () if node.kind == "union" and node.all else sorted(set(positions))
+        digest = digest_of(node.kind, str(node.all), *(core for core, _ in ordered), "by", *compared)
+        source = Source("set", tuple(blocks), {}, node=node)
+        return self._leaf(digest, dict(zip(node.columns, positions, strict=True)), source=source)
+
+
+_OPENING = ("left", "full", "set")
+
+
+def _is_set(leaf: Leaf) -> bool:
+    return leaf.source is not None and leaf.source.kind == "set"
+
+
+def _columns(exprs: Exprs) -> tuple[Column, ...]:
+    return tuple(expr for expr in exprs if isinstance(expr, Column))
+
+
+def _exprs_of(leaf: Leaf, block: Block, inner: Block) -> dict[Column, Expr]:
+    """What the columns of a leaf are in the block that it is replaced by."""
+    assert leaf.source is not None
+    args = (arg for other in block.leaves for arg in other.args)
+    used = columns_of_all((*block.predicates, *block.columns.values(), *args))
+    names = leaf.source.names
+    return {c: inner.columns[names[own_name(c)]] for c in used if leaf_number(c) == leaf.number}
+
+
+def _emptied(block: Block) -> Block:
+    return replace(block, predicates=(FALSE,))
+
+
+def _without_partners(kind: str, left: Block, right: Block) -> Block:
+    """A join whose right side has no rows."""
+    if kind == "semi":
+        return replace(left, predicates=(*left.predicates, FALSE))
+    if kind == "anti":
+        return left
+    nulls = {column: Literal(f"CAST(NULL AS {column.type})", column.type) for column in right.columns}
+    return replace(left, columns={**left.columns, **nulls})
+
+
+def _linked(kind: str, right: Block, fixed: Sequence[Expr], linking: list[Expr]) -> tuple[str, tuple[Expr, ...]]:
+    """The digest of a dependent join, and the columns that it depends on. Brings `linking` into canonical order."""
+    inner = frozenset(leaf_numbers(right))
+    written = write(right, (*fixed, *linking))
+    args: dict[Expr, int] = {}
+
+    def name(column: Column) -> str:
+        if leaf_number(column) in inner:
+            return written.name(column)
+        return f"?{args.setdefault(column, len(args))}"
+
+    anonymous = Written(written.core, lambda c: written.name(c) if leaf_number(c) in inner else "?")
+    linking.sort(key=anonymous.text)
+    condition = [text_of(part, name) for part in (*fixed, *linking)]
+    digest = digest_of(kind, written.core, *condition[: len(fixed)], *sorted(condition[len(fixed) :]))
+    return digest, tuple(args)
+
+
+def _partners(linking: Exprs, inner: frozenset[int]) -> dict[Column, Column]:
+    """By column of the right side one of the left that the conditions equate it with."""
+    found: dict[Column, Column] = {}
+    for pair in map(equated, linking):
+        if pair is not None and (leaf_number(pair[0]) in inner) != (leaf_number(pair[1]) in inner):
+            mine, theirs = pair if leaf_number(pair[0]) in inner else pair[::-1]
+            found.setdefault(mine, theirs)
+    return found
+
+
+def _over_left(right: Block, linking: Exprs) -> list[tuple[Expr, Expr]]:
+    """Predicates of the right side that can be said of the left columns it is equated with: (as is, said so)."""
+    partners = _partners(linking, frozenset(leaf_numbers(right)))
+    if not partners or not right.predicates:
+        return []
+    classes, others = equal_columns(right.predicates)
+    known: dict[Column, Expr] = dict(partners)
+    for column, partner in partners.items():
+        known.update(dict.fromkeys(classes.get(column, ()), partner))
+    return [(p, substitute(p, known)) for p in others if columns_of(p) and columns_of(p) <= known.keys()]
+
+
+def _carried(right: Block, linking: Exprs) -> list[Expr]:
+    """What a semi join's partners must be, as far as the row itself must be it too."""
+    return [said for predicate, said in _over_left(right, linking) if not is_volatile(predicate)]
+
+
+def _without_implied(left: Block, right: Block, linking: Exprs) -> Block:
+    """The right side without predicates that the left one fulfils in the columns that they are joined by."""
+    said = _over_left(right, linking)
+    if not said or not left.predicates:
+        return right
+    classes, others = equal_columns(left.predicates)
+    name = merged_names(str, classes)
+    known = {text_of(predicate, name) for predicate in others}
+    implied = {predicate for predicate, over_left in said if text_of(over_left, name) in known}
+    return replace(right, predicates=tuple(p for p in right.predicates if p not in implied)) if implied else right
+
+
+def _lifted(below: Block, keys: Mapping[Expr, object]) -> tuple[Block, list[Expr]]:
+    """Predicates that read keys alone, in terms of them, and the block without these."""
+    own = {key for key in keys if isinstance(key, Column)}
+    if not own or not below.predicates:
+        return below, []
+    classes, _ = equal_columns(below.predicates)
+    lifted, rest = [], []
+    for predicate in below.predicates:
+        key_of = _in_keys(predicate, own, classes)
+        if key_of is None or is_volatile(predicate):
+            rest.append(predicate)
+        else:
+            lifted.append(substitute(predicate, key_of))
+    return (replace(below, predicates=tuple(rest)), lifted) if lifted else (below, [])
+
+
+def _in_keys(
+    predicate: Expr, keys: set[Column], classes: Mapping[Column, tuple[Column, ...]]
+) -> dict[Column, Column] | None:
+    """For each column of the predicate the key that is equal to it; None if one has none."""
+    if equated(predicate) is not None:  # only where nothing else rests on the class that it makes
+        used = columns_of(predicate)
+        return {c: c for c in used} if all(set(classes[c]) <= keys for c in used) else None
+    found: dict[Column, Column] = {}
+    for column in columns_of(predicate):
+        key = column if column in keys else next((c for c in classes.get(column, ()) if c in keys), None)
+        if key is None:
+            return None
+        found[column] = key
+    return found
+
+
+def _common_keys(node: Aggregate) -> list[Column]:
+    """Keys that every grouping groups by."""
+    sets = node.grouping_sets if node.grouping_sets is not None else (node.keys,)
+    return [key for key in node.keys if all(key in keys for keys in sets)]
+
+
+def _is_rows(block: Block) -> bool:
+    return len(block.leaves) == 1 and block.leaves[0].digest.startswith("rows ") and not block.predicates
+
+
+def _texts(written: Written, columns: Mapping[Column, Expr]) -> dict[Column, str]:
+    return {column: written.text(expr) for column, expr in columns.items()}
+
+
+def _key_texts(node: Aggregate, below: Block, written: Written) -> dict[Column, str]:
+    """Texts of the keys. Grouping sets make keys of equal value differ (one may be set to NULL): they are numbered."""
+    texts = {key: written.text(below.columns[key]) for key in node.keys}
+    if node.grouping_sets is None or len(set(texts.values())) == len(texts):
+        return texts
+    return {key: f"{text} #{place}" for place, (key, text) in enumerate(texts.items())}
+
+
+def _aggregation_text(agg: Aggregation, block: Block, written: Written, keys: Mapping[Column, str]) -> str:
+    if agg.call.op == "grouping":
+        return "grouping" + repr([keys[arg] for arg in agg.call.args if isinstance(arg, Column)])
+    condition = "" if agg.filter is None else written.text(block.expr(simplify(agg.filter)))
+    return f"{written.text(block.expr(agg.call))} {agg.distinct} {agg.ordered} where {condition}"
