@@ -42,12 +42,12 @@ _SAME = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Capacity over time: (from when, slots), the first from 0. Memory a slot stays the same."""
+    """Capacity over time: (from when, slots, bytes of memory a slot), the first from 0."""
 
-    changes: tuple[tuple[float, int], ...]
+    changes: tuple[tuple[float, int, float], ...]
 
     def __str__(self) -> str:
-        return ", then ".join(f"{slots} from {at:.4g} s" for at, slots in self.changes)
+        return ", then ".join(f"{slots} of {memory / 1e9:g} GB from {at:.4g} s" for at, slots, memory in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,8 @@ def _middle(ordered: Sequence[float]) -> float:
 class Arena:
     """The plans of one query under profiles of capacity.
 
-    plans: the first is the launch plan. tables: those the plans read. slots: at the start; memory: bytes a slot.
+    plans: the first is the launch plan. tables: those the plans read. slots: at the start, and at most; memory: bytes
+    a slot at the start, and at most.
     """
 
     def __init__(
@@ -151,14 +152,19 @@ class Arena:
         self.plans = tuple(plans)
         self.slots = slots
         self._tables = tables
-        self._memory = memory
+        self.memory = memory
         self._policy = policy if policy is not None else Greedy()
         self._runs: dict[tuple[Steps, int | None], Ran] = {}
 
     @cached_property
     def undisturbed(self) -> float:
         """Seconds of the launch plan on all slots."""
-        return self.run(Steps(((0.0, self.slots),)), 0).seconds
+        return self.run(self.calm, 0).seconds
+
+    @property
+    def calm(self) -> Steps:
+        """Nothing changes."""
+        return Steps(((0.0, self.slots, self.memory),))
 
     def run(self, steps: Steps, pinned: int | None = None) -> Ran:
         """Run one plan under a profile, or, with none pinned, the adaptive job; in virtual time."""
@@ -175,18 +181,16 @@ class Arena:
         """How many times the hindsight optimum the adaptive run takes."""
         return self.run(steps).seconds / self.hindsight(steps)
 
-    def room(self, slots: int) -> Resources:
-        return Resources(slots, slots * self._memory)
-
     def _run(self, steps: Steps, pinned: int | None) -> Ran:
         clock = VirtualClock()
-        backend = SimulatedBackend({MACHINE: self.room(steps.changes[0][1])}, clock, self._outcome)
-        for at, slots in steps.changes[1:]:
-            backend.happen(SlotsChanged(MACHINE, self.room(slots)), at)
+        rooms = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
+        backend = SimulatedBackend({MACHINE: rooms[0][1]}, clock, self._outcome)
+        for at, room in rooms[1:]:
+            backend.happen(SlotsChanged(MACHINE, room), at)
         launch = self.plans[pinned or 0].plan
         adaptive = None
         if pinned is None:
-            adaptive = Adaptive(lambda _: self.plans, self.room(self.slots), at_once=True, policy=self._policy)
+            adaptive = Adaptive(lambda _: self.plans, rooms[0][1], at_once=True, policy=self._policy)
         cluster = Cluster(backend, clock=clock, thread=False)
         handle = cluster.submit(JobRequest(launch, self._tables, adaptive=adaptive))
         while cluster.busy:
@@ -201,7 +205,9 @@ class Arena:
         """What the planner believes: work on the slots granted, moving data, spilling what does not fit."""
         seconds, local, wants = self._tasks[_work(spec.stage)]
         spilled = max(0.0, wants - spec.resources.memory)
-        return Outcome(seconds / max(1.0, spec.resources.cpu) + local + spilled * SPILL_BYTE)
+        stage = spec.stage
+        rows = round(stage.estimate.rows / stage.width / stage.layout.parts)
+        return Outcome(seconds / max(1.0, spec.resources.cpu) + local + spilled * SPILL_BYTE, rows=rows)
 
     @cached_property
     def _tasks(self) -> dict[tuple[object, ...], tuple[float, float, float]]:
@@ -260,41 +266,41 @@ def _smaller(steps: Steps) -> Iterator[Steps]:
         yield Steps(changes[:place] + changes[place + 1 :])
 
 
-def _levels(arena: Arena) -> list[int]:
-    """1, 2, 4 … slots, up to those there are at the start."""
-    levels = [1]
-    while levels[-1] < arena.slots:
-        levels.append(min(2 * levels[-1], arena.slots))
-    return levels
+def _levels(arena: Arena) -> list[tuple[int, float]]:
+    """1, 2, 4 … slots, up to those there are at the start, with all, a quarter or a sixteenth of the memory."""
+    slots = [1]
+    while slots[-1] < arena.slots:
+        slots.append(min(2 * slots[-1], arena.slots))
+    return [(count, arena.memory / part) for count in slots for part in (1, 4, 16)]
 
 
 def _random(arena: Arena, chance: random.Random, events: int) -> Steps:
     count = chance.randint(1, events)
     moments = sorted(chance.uniform(0.0, 3.0) * arena.undisturbed for _ in range(count))
     levels = _levels(arena)
-    return _tidy([(0.0, arena.slots), *((at, chance.choice(levels)) for at in moments)])
+    return _tidy([*arena.calm.changes, *((at, *chance.choice(levels)) for at in moments)])
 
 
 def _mutated(arena: Arena, steps: Steps, chance: random.Random, events: int) -> Steps:
     changes = list(steps.changes)
     kind = chance.choice(("add", "drop", "move", "level", "level"))
     if kind == "add" and len(changes) <= events:
-        changes.append((chance.uniform(0.0, 3.0) * arena.undisturbed, chance.choice(_levels(arena))))
+        changes.append((chance.uniform(0.0, 3.0) * arena.undisturbed, *chance.choice(_levels(arena))))
     elif kind == "drop" and len(changes) > 1:
         del changes[chance.randrange(1, len(changes))]
     elif kind == "move" and len(changes) > 1:
         place = chance.randrange(1, len(changes))
-        changes[place] = (changes[place][0] * chance.uniform(0.7, 1.4), changes[place][1])
+        changes[place] = (changes[place][0] * chance.uniform(0.7, 1.4), *changes[place][1:])
     elif len(changes) > 1:
         place = chance.randrange(1, len(changes))
-        changes[place] = (changes[place][0], chance.choice(_levels(arena)))
+        changes[place] = (changes[place][0], *chance.choice(_levels(arena)))
     return _tidy(changes)
 
 
-def _tidy(changes: Sequence[tuple[float, int]]) -> Steps:
+def _tidy(changes: Sequence[tuple[float, int, float]]) -> Steps:
     """In order of time, without changes that change nothing."""
-    kept: list[tuple[float, int]] = []
-    for at, slots in sorted(changes):
-        if not kept or kept[-1][1] != slots:
-            kept.append((at, slots))
+    kept: list[tuple[float, int, float]] = []
+    for change in sorted(changes):
+        if not kept or kept[-1][1:] != change[1:]:
+            kept.append(change)
     return Steps(tuple(kept))

@@ -36,7 +36,7 @@ class Stubborn:
 
 
 def test_with_nothing_changing_the_adaptive_run_takes_what_the_best_plan_takes(arena: Arena) -> None:
-    calm = Steps(((0.0, 16),))
+    calm = arena.calm
     hysteresis = Greedy().hysteresis
     assert arena.run(calm).seconds <= arena.hindsight(calm) / (1 - hysteresis) + 0.02
 
@@ -55,11 +55,11 @@ def test_without_switching_it_does_worse(arena: Arena) -> None:
     """The adversary is an adversary: it finds more against a job that is held to its launch plan."""
     held = Arena(arena.plans, arena._tables, 16, MEMORY, policy=Stubborn())
     assert search(held, seed=7, evaluations=40).ratio >= 1.0
-    for steps in (Steps(((0.0, 16), (0.0001, 1))), Steps(((0.0, 1),))):
+    for steps in (Steps(((0.0, 16, MEMORY), (0.0001, 1, MEMORY))), Steps(((0.0, 1, MEMORY),))):
         assert held.run(steps).seconds == held.run(steps, 0).seconds
 
 
 def test_shrinking_keeps_what_matters() -> None:
-    steps = Steps(((0.0, 8), (1.0, 4), (2.0, 2), (3.0, 1), (4.0, 8)))
-    small = shrink(steps, lambda one: (3.0, 1) in one.changes)
-    assert small == Steps(((0.0, 8), (3.0, 1)))
+    steps = Steps(((0.0, 8, 1), (1.0, 4, 1), (2.0, 2, 1), (3.0, 1, 1), (4.0, 8, 1)))
+    small = shrink(steps, lambda one: (3.0, 1, 1) in one.changes)
+    assert small == Steps(((0.0, 8, 1), (3.0, 1, 1)))
