@@ -10,6 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ def as_estimated(spec: TaskSpec) -> Outcome:
 class SimulatedBackend:
     """A backend whose attempts come to what `script` says of them.
 
-    stop_seconds: time from a stop to its report.
+    stop_seconds: time from a stop to its report, and from the loss of a slot to that of the attempt in it.
     `start`, `stop`, `wait` are for one thread; `wake` and `happen` for any.
     """
 
@@ -73,6 +74,7 @@ class SimulatedBackend:
         self._script = script
         self._stop_seconds = stop_seconds
         self._running: dict[AttemptId, tuple[MachineId, TaskSpec]] = {}
+        self._revoked: set[AttemptId] = set()
         self._agenda: list[tuple[float, int, Callable[[], Sequence[Event]]]] = []
         self._order = count()
         self._changed = threading.Condition()
@@ -212,15 +214,23 @@ class SimulatedBackend:
                     del self._running[attempt]
             case SlotsChanged(machine, capacity):
                 self._machines[machine] = capacity
-                return [event, *self._evict(machine, capacity)]
+                self._evict(machine, capacity)
         return [event]
 
-    def _evict(self, machine: MachineId, capacity: Resources) -> list[Event]:
+    def _evict(self, machine: MachineId, capacity: Resources) -> None:
         """Take the room from attempts that no longer fit; those begun first stay first."""
-        here = [spec.attempt for where, spec in self._running.values() if where == machine]
+        here = [
+            spec.attempt
+            for where, spec in self._running.values()
+            if where == machine and spec.attempt not in self._revoked
+        ]
         staying = first_fit([self._running[attempt][1].resources for attempt in here], capacity)
-        going = [attempt for index, attempt in enumerate(here) if index not in staying]
-        for attempt in going:
-            del self._running[attempt]
-        error = Revoked(f"{machine} lost the slot")
-        return [TaskFailed(attempt, error, retryable=True) for attempt in going]
+        for index, attempt in enumerate(here):
+            if index not in staying:
+                self._revoked.add(attempt)
+                self._plan(self.clock.now() + self._stop_seconds, partial(self._end_revoked, attempt))
+
+    def _end_revoked(self, attempt: AttemptId) -> Sequence[Event]:
+        self._revoked.discard(attempt)
+        found = self._running.pop(attempt, None)
+        return [TaskFailed(attempt, Revoked(f"{found[0]} lost the slot"), retryable=True)] if found is not None else []

@@ -36,8 +36,11 @@ class MaxMin:
 
 
 def current_share(claim: Claim, total: Resources) -> float:
-    """Dominant share of what the job holds, divided by its weight."""
-    return claim.used.dominant_share(total) / claim.weight
+    """Dominant share of what the job holds, divided by its weight.
+
+    Rounded, so that shares which are equal but for the rounding of sums are ties.
+    """
+    return round(claim.used.dominant_share(total) / claim.weight, 9)
 
 
 def _times(resources: Resources, factor: float) -> Resources:

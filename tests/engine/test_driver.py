@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from qoop.catalog.errors import ExecutionError
+import pytest
+
+from qoop.catalog.errors import ExecutionError, PlanError
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.driver import Driver
-from qoop.engine.events import Event, Grant, MachineJoined, MachineLost, SlotsChanged, Start, TaskFailed
+from qoop.engine.events import (
+    CapacityNotice,
+    Event,
+    Grant,
+    MachineJoined,
+    MachineLost,
+    SlotsChanged,
+    Start,
+    TaskFailed,
+)
 from qoop.engine.run import Run, State
 from qoop.engine.task import TaskId
 from qoop.planner.plan import Plan, Resources, Stage
@@ -70,6 +81,31 @@ def test_a_machine_that_shrank_has_nothing_free_until_reports_come() -> None:
     grant(driver, 0), grant(driver, 1)
     assert take(driver, SlotsChanged("m", Resources(1, 100)))
     assert driver.room("m").free.cpu == -1
+
+
+def test_room_that_is_not_there_is_not_given() -> None:
+    driver, _, _ = begin()
+    grant(driver, 0), grant(driver, 1)
+    with pytest.raises(PlanError, match="has not got"):
+        grant(driver, 2)
+    driver.check()
+    driver, _, _ = begin()
+    grant(driver, 0)
+    take(driver, SlotsChanged("m", Resources(1, 100)))
+    with pytest.raises(PlanError, match="has not got"):
+        grant(driver, 1)
+
+
+def test_what_was_announced_is_not_promised_and_still_there() -> None:
+    driver, _, _ = begin()
+    grant(driver, 0), grant(driver, 1)
+    assert take(driver, CapacityNotice("m", Resources(1, 300), at=9.0), CapacityNotice("n", Resources(), at=9.0))
+    assert driver.capacity == Resources(2, 100) and driver.promised == Resources(1, 100)
+    assert driver.room("m").free == Resources(0, 20)
+    assert take(driver, SlotsChanged("m", Resources(1, 300)))
+    assert not driver.leaving and driver.promised == driver.capacity == Resources(1, 300)
+    take(driver, CapacityNotice("m", Resources(), at=20.0), MachineLost("m"))
+    assert not driver.leaving and driver.promised == Resources()
 
 
 def test_a_run_that_was_removed_hears_no_more() -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from qoop.catalog.errors import (
     Cancelled,
@@ -24,7 +26,19 @@ from qoop.catalog.errors import (
 from qoop.cluster import Cluster, JobHandle, JobRequest, with_spare_memory
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
-from qoop.engine.events import CheckpointLost, Demand, Grant, MachineLost, ShareChanged, SlotsChanged
+from qoop.engine.events import (
+    CapacityNotice,
+    CheckpointLost,
+    Demand,
+    Event,
+    Grant,
+    MachineJoined,
+    MachineLost,
+    ShareChanged,
+    SlotsChanged,
+    Stop,
+    TaskFailed,
+)
 from qoop.engine.history import Started
 from qoop.engine.run import Limits, State
 from qoop.engine.task import TaskId, TaskSpec, checkpoint_key
@@ -238,6 +252,23 @@ def test_two_jobs_share_the_slots() -> None:
     assert shares == [1.0, 1.0, 2.0]  # two at the start, and the rest for the last
 
 
+def test_a_new_job_changes_the_shares_and_takes_only_what_becomes_free() -> None:
+    b = Bench(machines={"m": Resources(4, 8 * GB)}, thread=False)
+    one = b.submit(two_stages(12))
+    b.cluster.step(0.5)
+    other = b.submit(two_stages(12, name="r"), weight=3.0)
+    b.cluster.step(0.0)
+    assert {attempt.task.job for attempt in b.backend.running} == {one.id}  # nothing is taken from those that run
+    b.cluster.step()
+    assert sorted(attempt.task.job for attempt in b.backend.running) == [one.id, other.id, other.id, other.id]
+    b.settle()
+    kinds = [entry.what for entry in b.trace.entries]
+    assert [(told.job, told.share.cpu) for told in kinds if isinstance(told, ShareChanged)][:3] == [
+        (one.id, 4.0), (one.id, 1.0), (other.id, 3.0),
+    ]  # fmt: skip
+    assert not any(isinstance(what, Stop | TaskFailed) for what in kinds)
+
+
 def test_a_heavier_job_gets_more() -> None:
     b = Bench(machines={"m": Resources(4, 8 * GB)}, thread=False)
     b.submit(two_stages(30), weight=3.0)
@@ -368,6 +399,56 @@ def test_the_trace_is_json_lines() -> None:
     assert lines[0] == '{"format": "qoop-trace", "version": 1}'
     assert sum('"kind": "Start"' in line for line in lines) == 2
     assert sum('"kind": "TaskSucceeded"' in line for line in lines) == 2
+
+
+# --- machines that come and go ------------------------------------------------------------------------------
+
+
+class Strict(SimulatedBackend):
+    """Refuses what does not fit beside all attempts that have not reported, those being stopped with them."""
+
+    def start(self, machine: str, spec: TaskSpec) -> None:
+        there = [other.resources for where, other in self._running.values() if where == machine]
+        assert sum(there, spec.resources).fits(self.machines()[machine]), f"{spec.attempt} does not fit on {machine}"
+        super().start(machine, spec)
+
+
+rooms = st.builds(Resources, st.integers(0, 4), st.sampled_from([1.0 * GB, 4.0 * GB]))
+names = st.sampled_from(["m", "n", "o"])
+
+
+@given(
+    changes=st.lists(
+        st.tuples(st.floats(0.1, 9), names, st.one_of(st.none(), rooms), st.sampled_from([0, 2])), max_size=9
+    ),
+    jobs=st.lists(st.tuples(st.integers(1, 6), st.floats(0.1, 3), st.integers(1, 3)), min_size=1, max_size=3),
+    slow=st.sampled_from([0.0, 0.3]),
+)
+@settings(max_examples=150, deadline=None)
+def test_whatever_comes_and_goes_no_room_is_given_twice_and_all_jobs_end(
+    changes: list[tuple[float, str, Resources | None, int]], jobs: list[tuple[int, float, int]], slow: float
+) -> None:
+    clock = VirtualClock()
+    backend = Strict({"m": Resources(2, 8 * GB)}, clock, stop_seconds=slow)
+    cluster = Cluster(backend, clock=clock, thread=False)
+    handles = [
+        cluster.submit(JobRequest(two_stages(width, seconds, f"q{i}", slots, GB), weight=i + 1.0))
+        for i, (width, seconds, slots) in enumerate(jobs)
+    ]
+    for at, machine, room, notice in changes:
+        event: Event = MachineLost(machine) if room is None else SlotsChanged(machine, room)
+        if notice:
+            backend.happen(CapacityNotice(machine, room or Resources(), at + notice), at)
+        backend.happen(event, at + notice)
+    backend.happen(MachineJoined("z", Resources(2, 8 * GB)), at=12.0)
+    for _ in range(10_000):
+        if not cluster.busy:
+            break
+        cluster.step()
+        cluster._driver.check()
+    assert [handle.state for handle in handles] == [State.SUCCEEDED] * len(jobs)
+    assert not backend.running and not cluster._driver._used
+    assert {key.signature for key in backend.committed} <= {f"q{i}/root" for i in range(len(jobs))}
 
 
 # --- spare memory --------------------------------------------------------------------------------------------

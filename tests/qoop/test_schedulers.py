@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -104,6 +105,81 @@ def test_endless_jobs_end_up_at_most_one_task_from_equal_shares(weights: list[in
         for rich in claims:
             # before its last grant nobody's share was above anybody else's
             assert (held[rich.job] - 1) / rich.weight <= held[poor.job] / poor.weight + 1e-9
+
+
+def pseudocode_1(claims: Sequence[Claim], rooms: dict[str, Room]) -> Grant | None:
+    """One step of the published scheduler, word by word: of the jobs of which a task fits somewhere, the one with the
+    lowest current share (ties: earliest arrival); of its tasks and machines the largest dot product."""
+    whole = [sum(getattr(room.capacity, name) for room in rooms.values()) for name in ("cpu", "memory")]
+
+    def share(claim: Claim) -> Fraction:
+        used = (claim.used.cpu, claim.used.memory)
+        parts = [Fraction(u) / Fraction(w) for u, w in zip(used, whole, strict=True) if w]
+        return max(parts, default=Fraction(0)) / Fraction(claim.weight)
+
+    def product(need: Resources, room: Room) -> Fraction:
+        return sum(
+            Fraction(getattr(need, name))
+            * Fraction(getattr(room.free, name))
+            / Fraction(getattr(room.capacity, name)) ** 2
+            for name in ("cpu", "memory")
+        )  # type: ignore[return-value]
+
+    def fitting(claim: Claim) -> list[tuple[Demand, str]]:
+        return [(d, m) for d in claim.demands for m, room in rooms.items() if d.resources.fits(room.free)]
+
+    able = [claim for claim in claims if fitting(claim)]
+    if not able:
+        return None
+    chosen = min(able, key=lambda claim: (share(claim), claim.arrival))
+    demand, machine = max(fitting(chosen), key=lambda pair: product(pair[0].resources, rooms[pair[1]]))
+    return Grant(chosen.job, demand.task, machine, demand.resources)
+
+
+@given(
+    jobs=st.lists(st.tuples(wants, st.sampled_from([0.5, 1.0, 3.0]), st.integers(0, 3)), min_size=1, max_size=4),
+    machines=sizes,
+)
+def test_every_grant_is_that_of_pseudocode_1(
+    jobs: list[tuple[list[tuple[float, float]], float, int]], machines: list[tuple[float, float]]
+) -> None:
+    claims = [claim(f"j{i}", *tasks, weight=w, used=Resources(u, 7 * u)) for i, (tasks, w, u) in enumerate(jobs)]
+    rooms = empty(**{f"m{i}": size for i, size in enumerate(machines)})
+    now = {claim.job: claim for claim in claims}
+    while True:
+        grant = MaxMin().next_grant(tuple(now.values()), rooms)
+        assert grant == pseudocode_1(tuple(now.values()), rooms)
+        if grant is None:
+            return
+        room, owner = rooms[grant.machine], now[grant.job]
+        rooms[grant.machine] = replace(room, free=room.free - grant.resources)
+        left = tuple(demand for demand in owner.demands if demand.task != grant.task)
+        now[grant.job] = replace(owner, used=owner.used + grant.resources, demands=left)
+
+
+@given(
+    jobs=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 9), st.sampled_from([1.0, 2.0])), min_size=2, max_size=5),
+    slots=st.integers(1, 24),
+)
+def test_shares_are_max_min_fair(jobs: list[tuple[int, int, float]], slots: int) -> None:
+    """No job that wants more holds less, for its weight, than another: but for one task, since tasks are whole."""
+    claims = [claim(f"j{i}", *[(1, 0)] * (width * 3), weight=w) for i, (width, _, w) in enumerate(jobs)]
+    grants = fill(MaxMin(), claims, empty(m=(slots, 1)))
+    held = {c.job: sum(grant.job == c.job for grant in grants) for c in claims}
+    assert sum(held.values()) == min(slots, sum(len(c.demands) for c in claims))  # work conserving
+    for poor in claims:
+        if held[poor.job] == len(poor.demands):
+            continue
+        for rich in claims:
+            assert (held[rich.job] - 1) / rich.weight <= held[poor.job] / poor.weight + 1e-9
+
+
+def test_shares_equal_but_for_rounding_are_ties() -> None:
+    third = Resources(1, 100 / 3)
+    late = claim("j2", (1, 1), used=third + third + third)
+    early = claim("j1", (1, 1), used=Resources(3, 100.00000000000001))
+    grant = MaxMin().next_grant([late, early], empty(m=(6, 100)))
+    assert grant is not None and grant.job == "j1"
 
 
 def test_a_task_that_needs_a_whole_machine_is_not_passed_over_for_ever() -> None:
