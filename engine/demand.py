@@ -21,7 +21,7 @@ class Demands:
         self._least_memory = least_memory
         self._machines: dict[MachineId, Resources] = {}
         self._raised: dict[Content, float] = {}
-        self._known: dict[StageNode, Resources] = {}
+        self._known: dict[StageNode, tuple[Resources, float]] = {}
         self._longest: dict[Content, float] = {}
 
     def machine(self, name: MachineId, capacity: Resources | None) -> None:
@@ -33,12 +33,11 @@ class Demands:
 
     def of(self, node: StageNode) -> Resources:
         """Slots and memory that one task of the stage asks for; never more than some empty machine has."""
-        known = self._known.get(node)
-        if known is None:
-            stage = node.stage
-            memory = max(self._least(), stage.estimate.task_memory, self._raised.get(_content(node), 0.0))
-            known = self._known[node] = cap(Resources(float(stage.slots), memory), self._machines.values())
-        return known
+        return self._demand(node)[0]
+
+    def seconds(self, node: StageNode) -> float:
+        """How long a task of the stage should take: as the longest so far, by estimate if there is none."""
+        return self._demand(node)[1]
 
     def expect_less(self, name: MachineId, capacity: Resources) -> None:
         """The machine will have this capacity; what fits it only before is no longer asked for."""
@@ -48,12 +47,9 @@ class Demands:
     def took(self, node: StageNode, seconds: float) -> None:
         """A task of the stage has taken so long."""
         content = _content(node)
-        self._longest[content] = max(self._longest.get(content, 0.0), seconds)
-
-    def seconds(self, node: StageNode) -> float:
-        """How long a task of the stage should take: as the longest so far, by estimate if there is none."""
-        known = self._longest.get(_content(node))
-        return known if known is not None else node.stage.estimate.task_seconds / max(1.0, self.of(node).cpu)
+        if seconds > self._longest.get(content, -1.0):
+            self._longest[content] = seconds
+            self._known.pop(node, None)
 
     def raise_memory(self, node: StageNode, had: float) -> float | None:
         """A task failed with `had` bytes: ask for twice that, at most for all of the largest machine.
@@ -77,6 +73,16 @@ class Demands:
     def forget_plan(self) -> None:
         """The stages asked about so far are of no more interest."""
         self._known.clear()
+
+    def _demand(self, node: StageNode) -> tuple[Resources, float]:
+        known = self._known.get(node)
+        if known is None:
+            stage, content = node.stage, _content(node)
+            memory = max(self._least(), stage.estimate.task_memory, self._raised.get(content, 0.0))
+            room = cap(Resources(float(stage.slots), memory), self._machines.values())
+            seconds = self._longest.get(content, stage.estimate.task_seconds / max(1.0, room.cpu))
+            known = self._known[node] = room, seconds
+        return known
 
     def _least(self) -> float:
         by_slot = [capacity.memory / capacity.cpu for capacity in self._machines.values() if capacity.cpu >= 1]

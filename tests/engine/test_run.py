@@ -7,8 +7,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from qoop.catalog.errors import Cancelled, CheckpointError, ExecutionError, OutOfMemory, PlanError, QoopError, Timeout
+from qoop.catalog.errors import (
+    Cancelled,
+    CheckpointError,
+    ExecutionError,
+    OutOfMemory,
+    PlanError,
+    QoopError,
+    Revoked,
+    Timeout,
+)
 from qoop.engine.events import (
+    CapacityNotice,
     CheckpointLost,
     Command,
     Committed,
@@ -105,6 +115,12 @@ class Script:
 
     def fail(self, task: str, error: QoopError | None = None, retryable: bool = True) -> list[str]:
         return self.tell(TaskFailed(self.attempts[task], error or ExecutionError("broken"), retryable))
+
+    def fail_by_slot(self, task: str) -> list[str]:
+        return self.fail(task, Revoked("the slot was taken away"))
+
+    def fail_by_machine(self, task: str) -> list[str]:
+        return self.tell(MachineLost("m"), MachineJoined("m", MACHINE))
 
     def stopped(self, task: str) -> list[str]:
         return self.tell(TaskStopped(self.attempts[task]))
@@ -282,6 +298,58 @@ def test_a_demand_beyond_every_machine_asks_for_all_of_the_largest() -> None:
 
 def test_the_floor_of_demands_leaves_room_for_every_slot() -> None:
     assert Script("a 2\nroot 1 all:a", machine=Resources(4, 40 * MB)).memory("a") == 10
+
+
+def test_lost_room_is_no_failure_of_the_task_but_not_for_ever() -> None:
+    s = Script("a 1\nroot 1 all:a", limits=Limits(max_attempts=2, max_revocations=5))
+    for lose in (s.fail_by_slot, s.fail_by_machine) * 2:
+        s.start("a.0")
+        lose("a.0")
+        assert s.ready == ["a.0"]
+    s.start("a.0")
+    s.fail("a.0")
+    assert s.ready == ["a.0"]
+    s.start("a.0")
+    s.fail_by_slot("a.0")
+    assert s.run.state is State.FAILED and "failed 5 times" in str(s.run.error)
+
+
+def test_want_of_memory_reported_when_no_slot_is_left_is_not_the_end() -> None:
+    s = Script("a 1\nroot 1 all:a", machine=Resources(2, 1000 * MB))
+    s.start("a.0", memory=500.0)
+    s.tell(SlotsChanged("m", Resources(0, 1000 * MB)))
+    s.fail("a.0", OutOfMemory("full"))
+    assert not s.run.ending
+    s.tell(SlotsChanged("m", Resources(1, 800 * MB)))
+    assert s.ready == ["a.0"] and s.memory("a") == 800
+
+
+def test_an_attempt_that_is_given_up_is_ready_again_once_it_has_ended() -> None:
+    s = Script("a 2\nroot 1 all:a")
+    s.start("a.0", "a.1")
+    assert [item.attempt for item in s.run.running()] == list(s.run.alive)
+    commands = s.run.give_up([s.attempts["a.1"]], "its room will be taken away", now=9.0)
+    assert commands == [Stop(s.attempts["a.1"])] and s.ready == []
+    assert [item.attempt for item in s.run.running()] == [s.attempts["a.0"]]
+    s.stopped("a.1")
+    assert s.ready == ["a.1"]
+    assert s.run.give_up([s.attempts["a.1"]], "it has ended", now=10.0) == []
+
+
+def test_seconds_are_those_of_the_longest_task_once_one_has_ended() -> None:
+    s = Script("a 3 t=7\nroot 1 all:a")
+    assert [demand.seconds for demand in s.run.ready()] == [7.0]
+    s.play("a.0")
+    assert [demand.seconds for demand in s.run.ready()] == [0.5]
+
+
+def test_less_room_that_was_announced_is_not_asked_for() -> None:
+    s = Script("a 1 m=900\nroot 1 all:a", machine=Resources(2, 1000 * MB))
+    assert s.memory("a") == 900
+    s.tell(CapacityNotice("m", Resources(0, 100 * MB), at=100.0))
+    assert s.memory("a") == 900  # before it goes there is room
+    s.tell(CapacityNotice("m", Resources(1, 300 * MB), at=100.0))
+    assert s.memory("a") == 300
 
 
 def test_a_lost_machine_loses_its_attempts_only() -> None:
