@@ -1,0 +1,97 @@
+"""Stages of equal signature give equal rows: a witness of all outputs, which says where two do not agree.
+
+What is promised:
+
+* finished stages of one signature put out the same multiset of rows, over columns of the same names;
+* stages of one key (signature, layout, number of tasks and cut) put out the same rows task by task and partition by
+  partition, be they finished or partial groups;
+* finished stages of one `meaning` have equally many rows, and agree in the columns that both have.
+
+A stage that is made in a way that was seen before is not compared again, so every comparison is of two different ways.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from benchmark_plans import TASKS
+from pyarrow import feather
+from run_plan import Runner, narrowed, storage
+
+from qoop.planner.alternatives import StageKey, stage_key
+from qoop.planner.plan import Plan, Signature, Stage
+from qoop.tpcds.oracle import compare
+
+
+@dataclass
+class Witness:
+    """What stages have put out so far, one output for each promise; on disk, as all plans together make gigabytes.
+
+    compared: how many pairs of different ways were found to agree, by promise: finished, parts, common.
+    """
+
+    folder: Path
+    finished: dict[Signature, str] = field(default_factory=dict)
+    meant: dict[Signature, list[str]] = field(default_factory=dict)
+    parts: dict[StageKey, str] = field(default_factory=dict)
+    seen: set[tuple[StageKey, str]] = field(default_factory=set)
+    compared: Counter[str] = field(default_factory=Counter)
+
+    def see(self, query: str, plans: Sequence[Plan], runner: Runner) -> None:
+        """Run plans of a query and compare every stage with those seen before."""
+        for plan in plans:
+            contents = runner.run(narrowed(plan, TASKS))
+            for stage in plan.stages:
+                way = (stage_key(stage), contents[stage.id])
+                if stage.shareable and way not in self.seen:
+                    self.seen.add(way)
+                    self._check(stage, runner, contents[stage.id], f"{query} {stage.id}: {stage.label}")
+
+    def _check(self, stage: Stage, runner: Runner, content: str, what: str) -> None:
+        self._check_parts(stage, runner, content, what)
+        if not stage.meaning:
+            return
+        rows = runner.whole(content)
+        if stage.signature in self.finished:
+            self._agree("finished", rows, self.finished[stage.signature], what)
+            return
+        self.finished[stage.signature] = path = self._kept(rows, f"finished{len(self.finished)}", what)
+        for other in self.meant.setdefault(stage.meaning, []):
+            self._agree("common", rows, other, what)
+        self.meant[stage.meaning].append(path)
+
+    def _check_parts(self, stage: Stage, runner: Runner, content: str, what: str) -> None:
+        """Compare by task and partition; the place of a row's part is one more column of it."""
+        tables = [
+            table.append_column("part", pa.repeat(f"{task} {part}", table.num_rows))
+            for task, partitions in enumerate(runner.output(content))
+            for part, table in enumerate(partitions)
+        ]
+        if len(tables) == 1:
+            return
+        rows, key = pa.concat_tables(tables), stage_key(stage)
+        if key in self.parts:
+            self._agree("parts", rows, self.parts[key], what)
+        else:
+            self.parts[key] = self._kept(rows, f"parts{len(self.parts)}", what)
+
+    def _kept(self, rows: pa.Table, name: str, what: str) -> str:
+        path = str(self.folder / name)
+        feather.write_feather(rows.replace_schema_metadata({"what": what}), path, compression="uncompressed")
+        return path
+
+    def _agree(self, promise: str, rows: pa.Table, path: str, what: str) -> None:
+        other = feather.read_table(path)
+        told = f"{what}\n{(other.schema.metadata or {})[b'what'].decode()}"
+        assert rows.num_rows == other.num_rows, f"{promise}: {rows.num_rows} and {other.num_rows} rows\n{told}"
+        self.compared[promise] += 1
+        rows, other = storage(rows), storage(other)
+        if promise == "common":
+            names = [name for name in rows.column_names if name in other.column_names]
+            rows, other = rows.select(names), other.select(names)
+        difference = compare(rows, other)
+        assert difference is None, f"{promise}: {difference}\n{told}"
