@@ -1,0 +1,148 @@
+"""A directory of checkpoints on a budget, shared by several users."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from qoop.engine import users
+from qoop.engine.checkpoint import Keeping, Store
+from qoop.engine.events import CheckpointSaved, Committed
+from qoop.engine.manifest import CheckpointDirectory, manifests
+from qoop.engine.task import CheckpointKey
+
+ROWS = pa.table({"a": pa.array(range(1250), pa.int64())})  # 10 KB
+
+
+def key(number: int) -> CheckpointKey:
+    return CheckpointKey(f"sig{number}", "layout", 0)
+
+
+def facts(number: int, seconds: float = 1.0, times: int = 1) -> Committed:
+    return Committed(key(number), (ROWS.num_rows,) * times, (ROWS.nbytes,) * times, seconds)
+
+
+def held(root: Path) -> set[int]:
+    return {int(saved.committed.key.signature[3:]) for saved in manifests(root)}
+
+
+def size(root: Path) -> int:
+    return sum(path.stat().st_size for path in root.iterdir() if path.suffix in (".json", ".arrow"))
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[int | None], CheckpointDirectory]]:
+    directories: list[CheckpointDirectory] = []
+
+    def another(budget: int | None = None) -> CheckpointDirectory:
+        directories.append(CheckpointDirectory(tmp_path, budget))
+        return directories[-1]
+
+    yield another
+    for directory in directories:
+        directory.close()
+
+
+Opened = Callable[[int | None], CheckpointDirectory]
+
+
+def test_a_budget_is_kept_and_what_is_cheap_to_make_goes_first(opened: Opened, tmp_path: Path) -> None:
+    directory = opened(100_000)
+    for number in range(30):
+        assert directory.save(facts(number, 10.0 if number < 4 else 0.1), [ROWS], needed=False)
+        assert size(tmp_path) <= 105_000
+    assert {0, 1, 2, 3, 29} <= held(tmp_path) and len(held(tmp_path)) > 6
+
+
+def test_what_was_used_last_stays(opened: Opened, tmp_path: Path) -> None:
+    directory = opened(100_000)
+    for number in range(8):
+        directory.save(facts(number), [ROWS], needed=False)
+    for path in tmp_path.glob("*.json"):
+        os.utime(path, (time.time() - 1000, time.time() - 1000))
+    assert directory.find(key(3))
+    directory.let_go([key(3)])
+    for number in range(8, 12):
+        directory.save(facts(number), [ROWS], needed=False)
+    assert 3 in held(tmp_path) and not {0, 1, 2} <= held(tmp_path)
+
+
+def test_nothing_is_removed_that_a_running_job_of_any_process_needs(opened: Opened, tmp_path: Path) -> None:
+    mine, other = opened(100_000), opened(100_000)
+    for number in range(4):
+        assert mine.save(facts(number, 0.001), [ROWS])
+        assert other.save(facts(10 + number, 0.001), [ROWS])
+    for number in range(20, 25):
+        mine.save(facts(number, 100.0), [ROWS], needed=False)
+    assert held(tmp_path) >= {0, 1, 2, 3, 10, 11, 12, 13}
+    assert mine.save(facts(30, times=3), [ROWS] * 3) is None  # there is no room, and none can be made
+    other.let_go([key(10 + number) for number in range(4)])
+    assert mine.save(facts(30, times=3), [ROWS] * 3) is not None
+    assert held(tmp_path) >= {0, 1, 2, 3, 30} and size(tmp_path) <= 105_000
+
+
+def test_what_the_dead_needed_may_go(opened: Opened, tmp_path: Path) -> None:
+    dead = CheckpointDirectory(tmp_path)
+    dead.save(facts(1), [ROWS])
+    (log,) = tmp_path.glob("*.user")
+    dead.close()
+    log.write_text(f"+{next(tmp_path.glob('*.json')).stem}\n")  # as kill -9 would have left it
+    living = opened(15_000)
+    assert not log.exists()
+    assert living.save(facts(2), [ROWS]) is not None and held(tmp_path) == {2}
+
+
+def test_a_log_that_grows_is_written_anew(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "_LONG", 10)
+    one, other = opened(None), opened(15_000)
+    one.save(facts(1), [ROWS])
+    for number in range(200):
+        one.save(facts(1), [ROWS], needed=False) if number % 2 else one.find(key(1))
+    one.find(key(1))
+    assert max(path.stat().st_size for path in tmp_path.glob("*.user")) < 2000
+    assert other.save(facts(2), [ROWS]) is None  # 1 is still known to be needed
+
+
+def test_one_that_exists_is_not_written_again(opened: Opened, tmp_path: Path) -> None:
+    one, other = opened(None), opened(None)
+    first = one.save(facts(1), [ROWS])
+    second = other.save(facts(1), [ROWS])
+    assert first is not None and second is not None and first.path == second.path and first.path.exists()
+
+
+def test_a_store_tells_what_was_written_and_what_had_no_room(tmp_path: Path) -> None:
+    told: list[CheckpointSaved] = []
+    (tmp_path / "spill").mkdir()
+    store = Store(1 << 30, tmp_path / "spill", Keeping(tmp_path / "kept", budget=35_000), told.append)
+    for number in range(5):
+        store.put(facts(number), "job", [ROWS], durable=True)
+    store.flush()
+    store.close()
+    assert [saved.kept for saved in told] == [True, True, True, False, False]
+    assert all(saved.jobs == ("job",) and 0 <= saved.behind < 10 for saved in told)
+    assert len(held(tmp_path / "kept")) == 3
+
+
+def test_no_output_is_committed_while_an_older_one_waits_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = CheckpointDirectory.save
+
+    def slowly(self: CheckpointDirectory, *arguments: object, **more: object) -> object:
+        time.sleep(0.3)
+        return save(self, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CheckpointDirectory, "save", slowly)
+    monkeypatch.setattr("qoop.engine.checkpoint._WAITING_SECONDS", 0.1)
+    told: list[CheckpointSaved] = []
+    store = Store(1 << 30, tmp_path, Keeping(tmp_path / "kept"), told.append)
+    for number in range(4):
+        time.sleep(0.11)  # the one before has waited too long: this is committed only once that is written
+        store.put(facts(number), "job", [ROWS], durable=True)
+        assert len(told) == number
+    store.close()

@@ -1,0 +1,114 @@
+"""Outputs that serve another query of the session, or of another process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import qoop
+from qoop.engine.history import Saved, Started
+from qoop.job import Job
+
+TEXT = "SELECT i % 50 AS k, count(*) AS n, sum(i) AS s FROM t GROUP BY k ORDER BY k"
+SIMILAR = "SELECT i % 50 AS k, count(*) AS n, sum(i) AS s FROM t GROUP BY k ORDER BY s DESC LIMIT 3"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    pq.write_table(pa.table({"i": pa.array(range(600_000), pa.int64())}), folder / "t.parquet", row_group_size=100_000)
+    return folder
+
+
+def attempts(job: Job) -> int:
+    job.wait()
+    return sum(isinstance(record, Started) for record in job.history())
+
+
+def test_a_session_takes_over_what_it_has(data: Path) -> None:
+    with qoop.connect(slots=2, reuse=True) as session:
+        session.register_folder(data)
+        first = session.submit(TEXT)
+        expected = first.result().fetchall()
+        assert attempts(first) > 1 and len(expected) == 50
+        again = session.submit(TEXT)
+        assert again.result().fetchall() == expected and attempts(again) == 0
+        similar = session.submit(SIMILAR)
+        assert similar.result().fetchall() == sorted(expected, key=lambda row: -row[2])[:3]
+        assert attempts(similar) < attempts(first)
+        anew = session.submit(TEXT, resume=False)
+        assert anew.result().fetchall() == expected and attempts(anew) == attempts(first)
+
+
+def test_by_default_it_takes_nothing_over(data: Path) -> None:
+    with qoop.connect(slots=2) as session:
+        session.register_folder(data)
+        assert attempts(session.submit(TEXT)) == attempts(session.submit(TEXT)) > 1
+
+
+def test_neither_changed_data_nor_changed_settings_are_taken_for_the_same(data: Path) -> None:
+    with qoop.connect(slots=2, reuse=True) as session:
+        session.register_folder(data)
+        text = "SELECT i % 3 AS k, min(CASE WHEN i % 2 = 0 THEN i END) AS m FROM t GROUP BY k ORDER BY m LIMIT 1"
+        before = session.sql(text).fetchall()
+        session.register("t", pa.table({"i": pa.array([4, 5, None], pa.int64())}))
+        assert session.sql(text).fetchall() != before
+        session.set("default_null_order", "NULLS_FIRST")
+        assert session.sql(text).fetchall()[0][1] is None
+
+
+def test_what_is_retained_stays_within_the_memory(data: Path) -> None:
+    with qoop.connect(slots=2, memory="64MB", reuse=True) as session:
+        session.register_folder(data)
+        for number in range(12):
+            text = f"SELECT i, i + {number} AS j FROM t WHERE i % 4 = {number % 4} ORDER BY j DESC"
+            assert session.sql(text).arrow().num_rows == 150_000
+        assert session._backend.store.used <= 16_000_000  # a quarter of the memory
+
+
+def test_another_process_takes_over_by_default(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    with qoop.connect(slots=2, checkpoints=folder) as session:
+        session.register_folder(data)
+        first = session.submit(TEXT)
+        expected = first.result().fetchall()
+        session._backend.store.flush()
+    with qoop.connect(slots=2, checkpoints=folder) as session:
+        session.register_folder(data)
+        again = session.submit(TEXT)
+        assert again.result().fetchall() == expected and attempts(again) == 0
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_damaged_outputs_are_made_anew(data: Path, tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "checkpoints"
+    with qoop.connect(slots=2, checkpoints=folder) as session:
+        session.register_folder(data)
+        first = session.submit(TEXT)
+        expected = first.result().fetchall()
+    for path in folder.glob("*.arrow"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.unlink() if damage == "remove" else path.write_bytes(content if damage == "flip" else content[:100])
+    with qoop.connect(slots=2, checkpoints=folder) as session:
+        session.register_folder(data)
+        again = session.submit(TEXT)
+        assert again.result().fetchall() == expected and attempts(again) >= attempts(first)
+
+
+def test_the_history_tells_when_outputs_were_safe(data: Path, tmp_path: Path) -> None:
+    with qoop.connect(slots=2, checkpoints=tmp_path / "checkpoints") as session:
+        session.register_folder(data)
+        job = session.submit("SELECT count(*) FROM t a, t b, t c WHERE a.i = b.i AND b.i = c.i AND a.i % 7 < 5")
+        job.result()
+        saved = [record for record in job.history() if isinstance(record, Saved)]
+        assert all("was on disk" in str(record) for record in saved)
+
+
+def test_a_budget_that_is_no_size() -> None:
+    with pytest.raises(qoop.ConfigError, match="not a size"):
+        qoop.connect(checkpoint_budget="much")
