@@ -1,0 +1,120 @@
+"""Forced switches at random points between plans of the TPC-DS queries: the answer is always DuckDB's.
+
+The plans are those of the whole pool, not only those worth keeping, and the switches come whatever they cost, back
+and forth; every one is taken right after a task has committed. A seed is drawn for each run and is part of every
+message; set QOOP_SEED to repeat it. `make test` runs a sample, `make test-all` all 99 queries.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from qoop.adaptive import Adaptive, Cause, Triggers
+from qoop.engine.history import Decided, Record, Succeeded
+from qoop.job import Job
+from qoop.planner.alternatives import Candidate, local_grid, pool
+from qoop.planner.observed import Observations
+from qoop.planner.plan import Resources
+from qoop.replanner import Decision, Question, Stay, switch_to
+from qoop.session import Session, connect
+from qoop.tpcds.oracle import Oracle, is_empty_answer
+from qoop.tpcds.queries import text
+
+MOST_SWITCHES = 6
+SAMPLE = (1, 4, 14, 23, 39, 54, 72, 75, 95, 97)
+SEED = int(os.environ.get("QOOP_SEED") or Random().randrange(2**32))
+
+
+class AtCommits(Triggers):
+    """Every committed task is a reason to decide."""
+
+    def cause(self, record: Record, basis: Resources) -> Cause | None:
+        return Cause("commit", f"{record.attempt} committed", urgent=True) if isinstance(record, Succeeded) else None
+
+
+@dataclass(frozen=True)
+class AtRandom:
+    """Goes over to another plan at some of the times it is asked, at most MOST_SWITCHES times."""
+
+    random: Random
+    often: float
+    switches: list[int] = field(default_factory=list)
+
+    def decide(self, question: Question) -> Decision:
+        others = [place for place in range(len(question.options)) if place != question.running]
+        if not others or len(self.switches) >= MOST_SWITCHES or self.random.random() > self.often:
+            return Stay("it was not to be", question.remaining)
+        self.switches.append(self.random.choice(others))
+        return switch_to(question, self.switches[-1])
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Finds the same plans whatever was seen."""
+
+    candidates: tuple[Candidate, ...]
+
+    def __call__(self, observed: Observations) -> tuple[Candidate, ...]:
+        return self.candidates
+
+
+def switched(session: Session, query: str, launch: Candidate, others: tuple[Candidate, ...], seed: int) -> Job:
+    """Run a query from one plan through others."""
+    random = Random(seed)
+    policy = AtRandom(random, often=random.choice((0.1, 0.5, 1.0)))
+    adaptive = Adaptive(Plans(others), session.room, at_once=True, policy=policy, triggers=AtCommits())
+    planned = session._plan(query)
+    return session._submit(replace(planned, plan=launch.plan, adaptive=adaptive))
+
+
+def candidates(session: Session, number: int) -> tuple[Candidate, ...]:
+    """All plans of a query that differ."""
+    return pool(session.prepare(text(number)).planning(), local_grid(session.room)).candidates
+
+
+@pytest.fixture(scope="module")
+def session(benchmark_texts: None, tpcds_test: Path) -> Iterator[Session]:
+    with connect(slots=2, memory="4GB") as made:
+        made.register_folder(tpcds_test)
+        yield made
+        assert made._backend.store.used == 0, "outputs of ended jobs are left"
+
+
+def check(session: Session, oracle: Oracle, number: int, runs: int, seed: int) -> int:
+    """Run a query so many times from plans in turn; returns how many switches there were."""
+    plans = candidates(session, number)
+    theirs = oracle.answer(text(number))
+    random = Random(seed + number)
+    switches = 0
+    for run in range(runs if len(plans) > 1 else 1):
+        launch = plans[run % len(plans)]
+        others = tuple(random.sample(plans, min(3, len(plans))))
+        own = random.randrange(2**32)
+        job = switched(session, text(number), launch, others, own)
+        story = f"query {number}, QOOP_SEED={seed} (run {run}, seed {own})"
+        difference = oracle.judge(text(number), job.result(60).arrow(), theirs)
+        assert difference is None, f"{story}: {difference}\n" + "\n".join(map(str, job.history()))
+        job._handle._run.check()
+        switches += sum(isinstance(record, Decided) and record.switched for record in job.history())
+    assert not is_empty_answer(theirs) or number not in SAMPLE
+    return switches
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", SAMPLE)
+def test_a_sample_of_queries_survives_switches_anywhere(number: int, session: Session, tpcds_oracle: Oracle) -> None:
+    assert check(session, tpcds_oracle, number, runs=3, seed=SEED) > 0, f"QOOP_SEED={SEED}: no switch came about"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", range(1, 100))
+def test_every_query_survives_switches_anywhere(number: int, session: Session, tpcds_oracle: Oracle) -> None:
+    print(f"QOOP_SEED={SEED}")
+    check(session, tpcds_oracle, number, runs=8, seed=SEED)
