@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 
 from qoop.engine.events import Command
@@ -27,7 +28,7 @@ from qoop.engine.history import (
     size,
 )
 from qoop.engine.run import Run
-from qoop.engine.task import JobId, content_of, own_islands
+from qoop.engine.task import Content, JobId, content_of, own_islands
 from qoop.planner.alternatives import Candidate
 from qoop.planner.observed import NOTHING, Observation, Observations, observe
 from qoop.planner.plan import Plan, Resources, StageId
@@ -135,14 +136,32 @@ class Adaptive:
 
 @dataclass(frozen=True)
 class Answer:
-    """A decision, the question with the options as they are by now, and whether the alternatives are among them.
-    observed: what they were estimated with."""
+    """A decision.
+
+    question: with the options as they are by now; found: the alternatives are among them. served: the options as they
+    were decided on, with the finished work of others built in. useful: what to keep of what the plan that runs from
+    now on has read for the last time; None: all. observed: what the options were estimated with.
+    """
 
     question: Question
+    served: tuple[Option, ...]
     decision: Decision
     found: bool
+    useful: frozenset[Content] | None
     observed: Observations
     seconds: float
+
+    @property
+    def runs(self) -> int:
+        """The place of the plan that runs from now on."""
+        return self.decision.plan if isinstance(self.decision, Switch) else self.question.running
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options from now on: the one that is switched to is as it runs."""
+        return tuple(
+            self.served[place] if place == self.runs else option for place, option in enumerate(self.question.options)
+        )
 
 
 Seen = tuple[Plan, StageId, Observation]
@@ -258,9 +277,10 @@ class Replanner:
         self._run.note(record, now=now)
         if isinstance(answer.decision, Switch):
             self._running = answer.decision.plan
+            self._options = answer.options
             plan = self._options[self._running].candidate.plan
-            return self._run.switch(plan, useful=useful(self._options, self._running), now=now)
-        return self._run.keep_only(useful(self._options, self._running), now=now) if self._found else []
+            return self._run.switch(plan, useful=answer.useful, now=now)
+        return self._run.keep_only(answer.useful, now=now) if answer.useful is not None else []
 
 
 def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
@@ -273,7 +293,7 @@ def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
         before=before,
         after=question.share,
         running=question.options[question.running].name,
-        chosen=question.options[question.running if switch is None else switch.plan].name,
+        chosen=question.options[answer.runs].name,
         reason=decision.reason if isinstance(decision, Stay) else "",
         candidates=decision.candidates,
         kept=switch.keep if switch is not None else (),
@@ -294,7 +314,7 @@ class Asked:
     job: JobId
     found: bool
 
-    @property
+    @cached_property
     def observed(self) -> Observations:
         """All that was observed."""
         observed = self.told
@@ -309,18 +329,23 @@ def answer(asked: Asked) -> Answer:
     Pure, and the only place where planning takes time: this runs in the planner thread.
     """
     begun = time.perf_counter()
-    observed = asked.observed
-    question = reestimate_all(asked.question, observed)
-    if asked.found or asked.adaptive.at_once or question.remaining[question.running].seconds >= WORTH_SECONDS:
-        if not asked.found or _none_is_good(asked, question):
-            found = asked.adaptive.find(observed)
-            question = reestimate_all(
-                replace(question, options=with_candidates(question.options, found, asked.job)), observed
-            )
-        decision = asked.adaptive.policy.decide(question)
-        return Answer(question, decision, True, observed, time.perf_counter() - begun)
+    question = reestimate_all(asked.question, asked.observed)
+    found = asked.found or asked.adaptive.at_once or question.remaining[question.running].seconds >= WORTH_SECONDS
+    if found and (not asked.found or _none_is_good(asked, question)):
+        question = searched(asked, question)
+    served = question.with_reuse() if found else question
     little = Stay("too little is left to make other plans", question.remaining)
-    return Answer(question, little, False, observed, time.perf_counter() - begun)
+    decision = asked.adaptive.policy.decide(served) if found else little
+    made = Answer(question, served.options, decision, found, None, asked.observed, 0.0)
+    keep = useful(made.options, made.runs) if found else None
+    return replace(made, useful=keep, seconds=time.perf_counter() - begun)
+
+
+def searched(asked: Asked, question: Question) -> Question:
+    """The question with the plans that a search finds, given all that was observed."""
+    found = asked.adaptive.find(asked.observed)
+    options = with_candidates(question.options, found, asked.job)
+    return reestimate_all(replace(question, options=options), asked.observed)
 
 
 def reestimate_all(question: Question, observed: Observations) -> Question:

@@ -18,10 +18,11 @@ from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content, content_of
 from qoop.planner.alternatives import Candidate
-from qoop.planner.finish import Done
+from qoop.planner.finish import NOTHING, Done
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Resources, Stage, StageId
 from qoop.planner.reestimate import reestimated
+from qoop.planner.reuse import Held, held, reuse
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,29 @@ def left_out(old: Option, new: Option, finished: Finished) -> float:
 
 
 def useful(options: Sequence[Option], running: int) -> frozenset[Content]:
-    """What a plan other than the running one could take over: the rest need not outlive its last reader."""
-    others = (option.contents for place, option in enumerate(options) if place != running)
-    return frozenset().union(*others)
+    """What a plan other than the running one could take over, by containment and re-partitioning, too: the rest need
+    not outlive its last reader."""
+    own = options[running]
+    stages = held(own.candidate.plan, [stage.id for stage, _, usable in own.stages if usable])
+    others = [option for place, option in enumerate(options) if place != running]
+    return frozenset().union(*(served_by(option, stages, NOTHING).contents | option.contents for option in others))
+
+
+def complete(options: Sequence[Option], finished: Finished) -> tuple[Held, ...]:
+    """The stages of any of the plans that are held as a whole."""
+    found: dict[Content, Held] = {}
+    for option in options:
+        for stage, content, usable in option.stages:
+            if usable and content not in found and finished.held.get(content) == stage.width:
+                (found[content],) = held(option.candidate.plan, [stage.id])
+    return tuple(found.values())
+
+
+def served_by(option: Option, stages: Sequence[Held], done: Done) -> Option:
+    """The option with whatever finished stages serve it, also where they hold more than it asks for or are cut
+    otherwise (:mod:`~qoop.planner.reuse`)."""
+    plan = reuse(option.candidate.plan, stages, done)
+    return option if plan is option.candidate.plan else replace(option, candidate=replace(option.candidate, plan=plan))
 
 
 @dataclass(frozen=True)
@@ -120,6 +141,17 @@ class Question:
     running: int
     finished: Finished
     share: Resources
+
+    def with_reuse(self) -> Question:
+        """The question with every option but the running one as it would be switched to: served by finished stages."""
+        stages = complete(self.options, self.finished)
+        if not stages:
+            return self
+        options = tuple(
+            option if place == self.running else served_by(option, stages, self.done[place])
+            for place, option in enumerate(self.options)
+        )
+        return replace(self, options=options)
 
     @property
     def least(self) -> float:
