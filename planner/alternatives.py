@@ -28,6 +28,8 @@ MOST_PLANS = 64
 MOST_TOLERANCE = 0.25
 """How far behind the best a plan may be to count as near it, at most."""
 
+_NO_ROOM = Resources()
+
 StageKey = tuple[Signature, Layout, int, str]
 
 
@@ -98,12 +100,15 @@ class Candidate:
     """A plan of the pool. origin: the variant that made it, and for how many slots and bytes of memory each.
 
     machine: slots of one machine. cost: the constants by which its finish times are worked out.
+    variant, room: what `origin` says in words: a planning of the query makes the plan of them again.
     """
 
     plan: Plan
     origin: str
     machine: int = ONE_MACHINE
     cost: CostModel = DEFAULT
+    variant: Variant = VARIANTS[0]
+    room: Resources = _NO_ROOM
 
     @cached_property
     def shape(self) -> str:
@@ -150,7 +155,8 @@ def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS,
     for variant, room in _tries(planning, grid, variants):
         plan = planning.plan(variant, room)
         key = tuple((stage_key(stage), stage.slots) for stage in plan.stages)
-        found.setdefault(key, Candidate(plan, f"{variant.name} for {_room(room)}", grid.machine, planning.cost))
+        origin = f"{variant.name} for {_room(room)}"
+        found.setdefault(key, Candidate(plan, origin, grid.machine, planning.cost, variant, room))
         if len(found) >= most:
             break
     return Pool(grid, tuple(found.values()))
@@ -175,10 +181,11 @@ def _room(room: Resources) -> str:
 
 @dataclass(frozen=True)
 class Pool:
-    """All candidates of a query on a grid."""
+    """All candidates of a query on a grid. whole: False: those that an earlier search has kept, and no others."""
 
     grid: Grid
     candidates: tuple[Candidate, ...]
+    whole: bool = True
 
     @cached_property
     def seconds(self) -> tuple[tuple[float, ...], ...]:
@@ -335,6 +342,8 @@ def explain_alternatives(alternatives: Alternatives) -> str:
 
 def _headline(alternatives: Alternatives) -> str:
     pool = alternatives.pool
+    if not pool.whole:
+        return f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes were kept by an earlier search"
     return (
         f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes are kept, of {len(pool.candidates)} plans of "
         f"{pool.shapes} shapes; at worst {alternatives.cover_error:.0%} behind the best"

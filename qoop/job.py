@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from qoop.engine.progress import Progress
     from qoop.planner.bind import Bound
     from qoop.planner.cost import CostModel
-    from qoop.planner.plan import Plan, Stage
+    from qoop.planner.plan import Plan, Resources, Stage
     from qoop.planner.relation import Relation
     from qoop.session import Session
 
@@ -61,7 +61,7 @@ class Planned:
     planning_seconds: binding and planning. statistics_seconds: collecting statistics that nobody had asked
         for before (afterwards they are kept, by the version of the table).
     adaptive: how the plan may be changed while it runs; None: it is kept.
-    key: under which the plan cache keeps the plan, None if it does not.
+    room: that the plan was made for, None if the caller has chosen the plan.
     """
 
     bound: Bound
@@ -70,7 +70,7 @@ class Planned:
     planning_seconds: float
     statistics_seconds: float
     adaptive: Adaptive | None = None
-    key: str | None = None
+    room: Resources | None = None
 
 
 @dataclass(frozen=True, slots=True)

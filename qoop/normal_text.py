@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
+
+import duckdb
+
+_BEFORE_BY = (["group"], ["order"])
 
 MOST_CHARACTERS = 1 << 20
 """Longer texts stand for themselves."""
@@ -24,17 +28,7 @@ _TOKEN = re.compile(
     |(?P<mark>[()\[\]{},;.#]|:+|[-+*/<>=~!@%^&|?`]+?(?=--|/\*|[^-+*/<>=~!@%^&|?`]|$))""",
     re.X | re.S,
 )
-_UNCERTAIN = re.compile(r"""\$|\b[eE]'|\b[uU]&['"]|/\*(?:(?!\*/).)*/\*""", re.S)
-
-# Words that no name is, but after AS or a dot (DuckDB's reserved keywords).
-_WORDS = """
-all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
-default deferrable desc describe distinct do else end except false fetch for foreign from group having in
-initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer
-pivot_wider placing primary qualify references returning select show some summarize symmetric table then to
-trailing true union unique unpivot using variadic when where window with
-"""
-_RESERVED = frozenset(_WORDS.split())
+_UNCERTAIN = re.compile(r"""\$|\b[eE]'|\b[uU]&['"]|:=|=>|/\*(?:(?!\*/).)*/\*""", re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,7 @@ def _tokens(text: str) -> tuple[list[str], list[str]] | None:
     """The tokens, and the same with its literals left open; None where a character is part of none."""
     tokens: list[str] = []
     pattern: list[str] = []
-    end, before = 0, ""
+    end, before, keywords = 0, "", _keywords()
     for match in _TOKEN.finditer(text):
         if match.start() != end:
             return None
@@ -85,13 +79,23 @@ def _tokens(text: str) -> tuple[list[str], list[str]] | None:
             return None  # a line break, and nothing less, makes them one
         if kind == "word" and before not in ("as", "."):
             lower = token.lower()
-            token = lower if lower in _RESERVED else token
+            token = lower if lower in keywords or (lower == "by" and tokens[-1:] in _BEFORE_BY) else token
         tokens.append(token)
         pattern.append(f"<{kind}>" if kind in ("string", "number") else token)
         before = token.lower()
     while tokens and tokens[-1] == ";":
         del tokens[-1], pattern[-1]
     return (tokens, pattern) if end == len(text) else None
+
+
+@cache
+def _keywords() -> frozenset[str]:
+    """Words that no column, table or alias can be called, but after AS or a dot."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        rows = connection.execute(
+            "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')"
+        ).fetchall()
+    return frozenset(str(name) for (name,) in rows)
 
 
 def _digest(*parts: str) -> str:

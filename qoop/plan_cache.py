@@ -20,11 +20,11 @@ import threading
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 
@@ -32,35 +32,43 @@ from qoop.catalog.errors import PlanError
 from qoop.catalog.table import Table
 from qoop.normal_text import NormalText, normal_text
 from qoop.planner import plan_json
+from qoop.planner.alternatives import Alternatives
+from qoop.planner.decisions import Decision
 from qoop.planner.plan import Plan
 
 FORMAT = 1
 """Raised when a file means something else than before."""
 
 Key = str
+Kind = Literal["plan", "alternatives", "decisions"]
 Settings = tuple[tuple[str, str], ...]
 
 _MOMENTS = ("current_timestamp", "current_time", "current_localtime", "current_localtimestamp", "localtime",
             "localtimestamp", "rand", "getvariable", "current_setting")  # fmt: skip
-_PER_STAGE, _PER_COLUMN = 2_000, 150
+_PER_STAGE, _PER_COLUMN, _PER_DECISION = 2_000, 150, 2_000
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a text. tables: those it reads, version by name. plan: the one that was made for the room."""
+    """What is known of a text. tables: those it reads, version by lower-case name.
+
+    plans: the one that was made for a room, or those that are worth keeping on a grid; none if other literals are in
+        the text. decisions: how they were found. alternatives: the same with all that the search has looked at.
+    """
 
     tables: Mapping[str, str]
-    plan: Plan
+    plans: tuple[Plan, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    alternatives: Alternatives | None = field(default=None, compare=False, repr=False)
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """About what it holds of memory."""
-        columns = sum(len(stage.columns) for stage in self.plan.stages)
-        return (
-            sum(len(stage.sql) for stage in self.plan.stages)
-            + _PER_STAGE * len(self.plan.stages)
-            + (_PER_COLUMN * columns)
-        )
+        pool = () if self.alternatives is None else self.alternatives.pool.candidates
+        plans = (*self.plans, *(one.plan for one in pool))
+        stages = {id(stage): stage for plan in plans for stage in plan.stages}  # plans have many in common
+        texts = sum(len(stage.sql) + _PER_COLUMN * len(stage.columns) for stage in stages.values())
+        return texts + _PER_STAGE * len(stages) + _PER_DECISION * len(self.decisions)
 
 
 class PlanCache:
@@ -80,6 +88,10 @@ class PlanCache:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __contains__(self, key: Key) -> bool:
+        """Whether it is in memory; does not count as a use."""
+        return key in self._entries
 
     def find(self, key: Key) -> Entry | None:
         """What was kept under the key, None if nothing was or it is gone."""
@@ -142,7 +154,8 @@ def key_of(kind: str, text: str, settings: Settings, tables: Mapping[str, Table]
     if normal.words & _unsteady_words():
         return None
     named = sorted(f"{name} {table.version} {table.max_parts()}" for name, table in _named(normal, tables))
-    return _digest(kind, normal.digest, repr(settings), *named, *map(repr, circumstances), planner_version())
+    said = normal.pattern if kind == "decisions" else normal.digest
+    return _digest(kind, said, repr(settings), *named, *map(repr, circumstances), planner_version())
 
 
 def is_steady(plan: Plan) -> bool:
@@ -207,7 +220,10 @@ class _Files:
         return entry
 
     def save(self, key: Key, entry: Entry) -> None:
-        data = {"format": FORMAT, "key": key, "tables": dict(entry.tables), "plan": plan_json.dump(entry.plan)}
+        data = {
+            "format": FORMAT, "key": key, "tables": dict(entry.tables), "plans": list(map(plan_json.dump, entry.plans)),
+            "decisions": list(map(plan_json.write, entry.decisions)),
+        }  # fmt: skip
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(
@@ -243,7 +259,8 @@ class _Files:
 
 def _entry(data: dict[str, Any]) -> Entry:
     tables = {str(name): str(version) for name, version in data["tables"].items()}
-    return Entry(tables, plan_json.load(data["plan"]))
+    decisions = tuple(plan_json.read(Decision, item) for item in data["decisions"])
+    return Entry(tables, tuple(map(plan_json.load, data["plans"])), decisions)
 
 
 def all_shared(tables: Iterable[Table]) -> bool:

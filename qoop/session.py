@@ -41,13 +41,14 @@ from qoop.explaining import (
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.observations import MISJUDGED, Seen, committed, outputs, surprise
-from qoop.plan_cache import Entry, PlanCache, all_shared, is_steady, key_of
+from qoop.plan_cache import PlanCache, Settings
 from qoop.planner.alternatives import Alternatives, Candidate, Grid, keep, local_grid, pool
 from qoop.planner.bind import Binder, Bound
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.planner import logical, stats_needed
 from qoop.planner.variants import Variant
+from qoop.recall import Recall, about, versions
 from qoop.result import Result
 from qoop.settings import option
 from qoop.statement import Explain, Query, SetOption, Statement, query_text, statements
@@ -108,6 +109,7 @@ class Session:
         self._backend = LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
         self._cluster = Cluster(self._backend, wait_for_capacity=config.wait_for_capacity)
         self.plan_cache = PlanCache(config.plan_cache)
+        self._recall = Recall(self.plan_cache, self._catalog, self._binder, self._names, self._cost)
         self._seen = Seen()
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
@@ -230,7 +232,9 @@ class Session:
 
         grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
         """
-        return keep(pool(self.prepare(query_text(text)).planning(), grid or local_grid(self.room)))
+        self._learn()
+        query = query_text(text)
+        return self._recall.alternatives(query, grid or local_grid(self._usable_room), lambda: self.prepare(query))
 
     @interruptible()
     def explain(
@@ -287,7 +291,7 @@ class Session:
         begun = time.perf_counter()
         stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
         splits = {name: table.max_parts() for name, table in tables.items()}
-        seen = self._seen.over(_versions(tables))
+        seen = self._seen.over(versions(tables))
         return Prepared(bound, tables, relation, stats, splits, time.perf_counter() - begun, self._cost, seen)
 
     def set(self, name: str, value: object) -> None:
@@ -366,62 +370,65 @@ class Session:
 
     def _plan(self, text: str) -> Planned:
         """Bind and plan a query in the caller's thread, or find the plan that it had before."""
+        self._open()
         self._learn()
         begun = time.perf_counter()
-        room = replace(self.room, cpu=max(1.0, self.room.cpu))
-        key = self._key("plan", text, room)
-        known = self._recalled(key, text, room)
+        room = self._usable_room
+        known = self._recall.plan(text, room)
         if known is not None:
-            return replace(known, planning_seconds=time.perf_counter() - begun)
+            bound, plan, tables = known
+            adaptive = self._adaptive(text, room, bound, tables)
+            return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0, adaptive, room)
         prepared = self.prepare(text)
         plan = prepared.planning().plan(Variant(), room)
-        if key is not None and is_steady(plan):
-            shared = all_shared(prepared.tables.values())
-            self.plan_cache.keep(key, Entry(_versions(prepared.tables), plan), shared)
-        adaptive = self._adaptive(text, room, prepared.tables, prepared)
+        self._recall.keep_plan(text, room, prepared, plan)
+        adaptive = self._adaptive(text, room, prepared.bound, prepared.tables, prepared)
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
-        return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, key)
+        return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, room)
 
-    def _key(self, kind: str, text: str, *circumstances: object) -> str | None:
-        """Under which the plan cache has what was planned for the text; None if it must not be kept."""
-        with self._names:
-            self._open()
-            tables = {name.lower(): table for name, table in self._catalog.tables().items()}
-            return key_of(kind, text, self._binder.settings, tables, *circumstances, self._cost)
-
-    def _recalled(self, key: str | None, text: str, room: Resources) -> Planned | None:
-        """What the cache knows of a text, if it is about the tables and settings of this moment."""
-        entry = self.plan_cache.find(key) if key is not None else None
-        if entry is None:
-            return None
-        with self._names:
-            settings = self._binder.settings
-            tables = {name: self._catalog.table(name) for name in entry.tables}
-        if entry.tables != _versions(tables) or entry.plan.settings != settings:
-            return None
-        schemas = {name: (table.version, table.columns) for name, table in tables.items()}
-        bound = Bound(text.strip(), None, schemas, entry.plan.columns, settings)
-        return Planned(bound, entry.plan, tables, 0.0, 0.0, self._adaptive(text, room, tables), key)
+    @property
+    def _usable_room(self) -> Resources:
+        """The room to plan for: without any slot, that of one."""
+        return replace(self.room, cpu=max(1.0, self.room.cpu))
 
     def _adaptive(
-        self, text: str, room: Resources, tables: Mapping[str, Table], prepared: Prepared | None = None
+        self,
+        text: str,
+        room: Resources,
+        bound: Bound,
+        tables: Mapping[str, Table],
+        prepared: Prepared | None = None,
     ) -> Adaptive | None:
         """What a job of the text needs to change plan, None if it may not."""
         if not self.config.replan:
             return None
-        return Adaptive(partial(self._find, text, local_grid(room), _versions(tables), prepared), room)
+        grid = local_grid(room)
+        find = partial(self._find, text, grid, versions(tables), bound.settings, prepared)
+        return Adaptive(find, room, at_once=self._recall.has_alternatives(text, grid))
 
     def _find(
-        self, text: str, grid: Grid, versions: Mapping[str, str], prepared: Prepared | None, observed: Observations
+        self,
+        text: str,
+        grid: Grid,
+        tables: Mapping[str, str],
+        settings: Settings,
+        prepared: Prepared | None,
+        observed: Observations,
     ) -> Sequence[Candidate]:
         """The plans of a query worth keeping, given what was seen of it since it was planned.
 
-        versions: of its tables then; if one has changed since, there is no other plan.
+        tables, settings: versions by name, and options, that the query was planned with: only plans that stand on the
+        same can take its place.
         """
-        made = prepared or self.prepare(text)
-        if _versions(made.tables) != versions:
-            return ()
-        return keep(pool(made.planning(observed), grid)).kept
+
+        def prepare() -> Prepared:
+            return prepared or self.prepare(text)
+
+        if observed.by_signature:
+            found = keep(pool(prepare().planning(observed), grid))
+        else:
+            found = self._recall.alternatives(text, grid, prepare)
+        return [one for one in found.kept if about(one.plan, tables, settings)]
 
     def _learn(self) -> None:
         """Remember what the stages of jobs that have ended turned out to be; forget plans that were far off."""
@@ -433,8 +440,8 @@ class Session:
             for plan in (planned.plan, *handle.plans()[1:]):
                 seen = outputs(plan, facts)
                 self._seen.add(plan, seen)
-                if plan is planned.plan and planned.key is not None and surprise(plan, seen) > MISJUDGED:
-                    self.plan_cache.forget(planned.key)
+                if plan is planned.plan and planned.room is not None and surprise(plan, seen) > MISJUDGED:
+                    self._recall.forget(planned.bound.text, planned.room, local_grid(planned.room))
 
     def _with_plan(self, text: str, plan: Plan) -> Planned:
         """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
@@ -499,15 +506,11 @@ class Session:
             else:
                 self._places.pop(table.name.lower(), None)
             self._binder.add_table(table.name, table.version, table.columns)
-        self.plan_cache.tables_changed(_versions({table.name: table for table in tables}))
+        self.plan_cache.tables_changed(versions({table.name: table for table in tables}))
 
     def _open(self) -> None:
         if self._closed:
             raise SessionClosed("the session is closed")
-
-
-def _versions(tables: Mapping[str, Table]) -> dict[str, str]:
-    return {name.lower(): table.version for name, table in tables.items()}
 
 
 def _place(source: object) -> Place | None:

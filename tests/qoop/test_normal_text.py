@@ -20,12 +20,16 @@ SAME = [
     ("SELECT t . a FROM t", "SELECT t.a FROM t"),
     ("SELECT 1 AS x WHERE true", "select 1 as x where TRUE"),
     ("SELECT 'a''b'", "select 'a''b' -- b"),
+    ("FROM t LEFT JOIN u ON a IS NULL GROUP BY a", "from t left join u on a is null group by a"),
 ]
 OTHER = [
     ("SELECT a FROM t", "SELECT A FROM t"),  # the result's column has the name as written
     ("SELECT 1 AS Select", "SELECT 1 AS select"),
     ("SELECT Year FROM t", "SELECT year FROM t"),
     ("SELECT 'a b'", "SELECT 'a  b'"),
+    ("SELECT struct_pack(Left := 1)", "SELECT struct_pack(left := 1)"),
+    ("SELECT t.Left", "SELECT t.left"),
+    ("SELECT a By", "SELECT a by"),
     ("SELECT 'A'", "SELECT 'a'"),
     ("SELECT 'a' 'b'", "SELECT 'a'\n'b'"),  # an error, and one text
     ("SELECT '/* a */'", "SELECT ''"),
@@ -68,7 +72,7 @@ def test_all_that_may_be_a_name_is_among_the_words() -> None:
 PIECES = st.sampled_from(
     ["SELECT", "select", "a", "A", "FROM", "t", '"t"', "''", "'x'", "'x  y'", "'--'", "1", "1.5", ".5", "1e3", "-",
      "--",
-     "+", "*", "/", "/*", "*/", "(", ")", ",", ".", ";", "AS", "as", "Year", "WHERE", "=", "<", "<>", "::", "E'", "'",
+     "+", "*", "/", "/*", "*/", "(", ")", ",", ".", ";", "AS", "as", "Year", "Left", "GROUP", "by", "WHERE", "=", "<", "<>", "::", "E'", "'",
      "$1", "DATE", "\\", "|| ", "#", "not", "NULL", "in", "\n", "\t", " "]
 )  # fmt: skip
 

@@ -1,0 +1,116 @@
+"""What a session remembers of the texts it has planned: plans, alternatives, and how those were found.
+
+    the same text, tables, settings, room     -> the plans themselves                      (well under 2 ms)
+    the same but for literals                 -> plans made along the decisions of before  (no search)
+    anything else                             -> the search
+
+See :mod:`qoop.plan_cache` for what makes two texts the same and :mod:`qoop.planner.decisions` for the second line.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.table import Table
+from qoop.job import Prepared
+from qoop.plan_cache import Entry, Kind, PlanCache, Settings, all_shared, is_steady, key_of
+from qoop.planner.alternatives import Alternatives, Grid, keep, pool
+from qoop.planner.bind import Binder, Bound
+from qoop.planner.cost import CostModel
+from qoop.planner.decisions import Decision, decisions, recalled, replay
+from qoop.planner.plan import Plan, Resources
+
+
+class Recall:
+    """Looks texts up among those planned before. Thread-safe.
+
+    lock: held by whoever changes tables; what binder and catalog say under it belongs together.
+    """
+
+    def __init__(
+        self, cache: PlanCache, catalog: Catalog, binder: Binder, lock: threading.RLock, cost: CostModel
+    ) -> None:
+        self._cache, self._catalog, self._binder, self._lock, self._cost = cache, catalog, binder, lock, cost
+
+    def plan(self, text: str, room: Resources) -> tuple[Bound, Plan, Mapping[str, Table]] | None:
+        """The plan that a text has for a room, with the tables it reads, pinned."""
+        entry = self._find(self._key("plan", text, room))
+        if entry is None:
+            return None
+        with self._lock:
+            tables = {name: self._catalog.table(name) for name in entry.tables}
+        [plan] = entry.plans
+        schemas = {name: (table.version, table.columns) for name, table in tables.items()}
+        return Bound(text.strip(), None, schemas, plan.columns, plan.settings), plan, tables
+
+    def keep_plan(self, text: str, room: Resources, prepared: Prepared, plan: Plan) -> None:
+        """Remember a plan that was made."""
+        self._keep(self._key("plan", text, room), prepared, (plan,))
+
+    def alternatives(self, text: str, grid: Grid, prepare: Callable[[], Prepared]) -> Alternatives:
+        """The plans of a text worth keeping, from before or, with what `prepare` gives, anew."""
+        key = self._key("alternatives", text, grid)
+        entry = self._find(key)
+        if entry is not None:
+            return entry.alternatives or recalled(zip(entry.plans, entry.decisions, strict=True), grid, self._cost)
+        prepared = prepare()
+        pattern = self._key("decisions", text, grid)
+        before = self._find(pattern)
+        planning = prepared.planning()
+        found = replay(planning, grid, before.decisions) if before is not None else None
+        if found is None:
+            found = keep(pool(planning, grid))
+            self._keep(pattern, prepared, (), decisions(found))
+        self._keep(key, prepared, tuple(one.plan for one in found.kept), decisions(found), found)
+        return found
+
+    def has_alternatives(self, text: str, grid: Grid) -> bool:
+        """Whether they are in memory."""
+        key = self._key("alternatives", text, grid)
+        return key is not None and key in self._cache
+
+    def forget(self, text: str, room: Resources, grid: Grid) -> None:
+        """Drop what is known of a text whose plan turned out to be far off."""
+        for key in (self._key("plan", text, room), self._key("alternatives", text, grid)):
+            if key is not None:
+                self._cache.forget(key)
+
+    def _key(self, kind: Kind, text: str, *circumstances: object) -> str | None:
+        with self._lock:
+            tables = {name.lower(): table for name, table in self._catalog.tables().items()}
+            return key_of(kind, text, self._binder.settings, tables, *circumstances, self._cost)
+
+    def _find(self, key: str | None) -> Entry | None:
+        """What is under a key, if it is about the tables and settings of this moment."""
+        entry = self._cache.find(key) if key is not None else None
+        if entry is None:
+            return None
+        with self._lock:
+            settings, known = self._binder.settings, versions(self._catalog.tables())
+        fits = all(known.get(name) == version for name, version in entry.tables.items())
+        return entry if fits and all(plan.settings == settings for plan in entry.plans) else None
+
+    def _keep(
+        self,
+        key: str | None,
+        prepared: Prepared,
+        plans: tuple[Plan, ...],
+        made: tuple[Decision, ...] = (),
+        found: Alternatives | None = None,
+    ) -> None:
+        if key is not None and all(map(is_steady, plans)):
+            entry = Entry(versions(prepared.tables), plans, made, found)
+            self._cache.keep(key, entry, all_shared(prepared.tables.values()))
+
+
+def versions(tables: Mapping[str, Table]) -> dict[str, str]:
+    """Versions by lower-case name."""
+    return {name.lower(): table.version for name, table in tables.items()}
+
+
+def about(plan: Plan, tables: Mapping[str, str], settings: Settings) -> bool:
+    """Whether a plan reads no other versions of tables than these (by lower-case name), under these settings."""
+    read: Sequence[tuple[str, str]] = [(item.table, item.version) for s in plan.stages for item in s.table_inputs]
+    return plan.settings == settings and all(tables.get(name.lower()) == version for name, version in read)
