@@ -14,8 +14,6 @@ from hashlib import blake2b
 
 import duckdb
 
-_BEFORE_BY = (["group"], ["order"])
-
 MOST_CHARACTERS = 1 << 20
 """Longer texts stand for themselves."""
 
@@ -79,7 +77,7 @@ def _tokens(text: str) -> tuple[list[str], list[str]] | None:
             return None  # a line break, and nothing less, makes them one
         if kind == "word" and before not in ("as", "."):
             lower = token.lower()
-            token = lower if lower in keywords or (lower == "by" and tokens[-1:] in _BEFORE_BY) else token
+            token = lower if lower in keywords else token
         tokens.append(token)
         pattern.append(f"<{kind}>" if kind in ("string", "number") else token)
         before = token.lower()
