@@ -94,6 +94,13 @@ class Cardinality:
         """Estimated bytes of all rows of the relation's output."""
         return self.rows(relation) * self.width(relation.columns)
 
+    def same_rows(self, relation: Relation, known: Relation) -> None:
+        """From now on believe of a relation what is believed of one that puts out the very same rows and columns.
+
+        A rewrite that adds what is implied (a semi join by the other side's keys) would seem to drop rows twice.
+        """
+        self._profiles[id(relation)] = (relation, self.profile(known))
+
     def profile(self, relation: Relation) -> Profile:
         """Everything known about the relation's output."""
         known = self._profiles.get(id(relation))

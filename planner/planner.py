@@ -28,6 +28,7 @@ from qoop.planner.rules import apply_rules
 from qoop.planner.rules.eager_aggregation import eager_aggregation
 from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.reduce_build_sides import reduce_build_sides
+from qoop.planner.rules.reduce_facts import reduce_facts
 from qoop.planner.rules.semi_joins import semi_joins
 from qoop.planner.variants import Logical, Variant, inline_shared
 
@@ -97,7 +98,8 @@ def arranged(
     reduced = reduce_build_sides(relation, cardinality) if choices.reduce else relation
     ordered = reorder(reduced, cardinality, model=cost, bushy=choices.bushy, aim=choices.aim, known=known)
     ordered = prune_columns(semi_joins(ordered) if choices.loosen else ordered)
-    return prune_columns(eager_aggregation(ordered, cardinality, cost, choices.eager_gain))
+    ordered = prune_columns(eager_aggregation(ordered, cardinality, cost, choices.eager_gain))
+    return reduce_facts(ordered, cardinality) if choices.reduce_facts else ordered
 
 
 def _inlined(relation: Relation) -> Relation:

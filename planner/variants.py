@@ -29,6 +29,7 @@ class Logical:
 
     eager_gain: estimated gain from which on aggregates are pushed below joins: 0 always, infinite never.
     reduce: whether the large build sides of semi and anti joins are reduced by the keys that ask.
+    reduce_facts: whether large sides of joins are reduced by the keys of the other side.
     loosen: whether inner joins that only ask for a partner become semi joins.
     inline: whether shared subplans are written out for every reader, with the reader's filters inside.
     bushy: False: one side of every join is a single relation.
@@ -37,6 +38,7 @@ class Logical:
 
     eager_gain: float = LEAST_GAIN
     reduce: bool = True
+    reduce_facts: bool = False
     loosen: bool = True
     inline: bool = False
     bushy: bool = True
@@ -81,6 +83,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("small moves", _NETWORK),
     Variant("small results", replace(_USUAL, aim=RESULTS)),
     Variant("small builds", replace(_USUAL, aim=MEMORY)),
+    Variant("reduced facts", replace(_USUAL, reduce_facts=True)),
     Variant("unreduced", replace(_USUAL, reduce=False)),
     Variant("strict joins", replace(_USUAL, loosen=False)),
     Variant("lean eager", replace(_USUAL, eager_gain=0.0), _LEAN),
