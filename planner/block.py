@@ -10,13 +10,13 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from qoop.planner.canonical_text import Name, digest_of, is_plain, leaf_number, own_name, text_of
+from qoop.planner.canonical_text import Name, digest_of, halves, is_plain, leaf_number, own_name, text_of
 from qoop.planner.expr import Call, Column, Expr, columns_of, conjuncts, substitute, transform
 from qoop.planner.facts import Facts
 from qoop.planner.implication import essential
 from qoop.planner.relation import SetOp
 from qoop.planner.rules.fold_constants import simplify
-from qoop.planner.rules.properties import equated, is_constant
+from qoop.planner.rules.properties import equated, interchangeable, is_constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +70,9 @@ class Block:
         return any(is_constant(p, False) or is_constant(p, None) for p in self.predicates)
 
 
+_NOTHING = "nothing"  # where there are no rows, all columns of a type are equal
+
+
 @dataclass(frozen=True)
 class Written:
     """A block written down. core: digest of leaves and predicates. name: the canonical text of a leaf's column.
@@ -82,24 +85,13 @@ class Written:
     order: tuple[int, ...] = ()
 
     def text(self, expr: Expr) -> str:
-        return text_of(expr, self.name)
+        return text_of(expr, self.name) if self.core != _NOTHING else "none"
 
 
 def parts_of(predicate: Expr) -> tuple[Expr, ...]:
     """The conjuncts of a predicate in its simplest form, of a BETWEEN both halves; none if it is always true."""
-    parts = (half for part in conjuncts(simplify(predicate)) for half in _halves(part))
+    parts = (simplify(half) for part in conjuncts(simplify(predicate)) for half in halves(part))
     return tuple(part for part in parts if not is_constant(part, True))
-
-
-def _halves(predicate: Expr) -> tuple[Expr, ...]:
-    """``x BETWEEN a AND b`` as two comparisons."""
-    if isinstance(predicate, Call) and predicate.op == "between" and is_plain(predicate, "({0} BETWEEN {1} AND {2})"):
-        x, low, high = predicate.args
-        return (
-            simplify(Call("<=", (low, x), "({0} <= {1})", "BOOLEAN")),
-            simplify(Call("<=", (x, high), "({0} <= {1})", "BOOLEAN")),
-        )
-    return (predicate,)
 
 
 def spliced(block: Block, number: int, inner: Block, exprs: Mapping[Column, Expr]) -> Block:
@@ -142,9 +134,10 @@ def write(block: Block, marks: Iterable[Expr]) -> Written:
     marks: what is read of the block; they may hold columns of other blocks, which are written as ``?``.
     """
     if block.empty:
-        return _NOTHING
+        return Written(_NOTHING, lambda _: "none")
     classes, predicates = equal_columns(block.predicates)
-    predicates = essential(predicates, merged_names(str, classes))
+    raw = merged_names(str, classes)
+    predicates = _grouped(essential(predicates, raw), raw)
     order = _order(block, classes, predicates, tuple(marks) if len(block.leaves) > 1 else ())
     label = {number: str(place) for place, number in enumerate(order)}
     merged = merged_names(
@@ -158,22 +151,61 @@ def write(block: Block, marks: Iterable[Expr]) -> Written:
     )
 
 
-_NOTHING = Written("nothing", lambda _: "none")  # without rows, all columns of a type are equal
+def _grouped(predicates: Sequence[Expr], name: Name) -> list[Expr]:
+    """Equalities of computed values as one predicate for all that are equal, whichever pairs say so."""
+    groups: dict[str, dict[str, Expr]] = {}
+    others = []
+    for predicate in predicates:
+        if not isinstance(predicate, Call) or not _equates_values(predicate):
+            others.append(predicate)
+            continue
+        sides = {text_of(side, name): side for side in predicate.args}
+        joined = {text: expr for side in sides for text, expr in groups.get(side, {}).items()}
+        whole = {**joined, **sides}
+        groups.update((text, whole) for text in whole)
+    distinct = {id(group): group for group in groups.values()}.values()
+    return others + [Call("equal", tuple(group.values()), "", "BOOLEAN") for group in distinct]
+
+
+def _equates_values(predicate: Call) -> bool:
+    """True for ``a = b`` with columns on both sides, of one type whose equal values cannot be told apart."""
+    if predicate.op != "=" or not is_plain(predicate, "({0} = {1})"):
+        return False
+    left, right = predicate.args
+    return left.type == right.type and interchangeable(left.type) and all(map(columns_of, predicate.args))
 
 
 def equal_columns(predicates: Sequence[Expr]) -> tuple[dict[Column, tuple[Column, ...]], list[Expr]]:
-    """Classes of columns that predicates equate, by member, and the other predicates."""
+    """Classes of columns that predicates equate, by member, and the predicates that are more than that.
+
+    Columns that equal the same computed value are equal, too.
+    """
     classes: dict[Column, tuple[Column, ...]] = {}
+    computed: dict[Expr, Column] = {}
     others = []
     for predicate in predicates:
-        pair = equated(predicate)
-        if pair is None or not is_plain(predicate, "({0} = {1})"):
+        pair = equated(predicate) if is_plain(predicate, "({0} = {1})") else None
+        if pair is None:
             others.append(predicate)
-            continue
-        a, b = pair
-        members = tuple(dict.fromkeys((*classes.get(a, (a,)), *classes.get(b, (b,)))))
-        classes.update(dict.fromkeys(members, members))
+            pair = _same_value(predicate, computed)
+        if pair is not None:
+            a, b = pair
+            members = tuple(dict.fromkeys((*classes.get(a, (a,)), *classes.get(b, (b,)))))
+            classes.update(dict.fromkeys(members, members))
     return classes, others
+
+
+def _same_value(predicate: Expr, computed: dict[Expr, Column]) -> tuple[Column, Column] | None:
+    """Two columns that equal the same expression. computed: a column by the expressions seen; grows."""
+    if not isinstance(predicate, Call) or not _equates_values(predicate):
+        return None
+    column, expr = predicate.args
+    if not isinstance(column, Column):
+        column, expr = expr, column
+    if not isinstance(column, Column):
+        return None
+    known = computed.setdefault(expr, column)
+    return None if known == column else (known, column)
 
 
 def merged_names(name: Name, classes: Mapping[Column, tuple[Column, ...]]) -> Name:

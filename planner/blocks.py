@@ -52,7 +52,7 @@ from qoop.planner.relation import (
 )
 from qoop.planner.rules.fold_constants import simplify
 from qoop.planner.rules.outer_to_inner import rejected_by
-from qoop.planner.rules.properties import equated
+from qoop.planner.rules.properties import equated, strict_columns, unique_keys
 from qoop.planner.rules.semi_joins import ignores_duplicates
 
 Exprs = Iterable[Expr]
@@ -105,7 +105,7 @@ class Blocks:
                 return self.of(node.input)
             case Filter():
                 below = self.of(node.input)
-                return self._restricted(below, [below.expr(part) for p in node.predicates for part in self._split(p)])
+                return self._restricted(below, self._parts_in(below, node.predicates))
             case Project():
                 below = self.of(node.input)
                 return replace(below, columns={column: below.expr(expr) for column, expr in node.exprs})
@@ -129,6 +129,15 @@ class Blocks:
                 exprs = [tuple(b.columns[c] for b, c in zip(branches, cs, strict=True)) for cs in columns]
                 return self._set_op(node, branches, exprs)
 
+    def _parts_in(self, block: Block, predicates: Exprs) -> list[Expr]:
+        """The simple conjuncts of predicates over the relation's columns, over the leaves of its block."""
+        parts = [part for predicate in predicates for part in self._split(predicate)]
+        moved = [(part, block.expr(part)) for part in parts]
+        plain = {c for c, expr in block.columns.items() if isinstance(expr, Column)}
+        return [
+            again for part, expr in moved for again in ((expr,) if columns_of(part) <= plain else parts_of(expr))
+        ]  # fmt: skip
+
     def _split(self, predicate: Expr) -> tuple[Expr, ...]:
         known = self._parts.get(id(predicate))
         if known is None:
@@ -146,8 +155,9 @@ class Blocks:
         """A block of a single leaf, whose columns have these texts as own names."""
         number = next(self._numbers)
         columns = {column: Column(f"{number}:{short(text)}", column.type) for column, text in texts.items()}
-        if source is not None and not source.names:
-            names = {own_name(column): relation_column for relation_column, column in columns.items()}
+        if source is not None:
+            inner = source.blocks[0].columns.keys() if source.kind == "rows" else columns.keys()
+            names = {own_name(column): outer for outer, column in columns.items() if outer in inner}
             source = replace(source, names=names)
         return Block((Leaf(number, digest, args, source, single),), (), columns)
 
@@ -165,9 +175,8 @@ class Blocks:
         block = replace(block, predicates=tuple(dict.fromkeys((*block.predicates, *parts))))
         opened = self._to_open(block, parts)
         while opened is not None:
-            before = set(block.predicates)
             block = self._opened(block, *opened)
-            opened = self._to_open(block, [p for p in block.predicates if p not in before])
+            opened = self._to_open(block, block.predicates)
         return block
 
     def _restricted_beside(
@@ -182,22 +191,40 @@ class Blocks:
         return replace(marked, columns=columns), [marked.columns[mark] for mark in marks]
 
     def _to_open(self, block: Block, parts: Sequence[Expr]) -> tuple[Leaf, frozenset[Column]] | None:
-        """A leaf that the new predicates allow to be taken apart, and its columns in which they reject NULL."""
+        """A leaf that these predicates allow to be taken apart, and its columns in which they reject NULL."""
         leaves = {leaf.number: leaf for leaf in block.leaves if leaf.source and leaf.source.kind in _OPENING}
         if not leaves or not parts:
             return None
         touching = [part for part in parts if any(leaf_number(column) in leaves for column in columns_of(part))]
-        for part in touching:
-            numbers = {leaf_number(column) for column in columns_of(part)}
-            first = leaves.get(next(iter(numbers)))
-            if len(numbers) == 1 and first is not None and _is_set(first) and not is_volatile(part):
-                return first, frozenset()
-        for column in frozenset().union(*map(self._rejected, touching)):
-            leaf = leaves.get(leaf_number(column))
-            if leaf is not None and not _is_set(leaf):
-                mine = (c for p in touching for c in self._rejected(p) if leaf_number(c) == leaf.number)
-                return leaf, frozenset(mine)
+        rejected = frozenset[Column]().union(*map(self._rejected, touching))
+        for number, leaf in leaves.items():
+            mine = frozenset(column for column in rejected if leaf_number(column) == number)
+            if _is_set(leaf):
+                if any(_enters(part, leaf) for part in touching) or self._rejects_within(leaf, mine):
+                    return leaf, mine
+            elif mine:
+                return leaf, mine
         return None
+
+    def _rejects_within(self, leaf: Leaf, rejected: frozenset[Column]) -> bool:
+        """True if a branch of a set operation pads rows with a NULL that is rejected."""
+        assert leaf.source is not None
+        columns = [leaf.source.names[own_name(column)] for column in rejected]
+        return any(self._padded(branch, columns) is not None for branch in leaf.source.blocks) if columns else False
+
+    def _padded(self, block: Block, columns: Iterable[Column]) -> tuple[Leaf, frozenset[Column]] | None:
+        """A leaf of padded rows, in none of which these columns of the block are all filled."""
+        return _padded_leaf(
+            block, frozenset[Column]().union(*(strict_columns(block.columns[column]) for column in columns))
+        )
+
+    def _rejecting(self, block: Block, columns: Sequence[Column]) -> Block:
+        """The block for readers that take no row with a NULL in one of these columns."""
+        padded = self._padded(block, columns)
+        while padded is not None:
+            block = self._opened(block, *padded)
+            padded = self._padded(block, columns)
+        return block
 
     def _rejected(self, predicate: Expr) -> frozenset[Column]:
         """Columns for which a NULL keeps the predicate from being true."""
@@ -213,7 +240,7 @@ class Blocks:
         assert leaf.source is not None
         source = leaf.source
         if source.kind == "set":
-            return self._pushed(block, leaf, source)
+            return self._pushed(block, leaf, source, rejected)
         if source.kind == "full":
             inner = self._less_than_full(source, rejected)
         else:
@@ -236,20 +263,19 @@ class Blocks:
             return self._dependent("left", left, right, on)
         return self._dependent("left", right, left, on)
 
-    def _pushed(self, block: Block, leaf: Leaf, source: Source) -> Block:
+    def _pushed(self, block: Block, leaf: Leaf, source: Source, rejected: frozenset[Column]) -> Block:
         """The block with its predicates over a set operation inside of the branches."""
-        numbers = {leaf.number}
-        own = [p for p in block.predicates if only(p, numbers) and not is_volatile(p)]
+        own = [p for p in block.predicates if _enters(p, leaf)]
+        filled = [source.names[own_name(column)] for column in rejected]
         rest = tuple(p for p in block.predicates if p not in own)
-        branches, exprs = [], []
+        branches = []
         assert source.node is not None
         for branch in source.blocks:
             below, _ = self._renumbered(branch)
             mapping = {Column(f"{leaf.number}:{own_name_}", c.type): below.columns[c] for own_name_, c in
                        source.names.items()}  # fmt: skip
             parts = [part for p in own for part in parts_of(substitute(p, mapping))]
-            branches.append(self._restricted(below, parts))
-            exprs.append(below.columns)
+            branches.append(self._rejecting(self._restricted(below, parts), filled))
         columns = [tuple(b.columns[c] for b in branches) for c in source.node.columns]
         united = self._set_op(source.node, branches, columns)
         return spliced(replace(block, predicates=rest), leaf.number, united, _exprs_of(leaf, block, united))
@@ -265,7 +291,7 @@ class Blocks:
         if not leaf_numbers(left).isdisjoint(leaf_numbers(right)):
             right, _ = self._renumbered(right)  # both sides read one shared subplan
         both = Block(left.leaves + right.leaves, left.predicates, {**left.columns, **right.columns})
-        on = [both.expr(part) for predicate in node.on for part in self._split(predicate)]
+        on = self._parts_in(both, node.on)
         if node.kind == "inner":
             return self._restricted(both, (*right.predicates, *on))
         if node.kind == "full":
@@ -289,6 +315,7 @@ class Blocks:
         if kind == "semi":
             left, on = self._divided(left, on)
         right, linking = self._divided(right, on)
+        right, linking = self._filled(right, linking)
         if kind == "semi":
             left, linking = self._restricted_beside(left, _carried(right, linking), linking)
         right = _without_implied(left, right, linking)
@@ -304,10 +331,21 @@ class Blocks:
             self._semi_joins.setdefault(digest, source)
         return self._restricted(left, (Call(kind, args, digest, "BOOLEAN"),))
 
+    def _filled(self, right: Block, linking: list[Expr]) -> tuple[Block, list[Expr]]:
+        """A right side without padded rows of which a NULL finds no partner, and the conditions that say so."""
+        marks = {Column(f"mark {i}", other.type): other for i, other in enumerate(linking)}
+        block = replace(right, columns={**right.columns, **marks})
+        while True:
+            linking = [block.columns[mark] for mark in marks]
+            opened = _padded_leaf(block, rejected_by(tuple(linking)))
+            if opened is None:
+                return replace(block, columns={c: e for c, e in block.columns.items() if c not in marks}), linking
+            block = self._opened(block, *opened)
+
     def _divided(self, side: Block, on: Sequence[Expr]) -> tuple[Block, list[Expr]]:
         """A side under those conditions that read nothing else, and the other conditions."""
         inner = leaf_numbers(side)
-        own = [part for part in on if only(part, inner)]
+        own = [part for part in on if all(leaf_number(column) in inner for column in columns_of(part))]
         return self._restricted_beside(side, own, [part for part in on if part not in own])
 
     def _full(self, left: Block, right: Block, on: Sequence[Expr]) -> Block:
@@ -368,6 +406,10 @@ class Blocks:
 
     def _aggregate(self, node: Aggregate) -> Block:
         below = self.of(node.input)
+        distinct = not node.aggregations and node.grouping_sets is None
+        once = node.grouping_sets is None and any(key <= frozenset(node.keys) for key in unique_keys(node.input))
+        if distinct and once:
+            return replace(below, columns={key: below.columns[key] for key in node.keys})
         if ignores_duplicates(node):
             below = self._loose(below)
         if below.empty and node.keys and node.grouping_sets is None:
@@ -382,8 +424,8 @@ class Blocks:
                                                                  node.grouping_sets))  # fmt: skip
         digest = digest_of("group", written.core, sets, *sorted(set(texts.values())))
         values = {agg.column: _aggregation_text(agg, below, written, texts) for agg in node.aggregations}
-        distinct = not node.aggregations and node.grouping_sets is None
-        source = Source("distinct", (below,), {}) if distinct else None
+        kind = "distinct" if distinct else "rows"  # groups of one row are the rows, for those that read keys alone
+        source = Source(kind, (below,), {}) if distinct or once else None
         block = self._leaf(digest, {**{k: f"key {text}" for k, text in texts.items()}, **values}, source=source)
         return self._above(block, lifted, {expr: block.columns[key] for expr, key in keys.items()})
 
@@ -405,7 +447,7 @@ class Blocks:
     def _total(self, node: Aggregate, agg: Aggregation) -> Block:
         below = self.of(node.input)
         if agg.filter is not None:
-            below = self._restricted(below, [below.expr(part) for part in self._split(agg.filter)])
+            below = self._restricted(below, self._parts_in(below, (agg.filter,)))
         if ignores_duplicates(replace(node, aggregations=(agg,))):
             below = self._loose(below)
         used = columns_of(agg.call)
@@ -474,6 +516,24 @@ class Blocks:
 
 
 _OPENING = ("left", "full", "set")
+
+
+def _padded_leaf(block: Block, rejected: frozenset[Column]) -> tuple[Leaf, frozenset[Column]] | None:
+    """A leaf of padded rows that has some of these columns, and which."""
+    if not rejected:
+        return None
+    for leaf in block.leaves:
+        mine = frozenset(column for column in rejected if leaf_number(column) == leaf.number)
+        if mine and leaf.source is not None and leaf.source.kind in ("left", "full"):
+            return leaf, mine
+    return None
+
+
+def _enters(predicate: Expr, leaf: Leaf) -> bool:
+    """True if a predicate is to stand in the branches of a set operation."""
+    if isinstance(predicate, Call) and predicate.op in ("semi", "anti"):
+        return False  # stays a join of this block, which may yet become an inner one
+    return only(predicate, {leaf.number}) and not is_volatile(predicate)
 
 
 def _is_set(leaf: Leaf) -> bool:
@@ -552,14 +612,14 @@ def _carried(right: Block, linking: Exprs) -> list[Expr]:
     return [said for predicate, said in _over_left(right, linking) if not is_volatile(predicate)]
 
 
-def _without_implied(left: Block, right: Block, linking: Exprs) -> Block:
+def _without_implied(left: Block, right: Block, linking: Sequence[Expr]) -> Block:
     """The right side without predicates that the left one fulfils in the columns that they are joined by."""
     said = _over_left(right, linking)
-    if not said or not left.predicates:
+    if not said:
         return right
     classes, others = equal_columns(left.predicates)
     name = merged_names(str, classes)
-    known = {text_of(predicate, name) for predicate in others}
+    known = {text_of(predicate, name) for predicate in (*others, *linking)}
     implied = {predicate for predicate, over_left in said if text_of(over_left, name) in known}
     return replace(right, predicates=tuple(p for p in right.predicates if p not in implied)) if implied else right
 

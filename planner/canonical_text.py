@@ -12,7 +12,7 @@ from datetime import date
 from decimal import Decimal
 from hashlib import blake2b
 
-from qoop.planner.expr import Call, Column, Expr, Literal
+from qoop.planner.expr import Call, Column, Expr, Literal, binary
 
 Name = Callable[[Column], str]
 
@@ -28,8 +28,14 @@ def text_of(expr: Expr, name: Name) -> str:
     if isinstance(expr, Literal):
         known = type(expr.value) in _EXACT
         return f"<{expr.value if known else expr.sql!r}:{expr.type}>"
-    args = [text_of(arg, name) for arg in expr.args]
     op = expr.op
+    if op == "between":
+        parts = halves(expr)
+        if len(parts) > 1:
+            return f"and({','.join(sorted(text_of(part, name) for part in parts))})"
+    args = [text_of(arg, name) for arg in expr.args]
+    if op == "equal" and not expr.template:  # a class of equal values
+        return f"equal({','.join(sorted(set(args)))})"
     if op in ("and", "or"):
         return f"{op}({','.join(_flattened(expr, name))})"
     if is_plain(expr, f"({{0}} {op.upper()} {{1}})"):
@@ -43,6 +49,14 @@ def text_of(expr: Expr, name: Name) -> str:
     return f"{op}[{expr.template!r}:{expr.type}]({','.join(args)})"
 
 
+def halves(predicate: Expr) -> tuple[Expr, ...]:
+    """``x BETWEEN a AND b`` as two comparisons; any other predicate as it is."""
+    if isinstance(predicate, Call) and predicate.op == "between" and is_plain(predicate, "({0} BETWEEN {1} AND {2})"):
+        x, low, high = predicate.args
+        return binary("<=", low, x), binary("<=", x, high)
+    return (predicate,)
+
+
 def _flattened(expr: Expr, name: Name) -> list[str]:
     op = getattr(expr, "op", "")
 
@@ -50,6 +64,8 @@ def _flattened(expr: Expr, name: Name) -> list[str]:
         if isinstance(node, Call) and node.op == op:
             for arg in node.args:
                 yield from parts(arg)
+        elif op == "and" and len(both := halves(node)) > 1:
+            yield from (text_of(half, name) for half in both)
         else:
             yield text_of(node, name)
 

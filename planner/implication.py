@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from qoop.planner.canonical_text import Name, is_plain, text_of
+from qoop.planner.canonical_text import Name, halves, is_plain, text_of
 from qoop.planner.expr import Call, Expr, Literal, conjuncts, disjuncts
 
 _RANGES = ("<", "<=", ">", ">=")
@@ -23,11 +23,15 @@ def follows(weak: Expr, terms: Sequence[Expr], name: Name) -> bool:
     text = text_of(weak, name)
     if any(text == text_of(term, name) or _is_weaker(weak, term, name) for term in terms):
         return True
-    if _is_or(weak) and any(_all_follow(conjuncts(part), terms, name) for part in disjuncts(weak)):
+    if _is_or(weak) and any(_all_follow(_terms(part), terms, name) for part in disjuncts(weak)):
         return True
     plain = [term for term in terms if not _is_or(term)]
     ors = (term for term in terms if _is_or(term))
-    return any(all(_follows_simply(weak, (*conjuncts(p), *plain), name) for p in disjuncts(term)) for term in ors)
+    return any(all(_follows_simply(weak, (*_terms(p), *plain), name) for p in disjuncts(term)) for term in ors)
+
+
+def _terms(predicate: Expr) -> list[Expr]:
+    return [half for part in conjuncts(predicate) for half in halves(part)]
 
 
 def _all_follow(parts: Iterable[Expr], terms: Sequence[Expr], name: Name) -> bool:
@@ -40,7 +44,7 @@ def _follows_simply(weak: Expr, terms: Sequence[Expr], name: Name) -> bool:
     if any(text == text_of(term, name) or _is_weaker(weak, term, name) for term in terms):
         return True
     return _is_or(weak) and any(
-        all(any(text_of(p, name) == text_of(t, name) or _is_weaker(p, t, name) for t in terms) for p in conjuncts(part))
+        all(any(text_of(p, name) == text_of(t, name) or _is_weaker(p, t, name) for t in terms) for p in _terms(part))
         for part in disjuncts(weak)
     )
 
