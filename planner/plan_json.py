@@ -66,7 +66,8 @@ def load(data: Any) -> Plan:
 
 def write(value: Any) -> Any:
     """One dataclass of plans (a Stage, a Resources …) as :func:`dump` writes it, without a format."""
-    return _codec(type(value))[0](value)
+    kind: Any = type(value)
+    return _codec(kind)[0](value)
 
 
 def read(kind: type, data: Any) -> Any:
@@ -144,7 +145,11 @@ def _union_codec(args: tuple[Any, ...]) -> Codec:
                 return _codec(kind)[1](data)
         raise ValueError(f"neither of {', '.join(kind.__name__ for kind in kinds)}: {sorted(data)}")
 
-    return lambda value: _codec(type(value))[0](value), read
+    def write(value: Any) -> Any:
+        kind: Any = type(value)
+        return _codec(kind)[0](value)
+
+    return write, read
 
 
 def _same(value: Any) -> Any:

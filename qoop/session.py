@@ -237,6 +237,25 @@ class Session:
         return self._recall.alternatives(query, grid or local_grid(self._usable_room), lambda: self.prepare(query))
 
     @interruptible()
+    def learn(self, text: str) -> int:
+        """Plan a query, from now on, by what the folder of checkpoints says of its stages: rows, bytes and seconds.
+
+        What the session's own jobs have shown is known without that. Returns for how many stages, of all plans worth
+        keeping, there is something. Raises as `submit` does.
+        """
+        query, found = query_text(text), 0
+        usual = self._plan(query)
+        room = self._usable_room
+        for plan in (usual.plan, *(one.plan for one in self.alternatives(query).kept)):
+            keys = [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
+            seen = outputs(plan, self._backend.held(keys))
+            self._seen.add(plan, seen)
+            found += len(seen)
+            if surprise(plan, seen) > MISJUDGED:
+                self._recall.forget(query, room, local_grid(room))
+        return found
+
+    @interruptible()
     def explain(
         self,
         text: str,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import qoop
@@ -111,3 +113,21 @@ def test_a_table_that_has_changed_is_another(session: Session) -> None:
     session.register("t", pa.table({"a": [1, 2], "b": [1, 2]}))
     assert "20k rows" not in session.explain(MISJUDGED)
     assert session.sql(MISJUDGED).fetchall() == [(1,), (1,)]
+
+
+def test_checkpoints_of_another_process_tell_their_rows(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": list(range(20_000)), "b": list(range(20_000))}), path)
+
+    def opened() -> Session:
+        session = qoop.connect(slots=2, memory="500MB", checkpoints=tmp_path / "checkpoints")
+        session.register("t", path)
+        return session
+
+    with opened() as one:
+        assert one.learn(MISJUDGED) == 0
+        one.sql(MISJUDGED)
+    with opened() as other:
+        assert "20k rows" not in other.explain(MISJUDGED)
+        assert other.learn(MISJUDGED) > 0
+        assert "20k rows" in other.explain(MISJUDGED)
