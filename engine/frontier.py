@@ -17,7 +17,7 @@ from bisect import bisect_left, insort
 from collections.abc import Container, Iterable, Iterator
 from heapq import heappop, heappush
 
-from qoop.engine.task import CheckpointKey, checkpoint_key, layout_digest
+from qoop.engine.task import CheckpointKey, ResolvedInput, checkpoint_key, layout_digest
 from qoop.planner.plan import Plan, Stage, StageId
 
 
@@ -128,6 +128,13 @@ class Frontier:
     def ready_stages(self) -> list[StageNode]:
         """Stages with a ready task: longest estimated path to the end first, then plan order."""
         return [self._by_order[order] for order in self._ready_orders]
+
+    def inputs(self, task: TaskNode) -> tuple[ResolvedInput, ...]:
+        """Where the stage inputs of a task lie."""
+        return tuple(
+            ResolvedInput(item.name, _reads(self.nodes[item.stage], item.mode, task.part))
+            for item in task.stage.stage.stage_inputs
+        )
 
     def begin(self, task: TaskNode) -> None:
         """An attempt at the task has started."""
@@ -301,3 +308,10 @@ class Frontier:
 
 def _available(source: StageNode, forward: bool, part: int) -> bool:
     return source.tasks[part].held if forward else source.complete
+
+
+def _reads(source: StageNode, mode: str, part: int) -> tuple[tuple[CheckpointKey, int | None], ...]:
+    if mode == "forward":
+        return ((source.tasks[part].key, None),)
+    partition = part if mode == "partition" else None
+    return tuple((task.key, partition) for task in source.tasks)

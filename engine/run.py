@@ -1,19 +1,6 @@
 """The state machine of one job: reports in, commands out; no IO, no clock, no thread (law 2).
 
-::
-
-    state       may become                          when
-    SWITCHING   RUNNING                             `switch` has compared the plan with the checkpoints
-                SUCCEEDED, FAILED, CANCELLED
-    RUNNING     SWITCHING                           `begin_switch`: nothing new starts, attempts go on
-                SUCCEEDED                           all parts of the root are held and no attempt is alive
-                FAILED                              a task failed for good, or `fail` was called
-                CANCELLED                           `cancel` was called
-    SUCCEEDED, FAILED, CANCELLED: final             nothing of the job is left on any machine
-
-A job begins SWITCHING: a start is the first switch (law 4). An outcome is reached when it is decided *and* the
-last attempt has reported; in between the state stays and `ending` is true. Late and duplicate reports are
-legal at any time.
+The states of a job are in :mod:`~qoop.engine.state`.
 
 Who calls what: a driver gives events to `handle`, obeys the commands that come back, shows `ready` to a
 scheduler, applies its grants with `grant`, and passes the time (seconds of any clock) to each of them.
@@ -23,8 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
 from qoop.catalog.table import Table
@@ -73,69 +59,11 @@ from qoop.engine.history import (
     mentions,
     size,
 )
+from qoop.engine.invariants import check_attempts, check_frontier
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
-from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, ResolvedInput, TaskId, TaskSpec
+from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, State
+from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskId, TaskSpec
 from qoop.planner.plan import Plan, Resources, Stage
-
-
-class State(StrEnum):
-    """State of a job; see the module's table."""
-
-    SWITCHING = "SWITCHING"
-    RUNNING = "RUNNING"
-    SUCCEEDED = "SUCCEEDED"
-    FAILED = "FAILED"
-    CANCELLED = "CANCELLED"
-
-    @property
-    def final(self) -> bool:
-        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
-
-
-_FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
-TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.SWITCHING: _FINAL | {State.RUNNING},
-    State.RUNNING: _FINAL | {State.SWITCHING},
-    State.SUCCEEDED: frozenset(),
-    State.FAILED: frozenset(),
-    State.CANCELLED: frozenset(),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a run allows itself.
-
-    max_attempts: failures of one task that may be retried, after which the job fails, are one fewer than this.
-        Running out of memory is not counted: it ends by itself, since each time asks for more.
-    max_revocations: how often one task may lose its slot or machine, after which the job fails. No fault of the
-        task, so there are many; but where room never stays long enough for it, that must be said some time.
-    min_memory: least bytes that a task asks for, whatever its estimate.
-    keep_checkpoints: False: an output is released as soon as no unfinished task of the plan needs it, which
-        saves memory. True: at the end of the job, so that it may serve another plan.
-    leave_exhausted: True: a stage for which all the memory there is was too little does not fail the job: nothing
-        of it starts any more, and `Run.stuck` is the error, until a switch to a plan without it, or `fail`.
-    """
-
-    max_attempts: int = 4
-    max_revocations: int = 50
-    min_memory: float = 32 * 2**20
-    keep_checkpoints: bool = False
-    leave_exhausted: bool = False
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """A living attempt. void: its output rests on data that is being made anew and must not be used."""
-
-    id: AttemptId
-    key: CheckpointKey
-    stage: StageNode
-    machine: MachineId
-    resources: Resources
-    started: float
-    stopping: bool = False
-    void: bool = False
 
 
 class Run:
@@ -152,7 +80,7 @@ class Run:
         tables: Mapping[str, Table],
         settings: tuple[tuple[str, str], ...] = (),
         durable: bool = False,
-        limits: Limits = Limits(),
+        limits: Limits = USUAL_LIMITS,
     ) -> None:
         self.job = job
         self.state = State.SWITCHING
@@ -171,7 +99,7 @@ class Run:
         self._spent: dict[Content, float] = {}
         self._useful: frozenset[Content] | None = None
         self._exhausted: dict[Content, OutOfMemory] = {}
-        self._attempts: dict[int, _Attempt] = {}
+        self._attempts: dict[int, Attempt] = {}
         self._strays: set[CheckpointKey] = set()
         self._failures: dict[CheckpointKey, int] = {}
         self._revocations: dict[CheckpointKey, int] = {}
@@ -265,7 +193,7 @@ class Run:
         """Begin an attempt at a ready task with this room. Raises PlanError if the task is not ready."""
         self._tick(now)
         node = self._ready_node(task)
-        attempt = _Attempt(
+        attempt = Attempt(
             AttemptId(task, self._next_attempt), node.key, node.stage, machine, resources, started=now
         )  # fmt: skip
         self._next_attempt += 1
@@ -376,17 +304,19 @@ class Run:
 
     def check(self) -> None:
         """Raise AssertionError, with the story of a key where there is one, unless all invariants hold."""
-        keys = [attempt.key for attempt in self._attempts.values()]
-        for key in keys:
-            assert keys.count(key) == 1, f"two attempts at {key}\n{self.story(key)}"
+        attempts = tuple(self._attempts.values())
+        check_attempts(attempts, self.story)
         if self.state.final:
-            assert not self._attempts, f"{self.job} has ended, but {self.alive} are alive"
+            assert not attempts, f"{self.job} has ended, but {self.alive} are alive"
             assert self.state is self._outcome
         if self.ending:
             assert not self.ready()
-            assert all(attempt.stopping for attempt in self._attempts.values())
-        if self._frontier is not None and not self.ending:
-            self._check_frontier(self._frontier)
+            assert all(attempt.stopping for attempt in attempts)
+        elif self._frontier is not None:
+            check_frontier(self._frontier, attempts, self._held, self._limits.keep_checkpoints, self.story)
+            waiting = any(task.active for task in self._frontier.tasks())
+            going_on = self.ready() or attempts or self.stuck
+            assert not waiting or going_on, f"{self.job}: work is left, but nothing is ready or running"
 
     # --- events ---------------------------------------------------------------------------------------------
 
@@ -481,7 +411,7 @@ class Run:
         for attempt in [attempt for attempt in self._attempts.values() if attempt.machine == machine]:
             self._failed(attempt.id, error, retryable=True)
 
-    def _count(self, counts: dict[CheckpointKey, int], limit: int, attempt: _Attempt, error: QoopError) -> None:
+    def _count(self, counts: dict[CheckpointKey, int], limit: int, attempt: Attempt, error: QoopError) -> None:
         failures = counts[attempt.key] = counts.get(attempt.key, 0) + 1
         if failures >= limit:
             what = f"{_name(attempt.stage.stage)} failed {failures} times in task {attempt.id.task.part}; last: {error}"
@@ -489,7 +419,7 @@ class Run:
             final.__cause__ = error
             self._decide(State.FAILED, final)
 
-    def _raise_memory(self, attempt: _Attempt, error: QoopError) -> None:
+    def _raise_memory(self, attempt: Attempt, error: QoopError) -> None:
         """Ask for more room next time; give up when the task had a whole machine."""
         stage, had = attempt.stage.stage, attempt.resources.memory
         wanted = self._demands.raise_memory(attempt.stage, had)
@@ -543,7 +473,7 @@ class Run:
         stages = dict.fromkeys(task.stage.stage.id for task in spoiled)
         self.history.append(Redone(self._at, tuple(stages), tuple(keys)))
 
-    def _stop(self, attempt: _Attempt, reason: str) -> bool:
+    def _stop(self, attempt: Attempt, reason: str) -> bool:
         if attempt.stopping:
             return False
         attempt.stopping = True
@@ -615,7 +545,7 @@ class Run:
     def _node(self, key: CheckpointKey) -> TaskNode | None:
         return self._frontier.by_key.get(key) if self._frontier is not None else None
 
-    def _end_attempt(self, id: AttemptId) -> _Attempt | None:
+    def _end_attempt(self, id: AttemptId) -> Attempt | None:
         attempt = self._attempts.pop(id.number, None)
         if attempt is not None:
             task = self._node(attempt.key)
@@ -691,49 +621,20 @@ class Run:
             raise PlanError(f"task {task} was granted room but is not ready")
         return node.tasks[task.part]
 
-    def _spec(self, attempt: _Attempt, task: TaskNode) -> TaskSpec:
+    def _spec(self, attempt: Attempt, task: TaskNode) -> TaskSpec:
         frontier = self._plan_frontier
         stage = task.stage.stage
         return TaskSpec(
             attempt=attempt.id,
             stage=stage,
             key=task.key,
-            inputs=tuple(
-                ResolvedInput(item.name, _reads(frontier.nodes[item.stage], item.mode, task.part))
-                for item in stage.stage_inputs
-            ),
+            inputs=frontier.inputs(task),
             tables={item.table: self._tables[item.table] for item in stage.table_inputs},
             resources=attempt.resources,
             settings=frontier.plan.settings + self._settings,
             durable=self._durable and not task.stage.tainted,  # an island is worth nothing to another process
             shared=not task.stage.tainted,
         )
-
-    def _check_frontier(self, frontier: Frontier) -> None:
-        frontier.check()
-        alive = {attempt.key: attempt for attempt in self._attempts.values()}
-        for task in frontier.tasks():
-            story = self.story(task.key)
-            assert task.busy == (task.key in alive), f"{task.key}: busy is {task.busy}\n{story}"
-            assert not task.held or task.key in self._held, f"{task.key}: held by the frontier only\n{story}"
-            assert task.held or not task.wanted or task.active, f"{task.key}: wanted, not held, not active\n{story}"
-            if not self._limits.keep_checkpoints:
-                assert not task.held or task.wanted, f"{task.key}: kept without need\n{story}"
-            if task.busy and not task.active:
-                assert alive[task.key].stopping, f"{task.key}: running without need\n{story}"
-        for key, attempt in alive.items():
-            assert key in frontier.by_key or attempt.stopping, f"{key}: not of the plan\n{self.story(key)}"
-        waiting = any(task.active for task in frontier.tasks())
-        assert not waiting or self.ready() or alive or self.stuck, (
-            f"{self.job}: work is left, but nothing is ready or running"
-        )
-
-
-def _reads(source: StageNode, mode: str, part: int) -> tuple[tuple[CheckpointKey, int | None], ...]:
-    if mode == "forward":
-        return ((source.tasks[part].key, None),)
-    partition = part if mode == "partition" else None
-    return tuple((task.key, partition) for task in source.tasks)
 
 
 def _name(stage: Stage) -> str:

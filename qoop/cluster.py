@@ -40,7 +40,8 @@ from qoop.engine.events import Committed, Grant, Release, Running, ShareChanged
 from qoop.engine.guard import complete
 from qoop.engine.history import Record
 from qoop.engine.progress import Progress
-from qoop.engine.run import Limits, Run, State
+from qoop.engine.run import Run
+from qoop.engine.state import Limits, State
 from qoop.engine.task import CheckpointKey, JobId, MachineId, checkpoint_key, own_islands
 from qoop.planner.packing import Room
 from qoop.planner.plan import Plan

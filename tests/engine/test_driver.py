@@ -18,7 +18,8 @@ from qoop.engine.events import (
     Start,
     TaskFailed,
 )
-from qoop.engine.run import Run, State
+from qoop.engine.run import Run
+from qoop.engine.state import State
 from qoop.engine.task import TaskId
 from qoop.planner.plan import Plan, Resources, Stage
 

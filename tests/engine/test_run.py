@@ -34,7 +34,8 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.history import Lost
-from qoop.engine.run import TRANSITIONS, Limits, Run, State
+from qoop.engine.run import Run
+from qoop.engine.state import TRANSITIONS, Limits, State
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId, checkpoint_key
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput, TableInput
 

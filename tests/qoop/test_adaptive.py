@@ -15,7 +15,7 @@ from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimat
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Event, SlotsChanged
 from qoop.engine.history import Decided
-from qoop.engine.run import State
+from qoop.engine.state import State
 from qoop.engine.task import TaskSpec
 from qoop.planner.alternatives import Candidate
 from qoop.planner.observed import Observations

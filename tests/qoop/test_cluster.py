@@ -40,7 +40,7 @@ from qoop.engine.events import (
     TaskFailed,
 )
 from qoop.engine.history import Started
-from qoop.engine.run import Limits, State
+from qoop.engine.state import Limits, State
 from qoop.engine.task import TaskId, TaskSpec, checkpoint_key
 from qoop.planner.packing import Room
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput

@@ -12,7 +12,7 @@ from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, Demand, MachineLost, Running, ShareChanged, SlotsChanged
 from qoop.engine.history import CapacityAnnounced, Failed
-from qoop.engine.run import State
+from qoop.engine.state import State
 from qoop.engine.task import AttemptId, TaskId
 from qoop.planner.packing import Room
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput

@@ -1,0 +1,36 @@
+"""What must hold of a run after every event. Raises AssertionError with the story of the key that breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+
+from qoop.engine.frontier import Frontier
+from qoop.engine.state import Attempt
+from qoop.engine.task import CheckpointKey
+
+Story = Callable[[CheckpointKey], str]
+
+
+def check_attempts(attempts: Sequence[Attempt], story: Story) -> None:
+    """No key has two attempts."""
+    keys = [attempt.key for attempt in attempts]
+    for key in keys:
+        assert keys.count(key) == 1, f"two attempts at {key}\n{story(key)}"
+
+
+def check_frontier(
+    frontier: Frontier, attempts: Sequence[Attempt], held: Container[CheckpointKey], keep: bool, story: Story
+) -> None:
+    """The frontier agrees with itself, with the outputs held and with the attempts alive; nothing runs, or is held
+    (unless outputs are kept on purpose), without need."""
+    frontier.check()
+    alive = {attempt.key: attempt for attempt in attempts}
+    for task in frontier.tasks():
+        told = story(task.key)
+        assert task.busy == (task.key in alive), f"{task.key}: busy is {task.busy}\n{told}"
+        assert not task.held or task.key in held, f"{task.key}: held by the frontier only\n{told}"
+        assert task.held or not task.wanted or task.active, f"{task.key}: wanted, not held, not active\n{told}"
+        assert keep or not task.held or task.wanted, f"{task.key}: kept without need\n{told}"
+        assert not task.busy or task.active or alive[task.key].stopping, f"{task.key}: runs without need\n{told}"
+    for key, attempt in alive.items():
+        assert key in frontier.by_key or attempt.stopping, f"{key}: not of the plan\n{story(key)}"

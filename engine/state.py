@@ -1,0 +1,90 @@
+"""What a job can be, what a run allows itself, and what one living attempt is.
+
+::
+
+    state       may become                          when
+    SWITCHING   RUNNING                             `switch` has compared the plan with the checkpoints
+                SUCCEEDED, FAILED, CANCELLED
+    RUNNING     SWITCHING                           `begin_switch`: nothing new starts, attempts go on
+                SUCCEEDED                           all parts of the root are held and no attempt is alive
+                FAILED                              a task failed for good, or `fail` was called
+                CANCELLED                           `cancel` was called
+    SUCCEEDED, FAILED, CANCELLED: final             nothing of the job is left on any machine
+
+A job begins SWITCHING: a start is the first switch (law 4). An outcome is reached when it is decided *and* the
+last attempt has reported; in between the state stays and `ending` is true. Late and duplicate reports are
+legal at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from qoop.engine.frontier import StageNode
+from qoop.engine.task import AttemptId, CheckpointKey, MachineId
+from qoop.planner.plan import Resources
+
+
+class State(StrEnum):
+    """State of a job; see the module's table."""
+
+    SWITCHING = "SWITCHING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def final(self) -> bool:
+        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+
+
+_FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.SWITCHING: _FINAL | {State.RUNNING},
+    State.RUNNING: _FINAL | {State.SWITCHING},
+    State.SUCCEEDED: frozenset(),
+    State.FAILED: frozenset(),
+    State.CANCELLED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run allows itself.
+
+    max_attempts: failures of one task that may be retried, after which the job fails, are one fewer than this.
+        Running out of memory is not counted: it ends by itself, since each time asks for more.
+    max_revocations: how often one task may lose its slot or machine, after which the job fails. No fault of the
+        task, so there are many; but where room never stays long enough for it, that must be said some time.
+    min_memory: least bytes that a task asks for, whatever its estimate.
+    keep_checkpoints: False: an output is released as soon as no unfinished task of the plan needs it, which
+        saves memory. True: at the end of the job, so that it may serve another plan.
+    leave_exhausted: True: a stage for which all the memory there is was too little does not fail the job: nothing
+        of it starts any more, and `Run.stuck` is the error, until a switch to a plan without it, or `fail`.
+    """
+
+    max_attempts: int = 4
+    max_revocations: int = 50
+    min_memory: float = 32 * 2**20
+    keep_checkpoints: bool = False
+    leave_exhausted: bool = False
+
+
+USUAL_LIMITS = Limits()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A living attempt. void: its output rests on data that is being made anew and must not be used."""
+
+    id: AttemptId
+    key: CheckpointKey
+    stage: StageNode
+    machine: MachineId
+    resources: Resources
+    started: float
+    stopping: bool = False
+    void: bool = False
