@@ -217,3 +217,29 @@ class Writer:
 def join_queries(draw: st.DrawFn) -> str:
     """The text of a query that DuckDB takes."""
     return Writer(draw).statement()
+
+
+@st.composite
+def related_queries(draw: st.DrawFn) -> tuple[str, str]:
+    """Two queries over one FROM clause, of which the second mostly asks for less: some of its rows can be taken from
+    what the first has left behind. Each is read twice, which makes its rows a stage of their own."""
+    writer = Writer(draw)
+    text, shown = writer.joined(3)
+    common = [writer.predicate(shown) for _ in range(draw(st.integers(0, 2)))]
+    columns = list(dict.fromkeys(writer.number(shown) for _ in range(draw(st.integers(1, 5)))))
+    keys = writer.pick(("", "", "group"))
+    found = []
+    for place in range(2):
+        more = [writer.condition(shown) for _ in range(draw(st.integers(0, 2 if place else 0)))]
+        dropped = common[1:] if place and writer.chance(15) else common
+        where = f" where {' and '.join([*dropped, *more])}" if [*dropped, *more] else ""
+        mine = columns[: draw(st.integers(1, len(columns)))] if place else columns
+        if keys:
+            having = f" having {writer.pick(mine)} < {draw(st.integers(1, 20))}" if place and writer.chance(50) else ""
+            by = columns if writer.chance(70) or not place else mine
+            body = f"select {writer.named([*mine, 'count(*)'])} from {text}{where} group by {', '.join(by)}{having}"
+        else:
+            body = f"select {writer.named(mine)} from {text}{where}"
+        outside = f" where c0 <= {draw(st.integers(0, 15))}" if place and writer.chance(30) else ""
+        found.append(f"with q as ({body}) select * from q{outside} union all select * from q")
+    return found[0], found[1]
