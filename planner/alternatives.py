@@ -25,7 +25,7 @@ from qoop.planner.variants import VARIANTS, Variant
 MOST_PLANS = 64
 """Candidates of one query at most."""
 
-MOST_TOLERANCE = 0.25
+MOST_TOLERANCE = 0.10
 """How far behind the best a plan may be to count as near it, at most."""
 
 _NO_ROOM = Resources()

@@ -122,18 +122,24 @@ class Finish:
         return _Simulation(self, share, done).run()
 
     def at_least(self, share: Resources) -> float:
-        """Seconds that the whole plan cannot do without: its longest path, and all of its work spread evenly."""
+        """Seconds that the whole plan cannot do without: its longest path, and all of its work spread evenly.
+
+        A stage on the path takes as many rounds of tasks as the share has no room for at once.
+        """
         if share.cpu < 1:
             return inf
         cpus, memories, durations = self.terms(share)
+        packer = Packer(share.cpu, share.memory, cpus, memories)
         ends: list[float] = []
         slot_seconds = byte_seconds = 0.0
         for i, seconds in enumerate(durations):
-            sources = self.sources[i]
-            ends.append(seconds + max([ends[source] for source, _ in sources]) if sources else seconds)
-            together = seconds * self.tasks[i].width
-            slot_seconds += together * cpus[i]
-            byte_seconds += together * memories[i]
+            width = self.tasks[i].width
+            end = seconds * ceil(width / packer.at_a_time[i]) + max(
+                [ends[source] for source in self.whole[i]], default=0.0
+            )
+            ends.append(max([end, *[ends[source] + seconds for source in self.forward[i]]]))
+            slot_seconds += seconds * width * cpus[i]
+            byte_seconds += seconds * width * memories[i]
         spread = byte_seconds / share.memory if share.memory > 0 else 0.0
         return max(ends[-1], slot_seconds / share.cpu, spread)
 
@@ -254,31 +260,35 @@ class _Simulation:
 
     def fill(self) -> None:
         """Start tasks until nothing that is ready fits."""
-        while offers := self.offers():
-            if self.all_fit(offers):
-                for stage, chunk, count in offers:
-                    self.start(stage, count, chunk, chunk * self.durations[stage])
-                continue
-            found = self.packer.next([(stage, count) for stage, _, count in offers], self.cpu, self.memory)
-            if found is None:
-                return
-            stage, chunk, _ = offers[found[0]]
-            self.start(stage, found[1], chunk, chunk * self.durations[stage])
-
-    def offers(self) -> list[tuple[int, int, int]]:
-        """Of every open stage with tasks that could start now: how many go one after the other, on how many slots."""
         alone = len(self.open) == 1 and not self.ending
-        found = []
-        for i in self.open:
-            ready, forward = self.waiting[i], self.finish.forward[i]
-            if forward:
-                ready -= max([self.left[source] for source in forward])
-            if ready > 0:
-                # one round where nothing else can happen in the meantime
-                rounds = 1 if alone and i not in self.finish.followed else ROUNDS
-                chunk = max(1, ready // (rounds * self.packer.at_a_time(i)))
-                found.append((i, chunk, ready // chunk))
-        return found
+        offers = [offer for stage in self.open if (offer := self.offer(stage, alone)) is not None]
+        while offers:
+            if self.all_fit(offers):
+                chosen = [(place, offer[2]) for place, offer in enumerate(offers)]
+            else:
+                found = self.packer.next([(stage, count) for stage, _, count in offers], self.cpu, self.memory)
+                if found is None:
+                    return
+                chosen = [found]
+            for place, slots in reversed(chosen):
+                stage, chunk, _ = offers[place]
+                self.start(stage, slots, chunk, chunk * self.durations[stage])
+                more = self.offer(stage)
+                offers[place : place + 1] = [] if more is None else [more]
+
+    def offer(self, stage: int, alone: bool = False) -> tuple[int, int, int] | None:
+        """Of an open stage what could start now: (stage, tasks that go one after the other, slots that do as many).
+
+        alone: nothing else can happen in the meantime.
+        """
+        ready, forward = self.waiting[stage], self.finish.forward[stage]
+        if forward:
+            ready -= max([self.left[source] for source in forward])
+        if ready <= 0:
+            return None
+        rounds = 1 if alone and stage not in self.finish.followed else ROUNDS
+        chunk = max(1, ready // (rounds * self.packer.at_a_time[stage]))
+        return stage, chunk, ready // chunk
 
     def all_fit(self, offers: list[tuple[int, int, int]]) -> bool:
         """True if there is room for all of them at once, so that no choice is needed."""

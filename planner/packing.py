@@ -111,6 +111,7 @@ class Packer:
 
     The same choices as asking for one task at a time, in fewer steps: every task of a kind takes the same from the free
     room, so its lead over another kind shrinks by a constant. It works on plain numbers, as it is asked so often.
+    at_a_time: by kind, how many tasks the empty machine has room for; at least one.
 
     >>> packer = Packer(4, 100, [1, 1], [50, 10])
     >>> packer.next([(0, 3), (1, 9)], 4, 100)
@@ -119,7 +120,10 @@ class Packer:
 
     def __init__(self, cpu: float, memory: float, cpus: Sequence[float], memories: Sequence[float]) -> None:
         self.cpus, self.memories = cpus, memories
-        self._most_cpu, self._most_memory = cpu, memory
+        self.at_a_time = [
+            max(1, int(min(cpu / slots, memory / need)) if need > 0 else int(cpu / slots))
+            for slots, need in zip(cpus, memories, strict=True)
+        ]
         self._by_cpu = [need / cpu / cpu for need in cpus] if cpu > 0 else [0.0] * len(cpus)
         self._by_memory = [need / memory / memory for need in memories] if memory > 0 else [0.0] * len(memories)
 
@@ -162,12 +166,6 @@ class Packer:
     def _taken(self, kind: int, by: int) -> float:
         """By how much a task of kind `by` lowers the alignment of another."""
         return self._by_cpu[kind] * self.cpus[by] + self._by_memory[kind] * self.memories[by]
-
-    def at_a_time(self, kind: int) -> int:
-        """How many tasks of one kind the empty machine has room for; at least one."""
-        cpus = int(self._most_cpu / self.cpus[kind])
-        need = self.memories[kind]
-        return max(1, int(min(cpus, self._most_memory / need)) if need > 0 else cpus)  # the quotient may be infinite
 
 
 _PLENTY = 1 << 60

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from qoop.catalog.stats import TableStats
+from qoop.planner.arrange import Arranger
 from qoop.planner.bind import Bound
 from qoop.planner.build import Describe, build, whole
 from qoop.planner.cardinality import Cardinality
@@ -19,20 +20,12 @@ from qoop.planner.cost import DEFAULT, CostModel
 from qoop.planner.cut import Cutter, Identity
 from qoop.planner.exchange import place_exchanges
 from qoop.planner.interning import Interner
-from qoop.planner.join_order import Known, reorder
 from qoop.planner.observed import NOTHING, Observations, ObservedRows
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.provenance import Provenances, is_island
 from qoop.planner.relation import Relation, Scan, walk
 from qoop.planner.rules import apply_rules
-from qoop.planner.rules.eager_aggregation import eager_aggregation
-from qoop.planner.rules.prune_columns import prune_columns
-from qoop.planner.rules.reduce_build_sides import reduce_build_sides
-from qoop.planner.rules.reduce_facts import reduce_facts
-from qoop.planner.rules.semi_joins import semi_joins
-from qoop.planner.variants import Logical, Variant, inline_shared
-
-_USUAL = Logical()
+from qoop.planner.variants import Logical, Variant
 
 
 def logical(bound: Bound, describe: Describe) -> Relation:
@@ -82,31 +75,6 @@ def plan_variant(
     return Planning(bound, relation, stats, splits).plan(variant, room)
 
 
-def arranged(
-    relation: Relation,
-    cardinality: Cardinality,
-    cost: CostModel,
-    choices: Logical = _USUAL,
-    known: Known | None = None,
-) -> Relation:
-    """Return the relation with its joins ordered and all that else follows from estimates, before any exchange.
-
-    known: what is known of groups of joins from arranging the query by other choices.
-    """
-    if choices.inline:
-        relation = _inlined(relation)
-    reduced = reduce_build_sides(relation, cardinality) if choices.reduce else relation
-    ordered = reorder(reduced, cardinality, model=cost, bushy=choices.bushy, aim=choices.aim, known=known)
-    ordered = prune_columns(semi_joins(ordered) if choices.loosen else ordered)
-    ordered = prune_columns(eager_aggregation(ordered, cardinality, cost, choices.eager_gain))
-    return reduce_facts(ordered, cardinality) if choices.reduce_facts else ordered
-
-
-def _inlined(relation: Relation) -> Relation:
-    inlined = inline_shared(relation)
-    return relation if inlined is relation else apply_rules(inlined)
-
-
 class Planning:
     """The planning of one query, by several variants for several rooms: what they have in common is done once."""
 
@@ -124,21 +92,16 @@ class Planning:
         self.splits = splits
         self._provenances = Provenances(bound.settings)
         self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost
-        self._arranged: dict[Logical, Relation] = {}
-        self._groups = Known()
         self._islands: dict[int, tuple[Relation, bool]] = {}
         self._interner = Interner()
+        self._arranger = Arranger(self.cardinality, cost, self._interner)
         self._plans: dict[int, tuple[Relation, Plan]] = {}
         columns = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
         self._cutter = Cutter(self._identity, columns, observed)
 
     def arranged(self, choices: Logical) -> Relation:
         """The relation as these choices arrange it; where two lead to the same, the same object."""
-        found = self._arranged.get(choices)
-        if found is None:
-            made = arranged(self.relation, self.cardinality, self.cost, choices, self._groups)
-            found = self._arranged[choices] = self._interner.of(made)
-        return found
+        return self._arranger.of(self.relation, choices)
 
     def placed(self, variant: Variant, room: Resources) -> Relation:
         """The variant's relation with its exchanges."""

@@ -17,10 +17,11 @@ from typing import Any
 import duckdb
 
 from qoop.catalog.catalog import Catalog
+from qoop.planner.arrange import arranged
 from qoop.planner.bind import Binder
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
-from qoop.planner.planner import arranged, logical, stats_needed
+from qoop.planner.planner import logical, stats_needed
 from qoop.planner.provenance import Provenances
 from qoop.planner.relation import Aggregate, Join, Relation, walk
 from qoop.planner.sqlgen import to_sql
