@@ -9,7 +9,8 @@ divided among attempts by the driver), 25 % to outputs held in memory, beyond wh
 is for what neither counts: an output while it is made and cut, Python and its libraries (about 0.15 GB).
 
 `resize` takes slots and memory away at once. Of the attempts that are under way, those begun last go first: they
-lose least. An attempt keeps the memory it was granted as long as it runs.
+lose least. An attempt keeps the memory it was granted as long as it runs. When memory falls, outputs are spilled
+beside the work, and kernels are replaced once they are idle: one that has worked holds some 50 MB for ever.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import queue
 import resource
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -97,13 +99,16 @@ class LocalBackend:
         except DiskFull:
             self._scratch.close()
             raise
-        self._work: queue.SimpleQueue[_Attempt | None] = queue.SimpleQueue()
+        self._work: deque[_Attempt] = deque()
+        self._changed = threading.Condition()  # guards `_work` and what decides whether a worker leaves
         self._attempts: dict[AttemptId, _Attempt] = {}
         self._helpers: list[threading.Thread] = []  # that insist on a stop, or spill
         self._closed = False
         self._workers: list[threading.Thread] = []
         self._numbers = count()
-        self._hire(slots)
+        self._generation = 0  # of the workers
+        self._present = 0  # workers of this generation
+        self._staff(slots)
 
     def machines(self) -> Mapping[MachineId, Resources]:
         """The one machine; its memory is what kernels may use."""
@@ -118,7 +123,9 @@ class LocalBackend:
             return
         self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key, _ in item.reads])
         attempt = self._attempts[spec.attempt] = _Attempt(spec)
-        self._work.put(attempt)
+        with self._changed:
+            self._work.append(attempt)
+            self._changed.notify()
 
     def stop(self, attempt: AttemptId) -> None:
         """Interrupt an attempt, until it ends."""
@@ -130,18 +137,15 @@ class LocalBackend:
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Have so many slots and bytes of memory from now on (see the module's text)."""
-        before = int(self._capacity.cpu)
         slots, memory = self._size(slots, memory)
         self._capacity = _capacity(slots, memory)
         self._events.put(SlotsChanged(MACHINE, self._capacity))
         self._revoke()
-        if slots > before:
-            self._hire(slots - before)
-        for _ in range(before - slots):
-            self._work.put(None)  # whoever is free first goes
-        if memory != self._memory:
-            self._memory = memory
-            self.store.budget = int(memory * STORE_SHARE)
+        falls = memory < self._memory
+        self._memory = memory
+        self.store.budget = int(memory * STORE_SHARE)
+        self._staff(slots, anew=falls)
+        if falls:
             self._help(self._shrink, name="qoop-shrink")
 
     def announce(self, slots: int | None, memory: int | None, at: float) -> None:
@@ -194,8 +198,7 @@ class LocalBackend:
         self._closed = True
         for attempt in list(self._attempts):
             self.stop(attempt)
-        for _ in self._workers:
-            self._work.put(None)
+        self._staff(0)
         for thread in (*self._workers, *self._helpers):
             thread.join()
         try:
@@ -210,10 +213,20 @@ class LocalBackend:
             raise ConfigError(f"a machine cannot have {slots} slots and {memory} bytes")
         return slots, memory
 
-    def _hire(self, count: int) -> None:
+    def _staff(self, slots: int, anew: bool = False) -> None:
+        """Have so many workers. Those that are too many leave when they are idle; anew: all that there are."""
         self._workers = [worker for worker in self._workers if worker.is_alive()]
-        for number in (next(self._numbers) for _ in range(count)):
-            worker = threading.Thread(target=self._worker, args=(number,), name=f"qoop-slot-{number}", daemon=True)
+        with self._changed:
+            self._slots = slots
+            if anew:
+                self._generation += 1
+                self._present = 0
+            missing = max(0, slots - self._present)
+            self._present += missing
+            self._changed.notify_all()
+        for number in (next(self._numbers) for _ in range(missing)):
+            arguments = number, self._generation
+            worker = threading.Thread(target=self._worker, args=arguments, name=f"qoop-slot-{number}", daemon=True)
             self._workers.append(worker)
             worker.start()
 
@@ -246,24 +259,40 @@ class LocalBackend:
 
     # In the workers
 
-    def _worker(self, number: int) -> None:
+    def _worker(self, number: int, generation: int) -> None:
         spill = self._scratch.path / f"kernel-{number}"
         kernel: Kernel | None = None
         with contextlib.suppress(Exception):  # the first attempt tries again, and reports what it meets
             kernel = Kernel(spill)
-        while (attempt := self._work.get()) is not None:
-            try:
-                kernel = kernel or Kernel(spill)
-                events = self._attempt(kernel, attempt)
-            except BaseException as error:
-                events = _failed(attempt.spec, error)
-            self._attempts.pop(attempt.spec.attempt, None)
-            attempt.ended.set()
-            for event in events:
-                self._events.put(event)
-            del attempt, events
+        while (attempt := self._next(generation)) is not None:
+            kernel = self._take_up(attempt, kernel, spill)
+            del attempt
         if kernel is not None:
             kernel.close()
+
+    def _next(self, generation: int) -> _Attempt | None:
+        """Wait for an attempt; None if this worker is to leave."""
+        with self._changed:
+            while not self._work:
+                if generation != self._generation:
+                    return None
+                if self._present > self._slots:
+                    self._present -= 1
+                    return None
+                self._changed.wait()
+            return self._work.popleft()
+
+    def _take_up(self, attempt: _Attempt, kernel: Kernel | None, spill: Path) -> Kernel | None:
+        try:
+            kernel = kernel or Kernel(spill)
+            events = self._attempt(kernel, attempt)
+        except BaseException as error:
+            events = _failed(attempt.spec, error)
+        self._attempts.pop(attempt.spec.attempt, None)
+        attempt.ended.set()
+        for event in events:
+            self._events.put(event)
+        return kernel
 
     def _attempt(self, kernel: Kernel, attempt: _Attempt) -> list[Event]:
         spec = attempt.spec

@@ -305,6 +305,29 @@ def test_threads_come_and_go_with_the_slots(tmp_path: Path) -> None:
     assert set(threading.enumerate()) <= before and list(tmp_path.iterdir()) == []
 
 
+def test_kernels_are_replaced_when_memory_falls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, opened, closed = set(threading.enumerate()), [], []
+    init, close = Kernel.__init__, Kernel.close
+    monkeypatch.setattr(Kernel, "__init__", lambda kernel, spill: (init(kernel, spill), opened.append(kernel))[0])
+    monkeypatch.setattr(Kernel, "close", lambda kernel: (close(kernel), closed.append(kernel))[0])
+    backend = LocalBackend(3, MEMORY, spill_dir=tmp_path)
+    busy = a_spec(LONG, memory=1e6)
+    backend.start("local", busy)
+    time.sleep(0.1)
+    for slots, memory in ((3, MEMORY // 2), (1, MEMORY // 3), (2, MEMORY), (2, MEMORY // 2)):
+        backend.resize(slots, memory)
+    backend.stop(busy.attempt)
+    assert collect(backend, 1)[-1] == TaskStopped(busy.attempt)
+    until = time.monotonic() + 5
+    while len(set(threading.enumerate()) - before) > 2 or len(opened) - len(closed) != 2:
+        assert time.monotonic() < until, (threading.enumerate(), opened, closed)
+        time.sleep(0.01)
+    assert set(opened[:3]) <= set(closed)
+    assert isinstance(run(backend, a_spec(ONE))[-1], TaskSucceeded)
+    backend.close()
+    assert set(threading.enumerate()) <= before
+
+
 def _only(machines: Mapping[str, Resources]) -> tuple[str, Resources]:
     ((name, capacity),) = machines.items()
     return name, capacity
