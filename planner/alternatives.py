@@ -56,7 +56,8 @@ class Grid:
         machine: int = ONE_MACHINE,
         links: Sequence[float] = (0.0,),
     ) -> Grid:
-        """Every number of slots with every memory a slot and every link; plans are made for few, some and all slots.
+        """Every number of slots with every memory a slot and every link; plans are made for all, some and one slot,
+        where links count for those of one machine and for slow links, too, elsewhere for little memory.
 
         The largest memory is the usual one. links: bytes per second in and out of one machine, the usual first; 0: no
         limit. Slots that fit one machine need no network.
@@ -67,12 +68,12 @@ class Grid:
 
         memories, ordered = sorted(memory_per_slot), sorted(cpus)
         points = dict.fromkeys(share(cpu, memory, link) for link in links for memory in memories for cpu in ordered)
-        few = dict.fromkeys((ordered[-1], ordered[len(ordered) // 2], ordered[0]))
-        rooms = [share(cpu, memories[-1], links[0]) for cpu in few]
-        if len(memories) > 1:
-            rooms.append(share(ordered[-1], memories[0], links[0]))
-        if len(links) > 1:
-            rooms.append(share(ordered[-1], memories[-1], links[-1]))
+        middle, alone = ordered[len(ordered) // 2], max((cpu for cpu in ordered if cpu <= machine), default=ordered[0])
+        if len(links) == 1:
+            few, other = (ordered[-1], middle, ordered[0]), share(ordered[-1], memories[0], links[0])
+        else:
+            few, other = (ordered[-1], middle, alone, ordered[0]), share(middle, memories[-1], links[-1])
+        rooms = dict.fromkeys((*(share(cpu, memories[-1], links[0]) for cpu in few), other))
         return cls(tuple(points), tuple(rooms), threads, machine)
 
     def link(self, point: Resources) -> float:

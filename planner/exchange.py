@@ -336,7 +336,8 @@ class _Placer:
             options.append((seconds.repeat_right(), lambda: self.together(node, left, self.repeated(right, left))))
         if right.spread and node.kind in RIGHT_SPREADS:
             options.append((seconds.repeat_left(), lambda: self.together(node, self.repeated(left, right), right)))
-        if pairs and self.slots > 1 and self.cardinality.distinct(node.left, mine) >= 4 * self.slots:
+        worth_parting = self.slots > 1 or not self.costs.fits(right)  # one slot takes the parts in turn: grace join
+        if pairs and worth_parting and self.cardinality.distinct(node.left, mine) >= 4 * self.slots:
             options.append((seconds.hash(), lambda: self.hash_join(node, left, right, mine, theirs)))
         options.append((seconds.gather(), lambda: self.together(node, self.gathered(left), self.gathered(right))))
         return min(options, key=lambda option: option[0])[1]()

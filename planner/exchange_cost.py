@@ -9,6 +9,7 @@ from math import ceil
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
 from qoop.planner.distribution import EquiPair, Placed, partner_keys
+from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources
 from qoop.planner.relation import Join, Relation
 
@@ -119,6 +120,11 @@ class Costs:
         tables = self.lanes * self.table_bytes(placed.rows, placed.meaning)
         return self._memory <= 0 or self.limits.table_factor * tables <= self._memory
 
+    def spilling(self, placed: Placed) -> float:
+        """Seconds to write to disk and read again what one task has no memory for of a hash table of the rows."""
+        missing = self.table_bytes(placed.rows, placed.meaning) - self.most_memory(self.threads)
+        return max(0.0, missing) * SPILL_BYTE
+
     def width(self, placed: Placed) -> int:
         """How many tasks the fragment gets if it ends here."""
         if not placed.spread:
@@ -178,7 +184,7 @@ class JoinSeconds:
         stages += sum(self.costs.copies(side.rows, side.meaning) for side in spread)  # over the link of one machine
         work = self.costs.work(self.node)
         long = max(0.0, work - self.costs.limits.single_seconds)
-        return stages + (self._join() + long) / self.costs.threads + 0.25 * work
+        return stages + (self._join() + long) / self.costs.threads + 0.25 * work + self.costs.spilling(self.right)
 
     def _join(self) -> float:
         return self.costs.build(self.right) + self.costs.probe(self.left, self.right)
