@@ -24,11 +24,12 @@ MOST = 4096
 """Signatures that a session remembers; the oldest are forgotten first."""
 
 MISJUDGED = 4.0
-"""A plan one of whose stages had so many times more or fewer rows than estimated is not used again as it is."""
+"""A plan one of whose stages had so many times more or fewer rows than estimated is not used again as it is; and only
+so wrong a number is news to the search for a join order: to find out for every relation whether something was seen of
+it costs more than a somewhat better estimate is worth."""
 
-SURPRISE = 2.0
-"""A number of rows that is off by this factor is news to the search for a join order; a better estimate is not
-worth finding out for every relation whether something was seen of it."""
+LEAST_ROWS = 1_000.0
+"""Of fewer rows than that it does not matter how many."""
 
 
 def committed(history: Iterable[Record]) -> list[Committed]:
@@ -60,8 +61,12 @@ def _observation(stage: Stage, facts: Sequence[Committed]) -> Observation:
 
 
 def surprise(plan: Plan, seen: Mapping[StageId, Observation]) -> float:
-    """By what factor the rows of a plan's stages were misjudged at worst; 1.0 if nothing was seen."""
-    return max((q_error(plan.by_id[id].estimate.rows, one.rows) for id, one in seen.items()), default=1.0)
+    """By what factor the rows of a plan's stages were misjudged at worst; 1.0 if none was, or nothing was seen."""
+    return max((_misjudged(plan.by_id[id], one) for id, one in seen.items()), default=1.0)
+
+
+def _misjudged(stage: Stage, one: Observation) -> float:
+    return q_error(max(stage.estimate.rows, LEAST_ROWS), max(one.rows, LEAST_ROWS))
 
 
 @dataclass
@@ -113,7 +118,7 @@ class Seen:
         group = self._groups.setdefault(tables, _Group())
         group.known[stage.signature] = one
         self._touch(stage.signature, tables)
-        news = q_error(stage.estimate.rows, one.rows) >= SURPRISE
+        news = _misjudged(stage, one) > MISJUDGED
         if stage.meaning and (news or stage.meaning in group.news):
             group.news[stage.meaning] = one
             self._touch(stage.meaning, tables)

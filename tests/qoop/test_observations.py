@@ -42,16 +42,17 @@ def test_outputs_of_another_plan_with_an_equal_stage_count() -> None:
 
 
 def test_surprise_is_the_worst_factor() -> None:
-    assert surprise(PLAN, {"s1": Observation(30), "s2": Observation(5)}) == 3.0
+    assert surprise(PLAN, {"s1": Observation(30_000), "s2": Observation(5)}) == 30.0
+    assert surprise(PLAN, {"s1": Observation(900)}) == 1.0  # few either way
     assert surprise(PLAN, {}) == 1.0
 
 
 def test_only_what_is_over_the_query_s_tables_is_given() -> None:
     seen = Seen()
-    seen.add(PLAN, {"s1": Observation(1000), "s2": Observation(5)})
+    seen.add(PLAN, {"s1": Observation(9000), "s2": Observation(5)})
     found = seen.over({"t": "v1", "u": "v1"})
-    assert found.by_signature["sig1"] == Observation(1000)
-    assert found.by_signature["rows1"] == Observation(1000)
+    assert found.by_signature["sig1"] == Observation(9000)
+    assert found.by_signature["rows1"] == Observation(9000)
     assert "rows2" not in found.by_signature  # it was as expected: no news to the search
     assert found.tables == {frozenset({("t", "v1")})}
     assert seen.over({"t": "v2"}).by_signature == {} == seen.over({"u": "v1"}).by_signature
@@ -61,7 +62,7 @@ def test_the_oldest_are_forgotten_first() -> None:
     seen = Seen(most=10)
     for number in range(50):
         stage = Stage("s1", "", READ, COLUMNS, 1, f"sig{number}", meaning=f"rows{number}")
-        seen.add(Plan((stage,), COLUMNS), {"s1": Observation(1000)})
+        seen.add(Plan((stage,), COLUMNS), {"s1": Observation(9000)})
         assert len(seen) <= 10
     kept = {f"{kind}{number}" for number in range(45, 50) for kind in ("sig", "rows")}
     assert seen.over({"t": "v1"}).by_signature.keys() == kept
@@ -70,7 +71,7 @@ def test_the_oldest_are_forgotten_first() -> None:
 def test_islands_are_not_remembered() -> None:
     seen = Seen()
     island = Stage("s1", "", READ, COLUMNS, 1, "sig", shareable=False)
-    seen.add(Plan((island,), COLUMNS), {"s1": Observation(1000)})
+    seen.add(Plan((island,), COLUMNS), {"s1": Observation(9000)})
     assert len(seen) == 0
 
 
