@@ -9,6 +9,7 @@ are joined to, up and down a few times. Places of a layer never overlap, whateve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from colorsys import hls_to_rgb
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -26,11 +27,10 @@ _LANE = 14
 _MARGIN = 20
 _SWEEPS = 8
 _LETTERS = 31
+_ELSEWHERE = 20
 
 _PALE = "#f4f4f2"
 _INK = "#222222"
-_PALETTE = ("#bcd7ee", "#f9d6ae", "#cfe8c5", "#e6cfea", "#f6c9cc", "#cfe6e8", "#eee3a8", "#d9d0c3", "#c9cdf2",
-            "#e3efb5", "#f3cfe0", "#c5e3d5")  # fmt: skip
 _WINNERS = (
     "#4e93c9",
     "#e8973a",
@@ -73,7 +73,8 @@ def draw_plans(plans: Sequence[tuple[str, Plan]], beside: bool = False) -> Drawi
     beside: side by side, not one below the other.
     """
     colours = shared_colours([plan for _, plan in plans])
-    drawings = [titled(name, _Picture(plan, colours, None).drawing()) for name, plan in plans]
+    names = shared_names(plans)
+    drawings = [titled(name, _Picture(plan, colours, None, names, _first(name)).drawing()) for name, plan in plans]
     return stacked([side_by_side(drawings) if beside else stacked(drawings), _legend()])
 
 
@@ -99,7 +100,28 @@ def shared_colours(plans: Sequence[Plan]) -> dict[StageKey, str]:
             if stage.shareable:
                 readers.setdefault(stage_key(stage), set()).add(number)
     shared = [key for key, numbers in readers.items() if len(numbers) > 1]
-    return {key: _PALETTE[place % len(_PALETTE)] for place, key in enumerate(shared)}
+    return {key: _colour(place) for place, key in enumerate(shared)}
+
+
+def _colour(place: int) -> str:
+    """A pale colour for each number: hues a golden angle apart, in three shades."""
+    parts = hls_to_rgb((0.58 + place * 0.381966) % 1.0, (0.84, 0.78, 0.89)[place // 7 % 3], 0.55)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+
+
+def _first(title: str) -> str:
+    """The name of a plan, out of a title such as "A: usual"."""
+    return title.partition(":")[0]
+
+
+def shared_names(plans: Sequence[tuple[str, Plan]]) -> dict[StageKey, list[tuple[str, StageId]]]:
+    """Under which names, of plan and of stage, each stage stands."""
+    found: dict[StageKey, list[tuple[str, StageId]]] = {}
+    for name, plan in plans:
+        for stage in plan.stages:
+            if stage.shareable:
+                found.setdefault(stage_key(stage), []).append((_first(name), stage.id))
+    return found
 
 
 # Layers
@@ -120,8 +142,15 @@ class _Place:
 
 
 class _Picture:
-    def __init__(self, plan: Plan, colours: Mapping[StageKey, str], seen: Seen | None) -> None:
-        self.plan, self.colours, self.seen = plan, colours, seen
+    def __init__(
+        self,
+        plan: Plan,
+        colours: Mapping[StageKey, str],
+        seen: Seen | None,
+        names: Mapping[StageKey, Sequence[tuple[str, StageId]]] | None = None,
+        name: str = "",
+    ) -> None:
+        self.plan, self.colours, self.seen, self.names, self.name = plan, colours, seen, names or {}, name
         layers = _layers(plan)
         self.boxes = {stage.id: _Place(stage.id, layers[stage.id]) for stage in plan.stages}
         self.rows: list[list[_Place]] = [[] for _ in range(max(layers.values()) + 1)]
@@ -188,7 +217,8 @@ class _Picture:
         border = "#b03a2e" if one is not None and q_error(stage.estimate.rows, one.rows) > 4 else "#777777"
         dashed = ' stroke-dasharray="4 3"' if stage.opaque is not None or not stage.shareable else ""
         texts = [
-            f'<text x="{x + 8:.1f}" y="{y + 16:.1f}" font-weight="bold">{escape(stage.id)}</text>',
+            f'<text x="{x + 8:.1f}" y="{y + 16:.1f}" font-weight="bold">{escape(stage.id)}'
+            f'<tspan dx="6" font-weight="normal" fill="#555555">{escape(self._elsewhere(stage))}</tspan></text>',
             f'<text x="{x + BOX - 8:.1f}" y="{y + 16:.1f}" text-anchor="end" fill="#555555">'
             f"{stage.width}×{stage.slots}</text>",
             *(
@@ -205,6 +235,14 @@ class _Picture:
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{BOX}" height="{TALL}" rx="5" fill="{colour}" stroke="{border}"'
             f"{dashed}/>{''.join(texts)}</g>"
         )
+
+    def _elsewhere(self, stage: Stage) -> str:
+        """What the stage is called in the other plans that have it."""
+        if stage_key(stage) not in self.colours or not stage.shareable:
+            return ""
+        places = self.names.get(stage_key(stage), ())
+        text = ", ".join(f"{name} {id}" for name, id in places if name != self.name)
+        return f"= {text if len(text) <= _ELSEWHERE else text[: _ELSEWHERE - 1] + '…'}"
 
     def _line(self, mode: str, path: Sequence[_Place]) -> str:
         """From the producer up to its reader, straight through the lanes between."""

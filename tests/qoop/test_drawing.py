@@ -86,6 +86,13 @@ def test_stages_of_two_plans_have_one_colour() -> None:
     assert len(colours) == 1
     svg = draw_plans([("A", one), ("B", other)]).svg()
     assert svg.count(f'fill="{next(iter(colours.values()))}"') == 2
+    assert re.findall(r">= (.+?)<", svg) == ["B s0", "A s0"]
+
+
+def test_many_shared_stages_have_different_colours() -> None:
+    many = plan(*[()] * 20, tuple(range(20)))
+    colours = shared_colours([many, many])
+    assert len(set(colours.values())) == len(colours) == 21
 
 
 def test_what_was_seen_is_shown_and_misjudged_stages_are_marked() -> None:
