@@ -1,0 +1,192 @@
+"""Decisions alone: declare what is finished, with these statistics, and read what is decided. Nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from qoop.engine.history import Remaining
+from qoop.engine.progress import Finished
+from qoop.engine.task import content_of
+from qoop.planner.alternatives import Candidate
+from qoop.planner.observed import Observation, Observations
+from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
+from qoop.replanner import (
+    Greedy,
+    Option,
+    Question,
+    Stay,
+    Switch,
+    complete,
+    left_out,
+    option_name,
+    own_progress,
+    propagate,
+    reestimate,
+    useful,
+)
+
+COLUMNS = (("x", "INTEGER"),)
+
+
+def option(text: str, name: str = "A") -> Option:
+    """``id width seconds [reads …] [as=signature] [rows=n] [parts=n] [island]``, the last line is the root."""
+    plan = Plan(tuple(_stage(line.split()) for line in text.strip().splitlines()), COLUMNS)
+    return Option(name, Candidate(plan, ""))
+
+
+def _stage(words: list[str]) -> Stage:
+    name, width, seconds, *rest = words
+    told = dict(word.split("=") for word in rest if "=" in word)
+    reads = [word for word in rest if "=" not in word and word != "island"]
+    return Stage(
+        name,
+        "",
+        tuple(StageInput(read, read, "all") for read in reads),
+        COLUMNS,
+        int(width),
+        told.get("as", name),
+        layout=Layout(("x",), int(told["parts"])) if "parts" in told else Layout(),
+        estimate=Estimate(rows=float(told.get("rows", 100)), task_seconds=float(seconds)),
+        shareable="island" not in rest,
+    )
+
+
+def finished(
+    by: Option, done: Mapping[StageId, int], running: Mapping[StageId, float] | None = None, **spent: float
+) -> Finished:
+    """So many parts of the stages of a plan, which runs, are held; one attempt each at some has run so long."""
+    content = {stage.id: content_of(stage) for stage, _, _ in by.stages}
+    usable = {stage.id for stage, _, usable in by.stages if usable}
+    return Finished(
+        held={content[id]: parts for id, parts in done.items() if id in usable},
+        spent={content[id]: spent.get(id, 1.0 * parts) for id, parts in done.items()},
+        running={content[id]: (seconds,) for id, seconds in (running or {}).items()},
+        done=dict.fromkeys(content, 0) | dict(done),
+    )
+
+
+A = option("scan 4 1\njoin 2 3 scan\nroot 1 1 join", "A")
+B = option("first 4 1 as=scan\nother 8 1 first\nroot 1 1 other", "B")
+SHARE = Resources(4, 0)
+
+
+def ask(*options: Option, done: Finished, share: Resources = SHARE, running: int = 0) -> Question:
+    return Question(options, running, done, share)
+
+
+# --- progress ---------------------------------------------------------------------------------------------
+
+
+def test_finished_parts_count_for_every_plan_that_has_the_same_stage_under_whatever_name() -> None:
+    done = propagate(B, finished(A, {"scan": 3}, {"scan": 0.25}))
+    assert done.parts == {"first": 3} and done.running == {"first": (0.25,)}
+
+
+def test_parts_cut_otherwise_do_not_count() -> None:
+    cut = option("first 4 1 as=scan parts=8\nroot 1 1 first", "B")
+    assert propagate(cut, finished(A, {"scan": 4})).parts == {}
+
+
+def test_what_rests_on_an_island_counts_for_its_own_plan_only() -> None:
+    mine = option("draw 1 1 island\nuse 1 1 draw\nroot 1 1 use")
+    same = option("draw 1 1 island\nuse 1 1 draw\nroot 1 2 use as=other", "B")
+    progress = finished(mine, {"draw": 1, "use": 1})
+    assert propagate(same, progress).parts == {}
+    assert own_progress(mine, progress).parts == {"draw": 1, "use": 1, "root": 0}
+
+
+def test_a_finished_stage_far_up_makes_all_below_it_needless() -> None:
+    deep = option("a 9 5\nb 9 5 a\nc 2 5 b\nroot 1 1 c", "B")
+    top = option("c 2 5\nroot 1 1 c as=r", "A")
+    seconds = ask(top, deep, done=finished(top, {"c": 2})).remaining[1].seconds
+    assert seconds == pytest.approx(1.0, abs=0.1)
+
+
+# --- the work left out ------------------------------------------------------------------------------------
+
+
+def test_work_is_left_out_where_the_new_plan_has_neither_the_stage_nor_what_was_made_of_it() -> None:
+    assert left_out(A, B, finished(A, {"scan": 4, "join": 1})) == 1.0
+    assert left_out(A, B, finished(A, {"scan": 4})) == 0.0
+
+
+def test_work_that_went_into_a_finished_stage_of_the_new_plan_is_not_left_out() -> None:
+    only_join = option("join 2 3\nmore 1 1 join\nroot 1 1 more", "B")
+    assert left_out(A, only_join, finished(A, {"scan": 4, "join": 2})) == 0.0
+    assert left_out(A, only_join, finished(A, {"scan": 4, "join": 1})) == 4.0
+
+
+def test_kept_is_what_another_plan_could_take_over() -> None:
+    assert content_of(A.candidate.plan.stages[0]) in useful([A, B], 0)
+    assert content_of(A.candidate.plan.stages[1]) not in useful([A, B], 0)
+    assert content_of(B.candidate.plan.stages[1]) in useful([A, B], 0), "it may be gone back to"
+
+
+def test_only_whole_stages_are_offered_to_other_plans() -> None:
+    assert [one.stage.id for one in complete([A, B], finished(A, {"scan": 4, "join": 1}))] == ["scan"]
+
+
+# --- the choice -------------------------------------------------------------------------------------------
+
+
+def test_the_plan_that_ends_first_on_the_share_is_chosen() -> None:
+    done = finished(A, {"scan": 4})
+    wide = ask(A, B, done=done, share=Resources(8, 0))
+    narrow = ask(A, B, done=done, share=Resources(1, 0))
+    assert isinstance(decision := Greedy().decide(wide), Switch) and decision.plan == 1
+    assert decision.keep == ("first",) and decision.finish_new < decision.finish_old
+    assert isinstance(Greedy().decide(narrow), Stay)
+
+
+def test_a_small_gain_is_no_reason() -> None:
+    nearly = option("scan 4 1\nother 2 2.8 scan\nroot 1 1 other", "B")
+    question = ask(A, nearly, done=finished(A, {"scan": 4}))
+    assert isinstance(stay := Greedy().decide(question), Stay) and "15%" in stay.reason
+    assert isinstance(Greedy(hysteresis=0.01).decide(question), Switch)
+
+
+def test_running_tasks_count_for_the_running_plan() -> None:
+    faster = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "B")
+    started = finished(A, {"scan": 4}, {"join": 2.5})
+    assert isinstance(Greedy().decide(ask(A, faster, done=finished(A, {"scan": 4}))), Switch)
+    both = replace(started, running=dict.fromkeys(started.running, (2.5, 2.5)))
+    assert isinstance(Greedy().decide(ask(A, faster, done=both)), Stay)
+
+
+def test_of_equal_plans_the_first_is_chosen_and_the_running_one_stays() -> None:
+    twin = option("scan 4 1\nother 8 1 scan\nroot 1 1 other", "C")
+    done = finished(A, {"scan": 4})
+    chosen = Greedy().decide(ask(A, B, twin, done=done, share=Resources(8, 0)))
+    assert isinstance(chosen, Switch) and chosen.plan == 1
+    assert isinstance(Greedy().decide(ask(B, twin, done=finished(B, {"first": 4}))), Stay)
+
+
+def test_what_cannot_be_made_is_never() -> None:
+    done = replace(finished(A, {"scan": 4}), exhausted=frozenset({content_of(A.candidate.plan.stages[1])}))
+    question = ask(A, B, done=done, share=Resources(1, 0))
+    assert question.remaining[0] == Remaining("A", float("inf"))
+    assert isinstance(Greedy().decide(question), Switch)
+
+
+def test_part_of_a_slot_is_taken_for_a_whole_one() -> None:
+    assert ask(A, B, done=finished(A, {}), share=Resources(0.3, 0)).remaining[0].seconds < float("inf")
+
+
+def test_true_rows_make_the_work_of_readers_grow() -> None:
+    seen = reestimate(A, Observations({"scan": Observation(10_000)}), {})
+    scan, join, root = (stage.estimate for stage in seen.candidate.plan.stages)
+    assert (scan.rows, join.rows, root.rows) == (10_000, 10_000, 10_000)
+    assert join.task_seconds == pytest.approx(300)
+    assert reestimate(seen, Observations({"scan": Observation(10_000)}), {}) is seen, "twice is once"
+
+
+def test_memory_that_was_too_little_is_asked_for_from_then_on() -> None:
+    raised = reestimate(A, Observations(), {content_of(A.candidate.plan.stages[1]): 5e9})
+    assert raised.candidate.plan.stages[1].estimate.task_memory == 5e9
+
+
+def test_names() -> None:
+    assert [option_name(place) for place in (0, 1, 25, 26)] == ["A", "B", "Z", "A1"]
