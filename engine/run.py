@@ -117,13 +117,10 @@ class Run:
         if self.state is State.RUNNING:
             self._move(State.SWITCHING)
 
-    def switch(
-        self, plan: Plan, held: Iterable[Committed] = (), useful: frozenset[Content] | None = None, *, now: float
-    ) -> list[Command]:
+    def switch(self, plan: Plan, held: Iterable[Committed] = (), *, now: float) -> list[Command]:
         """Start the plan, or change to it: run what its root needs beyond the checkpoints there are.
 
-        held: checkpoints found outside; those this run holds already need not be named. useful: as in
-        `keep_only`, from now on; None: all outputs are kept, if `Limits.keep_checkpoints` says so. Attempts that
+        held: checkpoints found outside; those this run holds already need not be named. Attempts that
         the plan does not need are stopped, those that it shares go on. What rests on an island (law 12) is
         taken over only where the plan stays the same.
         Raises PlanError if a stage reads a table that the job does not have.
@@ -141,7 +138,7 @@ class Run:
         self._frontier = Frontier(plan, self._held, busy, reuse_tainted=same)
         self.plans.append(plan)
         self._demands.forget_plan()
-        self._useful = useful
+        self._useful = None  # until `keep_only` is told what the plans before this one have put out for others
         self._release([key for key in self._held if self._useless(key)])
         self._move(State.RUNNING)
         self._stop_useless()

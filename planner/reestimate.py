@@ -2,9 +2,9 @@
 
 What the rows of a finished stage turned out to be is carried to the stages that read it: a stage puts out as many
 times more rows than estimated as its inputs have together, and its tasks take as many times longer, and hold as many
-times more, as what they read and put out has grown. That is the model of independent selectivities (Selinger et al.,
-"Access Path Selection", SIGMOD 1979) turned forward; it errs for groups, of which there are not more because there
-are more rows, but it errs alike for all plans of a query.
+times more, as what they read and put out has grown (of fewer rows no task is promised to hold less). That is the model
+of independent selectivities (Selinger et al., "Access Path Selection", SIGMOD 1979) turned forward; it errs for groups,
+of which there are not more because there are more rows, but it errs alike for all plans of a query.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
+from qoop.planner.exchange_cost import BASE_MEMORY
 from qoop.planner.observed import Observation, Observations
 from qoop.planner.plan import Estimate, Plan, Stage, StageId
 
@@ -22,7 +23,8 @@ NO_MEMORY: Mapping[StageId, float] = {}
 def reestimated(plan: Plan, observed: Observations, memory: Mapping[StageId, float] = NO_MEMORY) -> Plan:
     """The plan with better estimates; the plan itself where nothing differs.
 
-    memory: bytes that a task of a stage is known to need at least.
+    The plan must be as it was planned, and `observed` all that was ever seen: growth is not to be carried over from
+    one estimate that was put right to the next. memory: bytes that a task of a stage is known to need at least.
 
     >>> plan = Plan((Stage("s", "", (), (), 1, "meaning"),), ())
     >>> reestimated(plan, Observations({"meaning": Observation(70)})).root.estimate.rows
@@ -34,7 +36,7 @@ def reestimated(plan: Plan, observed: Observations, memory: Mapping[StageId, flo
         estimate = _grown(stage, plan, growth, _seen(stage, observed))
         if memory.get(stage.id, 0.0) > estimate.task_memory:
             estimate = replace(estimate, task_memory=memory[stage.id])
-        growth[stage.id] = estimate.rows / max(1.0, stage.estimate.rows)
+        growth[stage.id] = max(1.0, estimate.rows) / max(1.0, stage.estimate.rows)
         stages.append(stage if estimate == stage.estimate else replace(stage, estimate=estimate))
     same = all(new is old for new, old in zip(stages, plan.stages, strict=True))
     return plan if same else replace(plan, stages=tuple(stages))
@@ -58,15 +60,20 @@ def _grown(stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Obse
         return old
     read = [(plan.by_id[id].estimate.rows, growth[id]) for id in sources]
     work = _work(read, old.rows, rows, reads_table=bool(stage.table_inputs))
-    held = max((grown for _, grown in read), default=1.0)
+    held = max(1.0, *(grown for _, grown in read)) if read else 1.0
     return replace(
         old,
         rows=rows,
         bytes=size,
         task_seconds=old.task_seconds * work,
-        task_memory=old.task_memory * held,
-        task_wants=old.task_wants * held,
+        task_memory=_held(old.task_memory, held),
+        task_wants=_held(old.task_wants, held),
     )
+
+
+def _held(memory: float, grown: float) -> float:
+    """Bytes of a task that reads so many times the rows; what any task holds does not grow with them."""
+    return memory if memory <= BASE_MEMORY else BASE_MEMORY + (memory - BASE_MEMORY) * grown
 
 
 def _work(read: list[tuple[float, float]], before: float, after: float, reads_table: bool) -> float:

@@ -139,15 +139,13 @@ class Answer:
     """A decision.
 
     question: with the options as they are by now; found: the alternatives are among them. served: the options as they
-    were decided on, with the finished work of others built in. useful: what to keep of what the plan that runs from
-    now on has read for the last time; None: all. observed: what the options were estimated with.
+    were decided on, with the finished work of others built in. observed: what the options were estimated with.
     """
 
     question: Question
     served: tuple[Option, ...]
     decision: Decision
     found: bool
-    useful: frozenset[Content] | None
     observed: Observations
     seconds: float
 
@@ -165,7 +163,18 @@ class Answer:
 
 
 Seen = tuple[Plan, StageId, Observation]
-Work = Callable[[], Answer]
+
+
+@dataclass(frozen=True)
+class Useful:
+    """What to keep of what the running plan of some options has read for the last time."""
+
+    options: tuple[Option, ...]
+    running: int
+    contents: frozenset[Content]
+
+
+Work = Callable[[], Answer | Useful]
 
 
 class Replanner:
@@ -191,6 +200,7 @@ class Replanner:
         self._waiting: dict[str, Cause] = {}
         self._first = self._last = 0.0
         self._asked: tuple[Cause, ...] = ()
+        self._unsifted = False
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -212,15 +222,25 @@ class Replanner:
         """Look at what is new; return a question to be answered, if it is time for one."""
         self._look(now)
         due = self.due
-        return self._ask(now) if due is not None and now >= due else None
+        if due is not None and now >= due:
+            return self._ask(now)
+        if self._unsifted and not self._asked:
+            self._unsifted = False
+            options, running = self._options, self._running
+            return lambda: Useful(options, running, useful(options, running))
+        return None
 
     def reconsider(self, why: str, now: float) -> None:
         """Have a decision taken for a reason of the caller's."""
         self._wait(Cause("request", why, urgent=True), now)
 
-    def take(self, answer: Answer, now: float) -> list[Command]:
+    def take(self, answer: Answer | Useful, now: float) -> list[Command]:
         """Apply an answer, if it still holds; else the question is asked again."""
+        if isinstance(answer, Useful):
+            current = len(answer.options) == len(self._options) and answer.running == self._running
+            return self._run.keep_only(answer.contents, now=now) if current else []
         causes, self._asked = self._asked, ()
+        self._unsifted |= len(answer.question.options) != len(self._options)
         self._options, self._found, self._told = answer.question.options, answer.found, answer.observed
         share = self._run.share
         if self._run.ending or share is None:
@@ -275,12 +295,12 @@ class Replanner:
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
         record = recorded(answer, cause, before)
         self._run.note(record, now=now)
-        if isinstance(answer.decision, Switch):
-            self._running = answer.decision.plan
-            self._options = answer.options
-            plan = self._options[self._running].candidate.plan
-            return self._run.switch(plan, useful=answer.useful, now=now)
-        return self._run.keep_only(answer.useful, now=now) if answer.useful is not None else []
+        if not isinstance(answer.decision, Switch):
+            return []
+        self._running = answer.decision.plan
+        self._options = answer.options
+        self._unsifted = True
+        return self._run.switch(self._options[self._running].candidate.plan, now=now)
 
 
 def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
@@ -336,9 +356,7 @@ def answer(asked: Asked) -> Answer:
     served = question.with_reuse() if found else question
     little = Stay("too little is left to make other plans", question.remaining)
     decision = asked.adaptive.policy.decide(served) if found else little
-    made = Answer(question, served.options, decision, found, None, asked.observed, 0.0)
-    keep = useful(made.options, made.runs) if found else None
-    return replace(made, useful=keep, seconds=time.perf_counter() - begun)
+    return Answer(question, served.options, decision, found, asked.observed, time.perf_counter() - begun)
 
 
 def searched(asked: Asked, question: Question) -> Question:

@@ -21,7 +21,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from qoop.adaptive import Adaptive, Answer, Replanner, Work
+from qoop.adaptive import Adaptive, Answer, Replanner, Useful, Work
 from qoop.catalog.errors import (
     Cancelled,
     ConfigError,
@@ -474,12 +474,12 @@ class Cluster:
     def _ask(self, job: _Job, work: Work) -> None:
         name = job.run.job
 
-        def answered(answer: Answer | Exception) -> None:
+        def answered(answer: Answer | Useful | Exception) -> None:
             self.post(lambda now: self._answered(name, answer, now))
 
         self._planner.ask(work, answered)
 
-    def _answered(self, name: JobId, answer: Answer | Exception, now: float) -> None:
+    def _answered(self, name: JobId, answer: Answer | Useful | Exception, now: float) -> None:
         job = self._jobs.get(name)
         if job is None or job.replanner is None:
             return

@@ -20,7 +20,7 @@ from qoop.engine.task import Content, content_of
 from qoop.planner.alternatives import Candidate
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.observed import Observations
-from qoop.planner.plan import Resources, Stage, StageId
+from qoop.planner.plan import Plan, Resources, Stage, StageId
 from qoop.planner.reestimate import reestimated
 from qoop.planner.reuse import Held, held, reuse
 
@@ -31,10 +31,12 @@ class Option:
 
     name: A is the plan it was started with, B, C … those that came later.
     candidate: the plan, with the job's own islands, and its finish times.
+    planned: the plan with the estimates it was planned with, where they have been put right since.
     """
 
     name: str
     candidate: Candidate
+    planned: Plan | None = None
 
     @cached_property
     def stages(self) -> tuple[tuple[Stage, Content, bool], ...]:
@@ -63,8 +65,12 @@ class Option:
 def reestimate(option: Option, observed: Observations, memory: Mapping[Content, float]) -> Option:
     """The option with estimates put right by what was seen. memory: bytes that tasks of a content are known to need."""
     needed = {stage.id: memory[content] for stage, content, _ in option.stages if content in memory}
-    plan = reestimated(option.candidate.plan, observed, needed)
-    return option if plan is option.candidate.plan else replace(option, candidate=replace(option.candidate, plan=plan))
+    first = option.planned or option.candidate.plan
+    plan = reestimated(first, observed, needed)
+    pairs = zip(plan.stages, option.candidate.plan.stages, strict=True)
+    if all(new.estimate == old.estimate for new, old in pairs):
+        return option
+    return replace(option, candidate=replace(option.candidate, plan=plan), planned=first)
 
 
 def propagate(option: Option, finished: Finished) -> Done:
@@ -127,7 +133,17 @@ def served_by(option: Option, stages: Sequence[Held], done: Done) -> Option:
     """The option with whatever finished stages serve it, also where they hold more than it asks for or are cut
     otherwise (:mod:`~qoop.planner.reuse`)."""
     plan = reuse(option.candidate.plan, stages, done)
-    return option if plan is option.candidate.plan else replace(option, candidate=replace(option.candidate, plan=plan))
+    if plan is option.candidate.plan:
+        return option
+    planned = None if option.planned is None else _as_planned(plan, option.planned)
+    return replace(option, candidate=replace(option.candidate, plan=plan), planned=planned)
+
+
+def _as_planned(plan: Plan, planned: Plan) -> Plan:
+    """The plan with the estimates of another where that has the same stages."""
+    first = {(stage.id, stage.signature): stage.estimate for stage in planned.stages}
+    stages = (replace(one, estimate=first.get((one.id, one.signature), one.estimate)) for one in plan.stages)
+    return replace(plan, stages=tuple(stages))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
@@ -181,6 +183,22 @@ def test_true_rows_make_the_work_of_readers_grow() -> None:
     assert (scan.rows, join.rows, root.rows) == (10_000, 10_000, 10_000)
     assert join.task_seconds == pytest.approx(300)
     assert reestimate(seen, Observations({"scan": Observation(10_000)}), {}) is seen, "twice is once"
+
+
+@given(seen=st.dictionaries(st.sampled_from(["scan", "join", "root"]), st.integers(0, 100)), slots=st.integers(1, 8))
+def test_fewer_rows_never_make_a_plan_longer(seen: dict[str, int], slots: int) -> None:
+    fewer = reestimate(A, Observations({name: Observation(rows) for name, rows in seen.items()}), {})
+    before, after = (ask(one, done=finished(A, {})).least for one in (A, fewer))
+    assert after <= before
+    for old, new in zip(A.candidate.plan.stages, fewer.candidate.plan.stages, strict=True):
+        assert new.estimate.task_seconds <= old.estimate.task_seconds
+
+
+def test_what_was_put_right_first_does_not_weigh_on_what_comes_next() -> None:
+    """The scan has one row, so the join should have next to none; but it has a hundred, as was planned."""
+    few = reestimate(A, Observations({"scan": Observation(1)}), {})
+    then = reestimate(few, Observations({"scan": Observation(1), "join": Observation(100)}), {})
+    assert then.candidate.plan.root.estimate == A.candidate.plan.root.estimate
 
 
 def test_memory_that_was_too_little_is_asked_for_from_then_on() -> None:
