@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qoop.adaptive import Adaptive, changed
@@ -252,6 +252,7 @@ PLANS = [
 ]
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     launch=st.integers(0, len(PLANS) - 1),

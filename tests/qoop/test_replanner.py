@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qoop.engine.history import Remaining
@@ -185,6 +185,7 @@ def test_true_rows_make_the_work_of_readers_grow() -> None:
     assert reestimate(seen, Observations({"scan": Observation(10_000)}), {}) is seen, "twice is once"
 
 
+@settings(deadline=None, max_examples=60)
 @given(seen=st.dictionaries(st.sampled_from(["scan", "join", "root"]), st.integers(0, 100)), slots=st.integers(1, 8))
 def test_fewer_rows_never_make_a_plan_longer(seen: dict[str, int], slots: int) -> None:
     fewer = reestimate(A, Observations({name: Observation(rows) for name, rows in seen.items()}), {})
