@@ -10,7 +10,7 @@ from qoop.planner.plan import Resources
 from qoop.planner.planner import Planning
 from qoop.planner.rules import apply_rules
 
-SCALES = (1.0, 1e3, 1e6)
+SCALES = (1e6, 1e4)
 GRIDS = {"local": local_grid(Resources(2, 4e9)), "cluster": cluster_grid()}
 MOST_PLANS = 24
 """Of one query; the kept ones are among the first."""
