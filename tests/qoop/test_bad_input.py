@@ -385,12 +385,12 @@ def test_what_a_killed_process_leaves_is_collected_by_the_next(data: Path, tempo
 
 
 CHECKPOINTED = """
-import sys, qoop
+import itertools, sys, qoop
 data, folder, text = sys.argv[1:]
 with qoop.connect(slots=2, memory="500MB", checkpoints=folder) as session:
     session.register_folder(data)
-    while True:
-        session.submit(text).result()
+    for number in itertools.count(1000):  # what is there already is not written again
+        session.submit(text.replace("1000", str(number))).result()
 """
 
 
