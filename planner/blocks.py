@@ -156,7 +156,7 @@ class Blocks:
         number = next(self._numbers)
         columns = {column: Column(f"{number}:{short(text)}", column.type) for column, text in texts.items()}
         if source is not None:
-            inner = source.blocks[0].columns.keys() if source.kind == "rows" else columns.keys()
+            inner = source.blocks[0].columns.keys() if source.kind in ("rows", "distinct") else columns.keys()
             names = {own_name(column): outer for outer, column in columns.items() if outer in inner}
             source = replace(source, names=names)
         return Block((Leaf(number, digest, args, source, single),), (), columns)
@@ -287,7 +287,8 @@ class Blocks:
             node = Join(node.right, node.left, "left", node.on)
         left, right = self.of(node.left), self.of(node.right)
         if node.kind in ("semi", "anti", "mark"):
-            right = self._loose(right)
+            read = columns_of_all(node.on)
+            right = self._loose(self.needed(right, [column for column in node.right.columns if column in read]))
         if not leaf_numbers(left).isdisjoint(leaf_numbers(right)):
             right, _ = self._renumbered(right)  # both sides read one shared subplan
         both = Block(left.leaves + right.leaves, left.predicates, {**left.columns, **right.columns})
@@ -369,7 +370,7 @@ class Blocks:
         """A block of which nobody minds how often a row occurs: what only repeats or drops rows joins it."""
         while True:
             semi = next((p for p in block.predicates if isinstance(p, Call) and p.template in self._semi_joins), None)
-            leaf = next((leaf for leaf in block.leaves if leaf.source and leaf.source.kind == "distinct"), None)
+            leaf = _distinct_leaf(block)
             if semi is not None:
                 block = self._joined(block, semi)
             elif leaf is not None:
@@ -424,8 +425,8 @@ class Blocks:
                                                                  node.grouping_sets))  # fmt: skip
         digest = digest_of("group", written.core, sets, *sorted(set(texts.values())))
         values = {agg.column: _aggregation_text(agg, below, written, texts) for agg in node.aggregations}
-        kind = "distinct" if distinct else "rows"  # groups of one row are the rows, for those that read keys alone
-        source = Source(kind, (below,), {}) if distinct or once else None
+        kind = "rows" if once else "distinct"  # what groups are for those that read keys alone
+        source = Source(kind, (below,), {}) if node.grouping_sets is None else None
         block = self._leaf(digest, {**{k: f"key {text}" for k, text in texts.items()}, **values}, source=source)
         return self._above(block, lifted, {expr: block.columns[key] for expr, key in keys.items()})
 
@@ -538,6 +539,20 @@ def _enters(predicate: Expr, leaf: Leaf) -> bool:
 
 def _is_set(leaf: Leaf) -> bool:
     return leaf.source is not None and leaf.source.kind == "set"
+
+
+def _distinct_leaf(block: Block) -> Leaf | None:
+    """Groups of which only the keys are read."""
+    groups = [leaf for leaf in block.leaves if leaf.source and leaf.source.kind == "distinct"]
+    if not groups:
+        return None
+    args = (arg for leaf in block.leaves for arg in leaf.args)
+    used = columns_of_all((*block.predicates, *block.columns.values(), *args))
+    for leaf in groups:
+        names = leaf.source.names if leaf.source else {}
+        if all(own_name(column) in names for column in used if leaf_number(column) == leaf.number):
+            return leaf
+    return None
 
 
 def _columns(exprs: Exprs) -> tuple[Column, ...]:

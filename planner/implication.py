@@ -7,46 +7,21 @@ under `name`, so the columns of a class of equal ones are one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 
 from qoop.planner.canonical_text import Name, halves, is_plain, text_of
-from qoop.planner.expr import Call, Expr, Literal, conjuncts, disjuncts
+from qoop.planner.expr import Call, Column, Expr, Literal, columns_of, conjuncts, disjuncts
 
 _RANGES = ("<", "<=", ">", ">=")
 
 
 def follows(weak: Expr, terms: Sequence[Expr], name: Name) -> bool:
     """True if a predicate is true wherever all of the terms are."""
-    text = text_of(weak, name)
-    if any(text == text_of(term, name) or _is_weaker(weak, term, name) for term in terms):
-        return True
-    if _is_or(weak) and any(_all_follow(_terms(part), terms, name) for part in disjuncts(weak)):
-        return True
-    plain = [term for term in terms if not _is_or(term)]
-    ors = (term for term in terms if _is_or(term))
-    return any(all(_follows_simply(weak, (*_terms(p), *plain), name) for p in disjuncts(term)) for term in ors)
-
-
-def _terms(predicate: Expr) -> list[Expr]:
-    return [half for part in conjuncts(predicate) for half in halves(part)]
-
-
-def _all_follow(parts: Iterable[Expr], terms: Sequence[Expr], name: Name) -> bool:
-    return all(_follows_simply(part, terms, name) for part in parts)
-
-
-def _follows_simply(weak: Expr, terms: Sequence[Expr], name: Name) -> bool:
-    """As `follows`, but without taking the terms' own ORs apart."""
-    text = text_of(weak, name)
-    if any(text == text_of(term, name) or _is_weaker(weak, term, name) for term in terms):
-        return True
-    return _is_or(weak) and any(
-        all(any(text_of(p, name) == text_of(t, name) or _is_weaker(p, t, name) for t in terms) for p in _terms(part))
-        for part in disjuncts(weak)
-    )
+    return Implication(name).follows(weak, terms)
 
 
 def essential(predicates: Sequence[Expr], name: Name) -> list[Expr]:
@@ -54,39 +29,130 @@ def essential(predicates: Sequence[Expr], name: Name) -> list[Expr]:
 
     Only ORs, and ranges and lists over an expression that has several, are looked at: nothing else follows.
     """
-    kept = list(predicates)
-    subjects = [_subject(predicate, name) for predicate in kept]
-    some_or = any(map(_is_or, kept))
-    for predicate, subject in zip(predicates, subjects, strict=True):
-        if _is_or(predicate) or (subject is not None and (some_or or subjects.count(subject) > 1)):
-            others = [other for other in kept if other is not predicate]
-            if len(others) < len(kept) and follows(predicate, others, name):
-                kept = others
-    return kept
-
-
-def _subject(predicate: Expr, name: Name) -> str | None:
-    found = Range.of(predicate, name)
-    if found is not None:
-        return found.text
-    listed = _listed(predicate, name)
-    return None if listed is None else listed[0]
+    some_or = any(map(_is_or, predicates))
+    if not some_or and sum(_may_compare(predicate) for predicate in predicates) < 2:
+        return list(predicates)
+    return Implication(name).essential(predicates, some_or)
 
 
 def _is_or(predicate: Expr) -> bool:
     return isinstance(predicate, Call) and predicate.op == "or"
 
 
-def _is_weaker(weak: Expr, strong: Expr, name: Name) -> bool:
-    """True if a range or list holds wherever a narrower one of the same expression does."""
-    wide, few = Range.of(weak, name), _listed(strong, name)
-    if wide is not None:
-        narrow = Range.of(strong, name)
-        if narrow is not None:
-            return wide.covers(narrow)
-        return few is not None and few[0] == wide.text and all(wide.holds(item) for item in few[1])
-    many = _listed(weak, name)
-    return many is not None and few is not None and many[0] == few[0] and few[1] <= many[1]
+def _may_compare(predicate: Expr) -> bool:
+    return isinstance(predicate, Call) and predicate.op in (*_RANGES, "in", "=")
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of one predicate: its text, and what it compares with constants, if it does."""
+
+    text: str
+    range: Range | None
+    listed: tuple[str, frozenset[Literal]] | None
+
+    @property
+    def subject(self) -> str | None:
+        if self.range is not None:
+            return self.range.text
+        return None if self.listed is None else self.listed[0]
+
+    def weaker_than(self, strong: _Known) -> bool:
+        """True if this range or list holds wherever the other, of the same subject, does."""
+        if self.range is not None and strong.range is not None:
+            return self.range.covers(strong.range)
+        if strong.listed is None:
+            return False
+        if self.range is not None:
+            return all(map(self.range.holds, strong.listed[1]))
+        return self.listed is not None and strong.listed[1] <= self.listed[1]
+
+
+@dataclass(frozen=True)
+class _Index:
+    """Predicates by text, and those that compare with constants by subject."""
+
+    texts: frozenset[str]
+    compared: Mapping[str, Sequence[_Known]]
+
+    def implies(self, weak: _Known) -> bool:
+        if weak.text in self.texts:
+            return True
+        subject = weak.subject
+        return subject is not None and any(map(weak.weaker_than, self.compared.get(subject, ())))
+
+
+@lru_cache(maxsize=8192)
+def _looked_at(expr: Expr, names: tuple[tuple[Column, str], ...]) -> _Known:
+    name = dict(names).__getitem__
+    return _Known(text_of(expr, name), Range.of(expr, name), _listed(expr, name))
+
+
+@lru_cache(maxsize=2048)
+def _branches(either: Expr) -> tuple[tuple[Expr, ...], ...]:
+    """Of an OR, the conjuncts of each branch."""
+    return tuple(tuple(half for p in conjuncts(branch) for half in halves(p)) for branch in disjuncts(either))
+
+
+class Implication:
+    """Answers under one naming of columns; each expression is looked at once."""
+
+    def __init__(self, name: Name) -> None:
+        self._name = name
+        self._known: dict[int, tuple[Expr, _Known]] = {}
+        self._indexes: dict[int, tuple[tuple[Expr, ...], _Index]] = {}
+
+    def follows(self, weak: Expr, terms: Sequence[Expr]) -> bool:
+        """See :func:`follows`."""
+        base = self._index(terms)
+        if self._holds(weak, (base,)):
+            return True
+        return any(
+            all(self._holds(weak, (base, self._indexed(part))) for part in _branches(term))
+            for term in terms
+            if _is_or(term)
+        )
+
+    def essential(self, predicates: Sequence[Expr], some_or: bool) -> list[Expr]:
+        """See :func:`essential`."""
+        kept = list(predicates)
+        subjects = [self._look(predicate).subject for predicate in predicates]
+        for predicate, subject in zip(predicates, subjects, strict=True):
+            if _is_or(predicate) or (subject is not None and (some_or or subjects.count(subject) > 1)):
+                others = [other for other in kept if other is not predicate]
+                if len(others) < len(kept) and self.follows(predicate, others):
+                    kept = others
+        return kept
+
+    def _holds(self, weak: Expr, indexes: Sequence[_Index]) -> bool:
+        known = self._look(weak)
+        if any(index.implies(known) for index in indexes):
+            return True
+        return _is_or(weak) and any(
+            all(any(index.implies(self._look(part)) for index in indexes) for part in parts)
+            for parts in _branches(weak)
+        )
+
+    def _look(self, expr: Expr) -> _Known:
+        found = self._known.get(id(expr))
+        if found is None:
+            names = tuple((column, self._name(column)) for column in columns_of(expr))
+            found = self._known[id(expr)] = (expr, _looked_at(expr, names))
+        return found[1]
+
+    def _indexed(self, parts: tuple[Expr, ...]) -> _Index:
+        found = self._indexes.get(id(parts))
+        if found is None:
+            found = self._indexes[id(parts)] = (parts, self._index(parts))
+        return found[1]
+
+    def _index(self, terms: Iterable[Expr]) -> _Index:
+        known = [self._look(term) for term in terms]
+        compared: dict[str, list[_Known]] = {}
+        for one in known:
+            if one.subject is not None:
+                compared.setdefault(one.subject, []).append(one)
+        return _Index(frozenset(one.text for one in known), compared)
 
 
 @dataclass(frozen=True)

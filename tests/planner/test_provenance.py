@@ -13,7 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qoop.planner.expr import Call, Column, Expr, Literal, binary, columns_of, conjunction, is_null, substitute
+from qoop.planner.expr import (
+    Call,
+    Column,
+    Expr,
+    Literal,
+    binary,
+    columns_of,
+    conjunction,
+    disjunction,
+    equals,
+    is_null,
+    substitute,
+)
 from qoop.planner.provenance import Provenances, is_island, provenance
 from qoop.planner.relation import (
     Aggregate,
@@ -278,6 +290,38 @@ DIFFERENT: dict[str, tuple[Relation, Relation]] = {
         Filter(ranked(A), (binary("<", B, literal(1)),)),
         Window(Filter(T, (binary("<", B, literal(1)),)), ranked(A).calls),  # type: ignore[union-attr]
     ),
+    "outer join, filter that lets NULL pass": (
+        Filter(Join(T, U, "left", JOINED.on), (is_null(E),)),
+        Filter(JOINED, (is_null(E),)),
+    ),
+    "full join, filter on either side": (
+        Filter(Join(T, U, "full", JOINED.on), (binary("<", B, literal(1)),)),
+        Filter(Join(T, U, "full", JOINED.on), (binary("<", E, literal(1)),)),
+    ),
+    "filter on a count, not a key": (
+        Filter(count_by(T, A), (binary("<", Column("n", "BIGINT"), literal(1)),)),
+        count_by(Filter(T, (binary("<", A, literal(1)),)), A),
+    ),
+    "key of some grouping sets": (
+        Filter(count_by(T, A, B, sets=((A, B), (B,))), (binary("<", A, literal(1)),)),
+        count_by(Filter(T, (binary("<", A, literal(1)),)), A, B, sets=((A, B), (B,))),
+    ),
+    "semi join below a sum": (
+        count_by(Join(T, U, "semi", JOINED.on), A),
+        count_by(JOINED, A),
+    ),
+    "filter on one branch": (
+        Filter(union("union", True), (binary("<", column("x"), literal(1)),)),
+        union("union", True, Filter(T, (binary("<", A, literal(1)),))),
+    ),
+    "filter of an anti join's right side": (
+        Join(T, Filter(U, (binary("<", D, literal(1)),)), "anti", JOINED.on),
+        Join(T, U, "anti", JOINED.on),
+    ),
+    "FILTER of one of two values": (
+        total("sum({0})"),
+        Filter(total("sum({0})"), (binary("<", A, literal(1)),)),
+    ),
     "limit": (limited(1), limited(2)),
     "offset": (limited(1), limited(1, 1)),
     "order under a limit": (limited(1), limited(1, key=B)),
@@ -317,6 +361,13 @@ def test_settings_are_part_of_the_meaning() -> None:
 
 BETWEEN = Call("between", (B, literal(0), literal(2)), "({0} BETWEEN {1} AND {2})", "BOOLEAN")
 C2 = column("a2")
+EITHER = disjunction(
+    (
+        conjunction((equals(A, literal(1)), binary("<", B, literal(1)))),
+        conjunction((equals(A, literal(2)), is_null(B))),
+    )
+)
+NEXT = binary("+", D, literal(1), INTEGER)
 SAME: dict[str, tuple[Relation, Relation]] = {
     "filter through a left join": (
         Filter(Join(T, U, "left", JOINED.on), (is_null(B),)),
@@ -345,6 +396,46 @@ SAME: dict[str, tuple[Relation, Relation]] = {
     "order of IN": (
         Filter(T, (Call("in", (A, literal(1), literal(2)), "({0} IN ({1}, {2}))", "BOOLEAN"),)),
         Filter(T, (Call("in", (A, literal(2), literal(1)), "({0} IN ({1}, {2}))", "BOOLEAN"),)),
+    ),
+    "a constant, however it is written": (
+        Filter(T, (binary("<", B, Literal("(1 + 1)", INTEGER, 2)),)),
+        Filter(T, (binary("<", B, literal(2)),)),
+    ),
+    "a wider range beside a narrower one": (
+        Filter(T, (binary("<", B, literal(2)), binary("<", B, literal(5)))),
+        Filter(T, (binary("<", B, literal(2)),)),
+    ),
+    "what an OR implies": (
+        Filter(T, (EITHER, Call("in", (A, literal(1), literal(2)), "({0} IN ({1}, {2}))", "BOOLEAN"))),
+        Filter(T, (EITHER,)),
+    ),
+    "an outer join whose padded rows are dropped": (
+        Filter(Join(T, U, "left", JOINED.on), (binary("<", E, literal(1)),)),
+        Filter(JOINED, (binary("<", E, literal(1)),)),
+    ),
+    "a full join of which one side's padded rows are dropped": (
+        Filter(Join(T, U, "full", JOINED.on), (binary("<", B, literal(1)),)),
+        Filter(Join(T, U, "left", JOINED.on), (binary("<", B, literal(1)),)),
+    ),
+    "a filter on a key, above or below the groups": (
+        Filter(count_by(T, A, B), (binary("<", A, literal(1)),)),
+        count_by(Filter(T, (binary("<", A, literal(1)),)), A, B),
+    ),
+    "a filter above or in a union": (
+        Filter(union("union", True), (binary("<", column("x"), literal(1)),)),
+        union("union", True, Filter(T, (binary("<", A, literal(1)),)), Filter(U, (binary("<", D, literal(1)),))),
+    ),
+    "a semi join below DISTINCT": (
+        Aggregate(Join(T, U, "semi", JOINED.on), (A,), ()),
+        Aggregate(JOINED, (A,), ()),
+    ),
+    "a filter that a semi join implies": (
+        Join(T, Filter(U, (binary("<", D, literal(1)),)), "semi", JOINED.on),
+        Join(Filter(T, (binary("<", A, literal(1)),)), Filter(U, (binary("<", D, literal(1)),)), "semi", JOINED.on),
+    ),
+    "equal computed values": (
+        Join(Join(T, U, "inner", (equals(A, NEXT),)), scan("v"), "inner", (equals(column("f"), A),)),
+        Join(Join(T, U, "inner", (equals(A, NEXT),)), scan("v"), "inner", (equals(column("f"), NEXT),)),
     ),
     "order of branches": (union("union", True), union("union", True, U, T)),
     "order of keys": (count_by(T, A, B), count_by(T, B, A)),

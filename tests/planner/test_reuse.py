@@ -79,6 +79,10 @@ NARROWER = {
         "select i, b, ra, rb, rv from facts join returns on i = ri",
         "select i, rv from facts join returns on i = ri and b = rb",
     ),
+    "groups of some keys": (
+        "select a, s, sum(v) as t from facts group by a, s",
+        "select s, t from (select a, s, sum(v) as t from facts group by a, s) where a < 20 and t > 10",
+    ),
     "having": (
         "select a, sum(v) as t from facts group by a",
         "select a, sum(v) as t from facts group by a having sum(v) > 600",

@@ -2,7 +2,8 @@
 
 What is left out of the random relations is what the normal form does not reach: equalities of computed values, and
 what nobody reads of the input of a window, Sort or Limit. There a rule may change the signature, soundly: equal rows
-under two signatures are only work that is not recognised.
+under two signatures are only work that is not recognised. So may `reduce_build_sides`: the side that it reduces means
+something else afterwards, and that the semi join above asks for no more is not seen.
 """
 
 from __future__ import annotations
@@ -132,10 +133,15 @@ def changing(relation: Relation, cardinality: Cardinality) -> Iterator[tuple[str
         relation, signature = after, new
 
 
-@settings(max_examples=150, deadline=None)
+def unexplained(relation: Relation, cardinality: Cardinality) -> list[tuple[str, str]]:
+    """The rewrites that change the signature and should not; see the top."""
+    return [found for found in changing(relation, cardinality) if found[0] != "reduce_build_sides"]
+
+
+@settings(max_examples=120, deadline=None)
 @given(plain_relations())
 def test_no_rule_changes_the_signature(relation: Relation) -> None:
-    assert list(changing(relation, CARDINALITY)) == []
+    assert unexplained(relation, CARDINALITY) == []
 
 
 EXCEPTIONS = {
@@ -169,5 +175,5 @@ def test_no_rule_changes_the_signature_of_a_benchmark_query(session: Session, bi
     for query in range(max(1, 10 * tens), 10 * tens + 10):
         relation = build(binder.bind(text(query)), binder.describe)
         stats = session.prepare(text(query)).stats
-        found = {name for name, _ in changing(relation, Cardinality(stats))}
+        found = {name for name, _ in unexplained(relation, Cardinality(stats))}
         assert found == EXCEPTIONS.get(query, set()), query
