@@ -411,14 +411,16 @@ class Blocks:
         once = node.grouping_sets is None and any(key <= frozenset(node.keys) for key in unique_keys(node.input))
         if distinct and once:
             return replace(below, columns={key: below.columns[key] for key in node.keys})
+        used = {*node.keys, *columns_of_all(expr for agg in node.aggregations for expr in agg.exprs)}
+        read = sorted(used, key=lambda c: c.name)
+        below = self.needed(below, read)
         if ignores_duplicates(node):
             below = self._loose(below)
         if below.empty and node.keys and node.grouping_sets is None:
             return _emptied(self._leaf("", dict.fromkeys(node.columns, "")))
         keys = {below.columns[key]: key for key in _common_keys(node)}
         below, lifted = _lifted(below, keys)
-        used = {*node.keys, *columns_of_all(expr for agg in node.aggregations for expr in agg.exprs)}
-        below = self.needed(below, sorted(used, key=lambda c: c.name))
+        below = self.needed(below, read)
         written = write(below, below.columns.values())
         texts = _key_texts(node, below, written)
         sets = "" if node.grouping_sets is None else repr(sorted(sorted(texts[k] for k in s) for s in
@@ -449,10 +451,9 @@ class Blocks:
         below = self.of(node.input)
         if agg.filter is not None:
             below = self._restricted(below, self._parts_in(below, (agg.filter,)))
+        below = self.needed(below, sorted(columns_of(agg.call), key=lambda c: c.name))
         if ignores_duplicates(replace(node, aggregations=(agg,))):
             below = self._loose(below)
-        used = columns_of(agg.call)
-        below = self.needed(below, sorted(used, key=lambda c: c.name))
         written = write(below, below.columns.values())
         text = f"{written.text(below.expr(agg.call))} {agg.distinct} {agg.ordered}"
         return self._leaf(digest_of("total", written.core, text), {agg.column: "value"}, single=True)

@@ -45,7 +45,10 @@ def text_of(expr: Expr, name: Name) -> str:
             args.sort()
         return f"({op}:{expr.type} {','.join(args)})"
     if op == "in" and expr.template.startswith("({0} IN ({1}"):
-        return f"in({args[0]};{','.join(sorted(set(args[1:])))})"
+        values = sorted(set(args[1:]))
+        if len(values) == 1 and expr.args[0].type == expr.args[1].type:
+            return text_of(binary("=", expr.args[0], expr.args[1]), name)
+        return f"in({args[0]};{','.join(values)})"
     return f"{op}[{expr.template!r}:{expr.type}]({','.join(args)})"
 
 
