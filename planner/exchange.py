@@ -157,9 +157,7 @@ class _Placer:
         rows = placed.rows_of(width)
         seconds = placed.seconds / width + placed.repeated
         memory = BASE_MEMORY + placed.held_each + 1.5 * placed.held / width + self.costs.bytes(rows, relation) / width
-        slots = self.costs.task_slots if width > 1 else 1
-        if width == 1 and seconds > self.limits.threads_seconds:
-            slots = self.costs.threads
+        slots = self.costs.threads if width == 1 and seconds > self.limits.threads_seconds else 1
         asked = min(memory, self.costs.most_memory(slots))
         estimate = Estimate(rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), asked, memory)
         return Fragment(placed.meaning, placed.partial, width, slots, estimate)

@@ -35,7 +35,6 @@ class Thresholds:
     gather_rows: shared rows up to which readers take all of them rather than stay spread.
     most_threads: slots that one task can be given.
     machine_slots: slots of one machine; between tasks of one machine no rows cross the network.
-    task_slots: slots of each of several tasks, which share one hash table for each build side.
     broadcast_factor: by how much a join with one side in every task must look dearer than it is estimated, to be
         made less often (above 1) or more often (below 1).
     table_factor: how often the hash tables of such a join, one a slot, must fit the memory.
@@ -52,7 +51,6 @@ class Thresholds:
     most_parts: int = 64
     most_threads: int = 1 << 20
     machine_slots: int = 1 << 20
-    task_slots: int = 1
     broadcast_factor: float = 1.0
     table_factor: float = 2.0
 
@@ -68,8 +66,6 @@ class Costs:
         self.cost = cost
         self.slots = max(1, int(room.cpu))
         self.threads = min(self.slots, limits.most_threads)
-        self.task_slots = min(self.threads, limits.task_slots)
-        self.lanes = self.slots // self.task_slots  # tasks at a time
         self._memory = room.memory
         self.machines = ceil(self.slots / limits.machine_slots)
         self._network = room.network if self.machines > 1 else 0.0
@@ -116,8 +112,8 @@ class Costs:
         return max(float(BASE_MEMORY), self._memory * slots / self.slots) if self._memory > 0 else float("inf")
 
     def fits(self, placed: Placed) -> bool:
-        """True if as many tasks as can run can have a hash table of all the rows."""
-        tables = self.lanes * self.table_bytes(placed.rows, placed.meaning)
+        """True if a task on every slot can have a hash table of all the rows."""
+        tables = self.slots * self.table_bytes(placed.rows, placed.meaning)
         return self._memory <= 0 or self.limits.table_factor * tables <= self._memory
 
     def spilling(self, placed: Placed) -> float:
@@ -131,13 +127,13 @@ class Costs:
             return 1
         if placed.exact:
             return placed.exact
-        wanted = ceil(placed.seconds / (self.limits.task_seconds * self.task_slots))
+        wanted = ceil(placed.seconds / self.limits.task_seconds)
         if placed.repeated > 0.0:  # what every task repeats must not outgrow what they divide
             wanted = min(wanted, int(0.3 * placed.seconds / placed.repeated) + 1)
-        wanted = self.lanes * ceil(max(1, wanted) / self.lanes)
+        wanted = self.slots * ceil(max(1, wanted) / self.slots)
         if wanted <= placed.splits:
             return wanted
-        return placed.splits - placed.splits % self.lanes if placed.splits > self.lanes else max(1, placed.splits)
+        return placed.splits - placed.splits % self.slots if placed.splits > self.slots else max(1, placed.splits)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,6 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("hash", limits=_HASH),
     Variant("broadcast", limits=replace(USUAL, broadcast_factor=0.125, table_factor=1.0, single_seconds=2.0)),
     Variant("lean", limits=_LEAN),
-    Variant("wide tasks", limits=replace(USUAL, task_slots=1 << 20)),
     Variant("lazy", replace(_USUAL, eager_gain=inf)),
     Variant("eager", replace(_USUAL, eager_gain=0.0)),
     Variant("inline", replace(_USUAL, inline=True)),

@@ -44,19 +44,20 @@ class World:
         return self.connection.sql(query).to_arrow_table()
 
     def placed(
-        self, query: str, thresholds: Thresholds = USUAL, cost: CostModel = COST, slots: int = 2
+        self, query: str, thresholds: Thresholds = USUAL, cost: CostModel = COST, slots: int = 2, network: float = 0.0
     ) -> tuple[Bound, Relation]:
         """The query's relation with its exchanges."""
         bound = self.binder.bind(query)
         relation = apply_rules(build(bound, self.binder.describe))
         splits = dict.fromkeys(self.tables, SPLITS)
-        return bound, place_exchanges(
-            relation, Cardinality(self.stats), Resources(slots, 4 << 30), cost, splits, thresholds
-        )
+        room = Resources(slots, 4 << 30, network=network)
+        return bound, place_exchanges(relation, Cardinality(self.stats), room, cost, splits, thresholds)
 
-    def plan(self, query: str, thresholds: Thresholds = USUAL, cost: CostModel = COST, slots: int = 2) -> Plan:
+    def plan(
+        self, query: str, thresholds: Thresholds = USUAL, cost: CostModel = COST, slots: int = 2, network: float = 0.0
+    ) -> Plan:
         """The query's plan."""
-        bound, relation = self.placed(query, thresholds, cost, slots)
+        bound, relation = self.placed(query, thresholds, cost, slots, network)
         columns = {name: [column for column, _ in described] for name, (_, described) in bound.tables.items()}
         provenances = Provenances(bound.settings)
         return cut(relation, bound.columns, bound.settings, columns, identify=partial(identify, provenances))

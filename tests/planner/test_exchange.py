@@ -195,3 +195,12 @@ def test_one_slot_still_has_short_tasks(world: World) -> None:
 def test_tasks_ask_for_no_more_memory_than_there_is(world: World) -> None:
     plan = world.plan("select id, rank() over (order by price) from sales")
     assert all(2**24 <= stage.estimate.task_memory <= 4 << 30 for stage in plan.stages)
+
+
+@pytest.mark.parametrize(("machine", "network", "modes"), [(8, 1e8, ["partition"] * 2), (1, 1e8, ["all"])])
+def test_what_is_moved_depends_on_the_network_between_machines(
+    world: World, machine: int, network: float, modes: list[str]
+) -> None:
+    query = "select price from sales join back on id = bid where amount < 10"
+    plan = world.plan(query, Thresholds(machine_slots=machine), slots=8, network=network)
+    assert reads(plan.root) == modes  # eight copies of few rows are less than one of all sales

@@ -13,7 +13,7 @@ from qoop.catalog.stats import ColumnStats, TableStats
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
 from qoop.planner.expr import Call, Column, Expr, Literal, binary, cast, equals, is_null
-from qoop.planner.join_order import reorder
+from qoop.planner.join_order import AIMS, Aim, Known, reorder
 from qoop.planner.join_order.enumerate import Search, connected_pairs, search
 from qoop.planner.join_order.graph import JoinGraph, bits
 from qoop.planner.join_order.group import collect
@@ -194,16 +194,17 @@ def random_graph(seed: int) -> JoinGraph:
     return JoinGraph(collect(relation, lambda leaf: leaf), Cardinality(stats))
 
 
+@pytest.mark.parametrize("aim", AIMS, ids=lambda aim: aim.name)
 @pytest.mark.parametrize("seed", range(12))
-def test_search_finds_the_cheapest_order_without_cross_products(seed: int) -> None:
+def test_search_finds_the_cheapest_order_without_cross_products(seed: int, aim: Aim) -> None:
     graph = random_graph(seed)
-    found = search(graph, CostModel(), 10_000)
-    assert found.best[graph.full].cost == pytest.approx(cheapest(graph))
+    found = search(graph, CostModel(), 10_000, aim=aim)
+    assert found.best[graph.full].cost == pytest.approx(cheapest(graph, aim))
 
 
-def cheapest(graph: JoinGraph) -> float:
+def cheapest(graph: JoinGraph, aim: Aim) -> float:
     """The best cost by trying every split of every set."""
-    exhaustive = Search(graph, CostModel())
+    exhaustive = Search(graph, CostModel(), aim)
     for both in range(1, graph.full + 1):
         for left in range(1, both):
             right = both ^ left
@@ -293,9 +294,22 @@ def trees(draw: st.DrawFn) -> Relation:
 def test_reordered_relations_give_the_same_rows(
     database: duckdb.DuckDBPyConnection, relation: Relation, limit: int
 ) -> None:
-    ordered = reorder(relation, Cardinality(SMALL), limit)
-    assert ordered.columns == relation.columns
-    assert rows(database, ordered) == rows(database, relation)
+    cardinality, known, expected = Cardinality(SMALL), Known(), rows(database, relation)
+    made: list[Relation] = []
+    for aim in AIMS:
+        ordered = reorder(relation, cardinality, limit, aim=aim, known=known)
+        if ordered not in made:
+            assert ordered.columns == relation.columns
+            assert rows(database, ordered) == expected
+            made.append(ordered)
+
+
+@settings(max_examples=50, deadline=None)
+@given(relation=trees(), aim=st.sampled_from(AIMS))
+def test_what_is_known_from_one_aim_does_not_change_the_order_for_another(relation: Relation, aim: Aim) -> None:
+    cardinality, known = Cardinality(SMALL), Known()
+    reorder(relation, cardinality, known=known)
+    assert reorder(relation, cardinality, aim=aim, known=known) == reorder(relation, Cardinality(SMALL), aim=aim)
 
 
 @settings(max_examples=50, deadline=None)
