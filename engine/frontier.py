@@ -125,6 +125,11 @@ class Frontier:
         for node in self.stages:
             yield from node.tasks
 
+    def remember_made(self, before: Frontier) -> None:
+        """What was made under the same plan before was made, be it released since: other outputs may rest on it."""
+        for task, known in zip(self.tasks(), before.tasks(), strict=True):
+            task.made = task.made or known.made
+
     def ready_stages(self) -> list[StageNode]:
         """Stages with a ready task: longest estimated path to the end first, then plan order."""
         return [self._by_order[order] for order in self._ready_orders]

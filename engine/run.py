@@ -135,7 +135,9 @@ class Run:
         if not same:
             self._drop_tainted()
         busy = {attempt.key for attempt in self._attempts.values()}
-        self._frontier = Frontier(plan, self._held, busy, reuse_tainted=same)
+        before, self._frontier = self._frontier, Frontier(plan, self._held, busy, reuse_tainted=same)
+        if same and before is not None:
+            self._frontier.remember_made(before)
         self.plans.append(plan)
         self._demands.forget_plan()
         self._useful = None  # until `keep_only` is told what the plans before this one have put out for others
