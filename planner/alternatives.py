@@ -17,9 +17,11 @@ from math import ceil, inf
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.cost import DEFAULT, CostModel
+from qoop.planner.cover import smallest_cover
 from qoop.planner.finish import ONE_MACHINE, Finish
 from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
 from qoop.planner.planner import Planning
+from qoop.planner.spares import spares
 from qoop.planner.variants import VARIANTS, Variant
 
 MOST_PLANS = 64
@@ -124,7 +126,12 @@ class Candidate:
     @cached_property
     def stages(self) -> frozenset[StageKey]:
         """Stages whose outputs may serve any plan that has an equal one."""
-        return frozenset(stage_key(stage) for stage in self.plan.stages if stage.shareable)
+        return frozenset(key for _, key in self.keyed)
+
+    @cached_property
+    def keyed(self) -> tuple[tuple[Stage, StageKey], ...]:
+        """The stages that may serve others, each with what it must have in common with an equal one."""
+        return tuple((stage, stage_key(stage)) for stage in self.plan.stages if stage.shareable)
 
     @cached_property
     def finish(self) -> Finish:
@@ -166,6 +173,20 @@ def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS,
         if len(found) >= most:
             break
     return Pool(grid, tuple(found.values()))
+
+
+def full_pool(planning: Planning, grid: Grid, most: int = 1024) -> Pool:
+    """What a search without regard to time finds: every way to arrange the query with every set of limits, made for
+    every share of the grid that differs in slots, and for all slots of every kind."""
+    logical = dict.fromkeys(variant.logical for variant in VARIANTS)
+    limits = dict.fromkeys(variant.limits for variant in VARIANTS)
+    every = [Variant(f"full {i}.{j}", one, two) for i, one in enumerate(logical) for j, two in enumerate(limits)]
+    largest = max(point.cpu for point in grid.points)
+    usual = grid.rooms[0]
+    own = [p for p in grid.points if p.cpu == largest or (p.memory / p.cpu == usual.memory / usual.cpu)]
+    links = {grid.link(usual), 0.0}
+    rooms = dict.fromkeys([*grid.rooms, *(p for p in own if p.cpu == largest or grid.link(p) in links)])
+    return pool(planning, replace(grid, rooms=tuple(rooms)), [*VARIANTS, *every], most)
 
 
 def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Iterator[tuple[Variant, Resources]]:
@@ -224,10 +245,20 @@ class Pool:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """The kept plans of a query. chosen: their places in the pool, the most useful first."""
+    """The kept plans of a query.
+
+    chosen: their places in the pool: first those that cover needs, then, so many as `spares` says, those that are kept
+    because they are cheap to switch to.
+    """
 
     pool: Pool
     chosen: tuple[int, ...]
+    spares: int = 0
+
+    @property
+    def covering(self) -> int:
+        """How many plans are kept because cover needs them."""
+        return len(self.chosen) - self.spares
 
     @cached_property
     def kept(self) -> tuple[Candidate, ...]:
@@ -260,30 +291,39 @@ class Alternatives:
         return min(self.kept, key=lambda one: one.finish.seconds(share))
 
 
-def keep(pool: Pool, tolerance: float = 0.10) -> Alternatives:
+def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
     """As few plans of the pool as hold, for every share of the grid, one within `tolerance` of the best.
 
     Greedy set cover (Chvátal, "A Greedy Heuristic for the Set-Covering Problem", 1979): next comes the plan that
     covers the most shares not yet covered; of several the one that shares most stages with those kept already,
-    then the one that is nearest to the best over all shares.
+    then the one that is nearest to the best over all shares. Where that takes more plans than necessary, and it can be
+    told (:mod:`qoop.planner.cover`), the fewest. Then come plans that are cheap to switch to
+    (:mod:`qoop.planner.spares`).
 
     tolerance: as a fraction, up to MOST_TOLERANCE. Raises PlanError if it is not.
     """
     if not 0.0 <= tolerance <= MOST_TOLERANCE:
         raise PlanError(f"plans are told apart to within 0 to {MOST_TOLERANCE} of the best, not {tolerance}")
     covers = [_covered(row, pool.best, tolerance) for row in pool.seconds]
+    regret = [_regret(pool, place) for place in range(len(covers))]
+    chosen = smallest_cover(covers, _without_redundant(_greedy(pool, covers, regret), covers), regret)
+    more = spares(pool, chosen, tolerance) if len(pool.candidates) > len(chosen) else ()
+    return Alternatives(pool, (*chosen, *more), len(more))
+
+
+def _greedy(pool: Pool, covers: Sequence[frozenset[int]], regret: Sequence[float]) -> list[int]:
     missing = frozenset().union(*covers)
     chosen: list[int] = []
     shared: frozenset[StageKey] = frozenset()
     while missing or not chosen:
-        place = max(
-            range(len(covers)),
-            key=lambda i: (len(covers[i] & missing), len(pool.candidates[i].stages & shared), -_regret(pool, i), -i),
-        )
+        counts = [len(covered & missing) for covered in covers]
+        most = max(counts)
+        tied = (place for place, count in enumerate(counts) if count == most)
+        place = max(tied, key=lambda i: (len(pool.candidates[i].stages & shared), -regret[i], -i))
         chosen.append(place)
         missing -= covers[place]
         shared |= pool.candidates[place].stages
-    return Alternatives(pool, _without_redundant(chosen, covers))
+    return chosen
 
 
 def _covered(seconds: Sequence[float], best: Sequence[float], tolerance: float) -> frozenset[int]:
@@ -350,9 +390,10 @@ def _headline(alternatives: Alternatives) -> str:
     pool = alternatives.pool
     if not pool.whole:
         return f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes were kept by an earlier search"
+    more = f" {alternatives.spares} of them to switch to," if alternatives.spares else ""
     return (
-        f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes are kept, of {len(pool.candidates)} plans of "
-        f"{pool.shapes} shapes; at worst {alternatives.cover_error:.0%} behind the best"
+        f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes are kept,{more} of {len(pool.candidates)} "
+        f"plans of {pool.shapes} shapes; at worst {alternatives.cover_error:.0%} behind the best"
     )
 
 

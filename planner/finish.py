@@ -121,6 +121,15 @@ class Finish:
             return inf
         return _Simulation(self, share, done).run()
 
+    def after(self, share: Resources, seconds: float) -> Done:
+        """How far the plan is when it has had the share for so long; what then runs counts for nothing."""
+        if share.cpu < 1:
+            return NOTHING
+        simulation = _Simulation(self, share, NOTHING, seconds)
+        simulation.run()
+        ended = (task.width - left for task, left in zip(self.tasks, simulation.left, strict=True))
+        return Done({stage.id: parts for stage, parts in zip(self.plan.stages, ended, strict=True)})
+
     def at_least(self, share: Resources) -> float:
         """Seconds that the whole plan cannot do without: its longest path, and all of its work spread evenly.
 
@@ -225,8 +234,8 @@ class _Simulation:
     floats in lists by stage.
     """
 
-    def __init__(self, finish: Finish, share: Resources, done: Done) -> None:
-        self.finish, self.share, self.now = finish, share, 0.0
+    def __init__(self, finish: Finish, share: Resources, done: Done, until: float = inf) -> None:
+        self.finish, self.share, self.now, self.until = finish, share, 0.0, until
         self.cpu, self.memory = share.cpu, share.memory  # free now
         self.cpus, self.memories, self.durations = finish.terms(share)
         self.packer = Packer(share.cpu, share.memory, self.cpus, self.memories)
@@ -243,13 +252,15 @@ class _Simulation:
             self.start(stage, 1, 1, max(0.0, self.durations[stage] - seconds))
 
     def run(self) -> float:
-        """The time when the last task ends."""
-        if self.share.cpu < 2.0 and not self.ending:  # one task after the other, in whatever order
+        """The time when the last task ends, or the last one before `until`."""
+        if self.share.cpu < 2.0 and not self.ending and self.until == inf:
             return sum(tasks * seconds for tasks, seconds in zip(self.left, self.durations, strict=True))
         root = len(self.left) - 1
         while self.left[root]:
             if self.cpu >= 1.0:
                 self.fill()
+            if self.ending[0][0] > self.until:
+                break
             self.advance()
         return self.now
 
@@ -260,7 +271,7 @@ class _Simulation:
 
     def fill(self) -> None:
         """Start tasks until nothing that is ready fits."""
-        alone = len(self.open) == 1 and not self.ending
+        alone = len(self.open) == 1 and not self.ending and self.until == inf
         offers = [offer for stage in self.open if (offer := self.offer(stage, alone)) is not None]
         while offers:
             if self.all_fit(offers):

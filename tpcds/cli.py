@@ -87,6 +87,8 @@ def _add_alternatives(commands: argparse._SubParsersAction[argparse.ArgumentPars
     scale = "plan for the row counts of that scale on a cluster of 600 slots; the data must be of scale 1"
     parser.add_argument("--stats-scale", type=float, metavar="N", help=scale)
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.add_argument("--full", action="store_true", help="measure the kept plans against a wider search, too (slow)")
+    parser.add_argument("--diagram", metavar="1,3,7-9", help="print which kept plan wins where, for these queries")
     parser.set_defaults(run=_alternatives)
 
 
@@ -164,10 +166,13 @@ def _alternatives(options: argparse.Namespace) -> int:
         raise ConfigError(f"--stats-scale must be at least 1, not {options.stats_scale}")
     wanted = parse_selection(options.queries)
     target = _target(options.json)
-    print(alternatives.HEADER)
-    found = alternatives.alternatives(
-        Path(options.directory), wanted, options.stats_scale, lambda one: print(one.line(), flush=True)
-    )
+    drawn = () if options.diagram is None else parse_selection(options.diagram)
+
+    def show(one: alternatives.QueryAlternatives) -> None:
+        print(one.line() + (f"\n\n{one.diagram}\n" if one.query in drawn else ""), flush=True)
+
+    print(alternatives.FULL_HEADER if options.full else alternatives.HEADER)
+    found = alternatives.alternatives(Path(options.directory), wanted, options.stats_scale, show, options.full)
     print(alternatives.totals(found))
     if target is not None:
         _write(target, json.dumps({"queries": [one.json() for one in found]}, indent=1))

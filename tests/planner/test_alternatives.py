@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given
@@ -24,6 +24,7 @@ from qoop.planner.alternatives import (
     pruned,
     shape,
 )
+from qoop.planner.cover import smallest_cover
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 
 INT = (("c", "INTEGER"),)
@@ -89,8 +90,9 @@ def test_the_kept_plans_cover_the_grid_and_none_is_needless(rows: list[tuple[int
     made = Pool(GRID, tuple(rectangle(f"p{i}", w, s, m) for i, (w, s, m) in enumerate(rows)))
     kept = keep(made, near)
     assert kept.cover_error <= near + 1e-9
-    for place in kept.chosen if len(kept.chosen) > 1 else ():
-        fewer = Alternatives(made, tuple(other for other in kept.chosen if other != place))
+    needed = kept.chosen[: kept.covering]
+    for place in needed if len(needed) > 1 else ():
+        fewer = Alternatives(made, tuple(other for other in needed if other != place))
         assert fewer.cover_error > near
 
 
@@ -99,6 +101,35 @@ def test_what_is_not_simulated_could_not_have_won(rows: list[tuple[int, float, i
     made = Pool(GRID, tuple(rectangle(f"p{i}", w, s, m) for i, (w, s, m) in enumerate(rows)))
     for p, point in enumerate(GRID.points):
         assert made.best[p] == min(one.finish.seconds(point) for one in made.candidates)
+
+
+@given(candidates, st.sampled_from([0.0, 0.05, 0.1]))
+def test_no_fewer_plans_would_cover_the_grid(rows: list[tuple[int, float, int]], near: float) -> None:
+    made = Pool(GRID, tuple(rectangle(f"p{i}", w, s, m) for i, (w, s, m) in enumerate(rows)))
+    kept = keep(made, near)
+    for fewer in combinations(range(len(rows)), max(1, kept.covering - 1)):
+        assert Alternatives(made, fewer).cover_error > near or kept.covering == 1
+
+
+def test_the_greedy_cover_gives_way_to_a_smaller_one() -> None:
+    sets = [frozenset({1, 2, 3, 4}), frozenset({1, 2, 5}), frozenset({3, 4, 6}), frozenset({5, 6})]
+    assert smallest_cover(sets, [0, 3, 1], [0.0] * 4) == (0, 3)
+    assert smallest_cover(sets[:3], [0, 1, 2], [0.0] * 3) == (1, 2)
+    assert smallest_cover(sets[:3], [0, 1, 2], [0.0] * 3, most=3) == (0, 1, 2)
+    assert smallest_cover([*sets[:3], sets[1]], [0, 1, 2], [0.0, 2.0, 0.0, 1.0]) == (2, 3)
+
+
+def test_a_plan_is_kept_where_it_can_go_on_with_what_another_has_finished() -> None:
+    """The wide plan wins on many slots, the narrow one on one; from one to the other only `bridge` takes work over."""
+    half = stage("half", width=8, seconds=1.0)
+    wide = Candidate(Plan((half, stage("rest", ("half",), 8, 1.0)), INT), "wide")
+    narrow = Candidate(Plan((stage("other", seconds=9.0),), INT), "narrow")
+    bridge = Candidate(Plan((half, stage("slow", ("half",), 1, 6.0)), INT), "bridge")
+    kept = keep(Pool(GRID, (wide, narrow, bridge)))
+    assert [one.origin for one in kept.kept] == ["wide", "narrow", "bridge"]
+    assert (kept.covering, kept.spares) == (2, 1)
+    alone = Candidate(Plan((replace(half, shareable=False), stage("slow", ("half",), 1, 6.0)), INT), "alone")
+    assert keep(Pool(GRID, (wide, narrow, alone))).spares == 0
 
 
 def test_a_tolerance_too_wide_to_be_known_is_refused() -> None:

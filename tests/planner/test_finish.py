@@ -65,6 +65,16 @@ def test_what_is_done_counts_and_what_it_alone_reads_is_not_needed() -> None:
     assert finish_time(CHAIN, Done({"b": 1}), share(1)) == pytest.approx(7)
 
 
+def test_how_far_a_plan_is_after_a_while() -> None:
+    finish = Finish(CHAIN)
+    assert finish.after(share(2), 0.5).parts == {"a": 0, "b": 0}
+    assert finish.after(share(2), 1.01).parts == {"a": 2, "b": 0}
+    assert finish.after(share(2), 2.5).parts == {"a": 4, "b": 0}
+    assert finish.after(share(1), 7.01).parts == {"a": 4, "b": 1}
+    assert finish.after(share(2), 99.0).parts == {"a": 4, "b": 2}
+    assert finish.after(share(0), 1.0).parts == {}
+
+
 def test_what_runs_has_less_left() -> None:
     assert finish_time(CHAIN, Done({"a": 3}, {"a": (0.75,)}), share(1)) == pytest.approx(0.25 + 6)
 
