@@ -343,10 +343,10 @@ class Store:
             return
         with self._lock:
             layouts = self._by_signature.get(key.signature, {})
+            if len(layouts) < 2 or len(layouts.get(key.layout, ())) < width:
+                return
             whole = {name: [self._entries[one] for one in keys] for name, keys in layouts.items()}
-        mine = whole.pop(key.layout, [])
-        if len(mine) < width:
-            return
+        mine = whole.pop(key.layout)
         for others in whole.values():
             if len(others) == others[0].committed.width and others[0].committed.finished:
                 self._compare(others, mine)
