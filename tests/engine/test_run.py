@@ -520,6 +520,16 @@ def test_islands_are_not_carried_into_another_plan() -> None:
     assert s.ready == ["b.0"]
 
 
+def test_an_island_made_again_after_a_switch_to_the_same_plan_spoils_what_rests_on_it() -> None:
+    plan = "a 1 island\nb 2 all:a\nc 1 all:b\nroot 1 all:c all:b as=R"
+    s = Script(plan)
+    s.play("a.0", "b.0", "b.1")  # a is released now, but b rests on it
+    s.switch(plan)
+    assert "release b.1" in s.lose("b", 0)
+    s.play("a.0", "b.0", "b.1")
+    assert s.ready == ["c.0"]
+
+
 def test_nothing_starts_while_switching() -> None:
     s = Script(LEFT)
     s.run.begin_switch()
