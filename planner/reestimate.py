@@ -13,9 +13,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
+from qoop.planner.cost import DEFAULT
 from qoop.planner.exchange_cost import BASE_MEMORY
 from qoop.planner.observed import Observation, Observations
 from qoop.planner.plan import Estimate, Plan, Stage, StageId
+
+ROW_SECONDS = DEFAULT.build_row + DEFAULT.miss_row + DEFAULT.aggregate_row + DEFAULT.group_row
+"""What a row more takes at most: to join and to group it. A stage believed to read next to nothing takes some time
+even so, which does not grow with the rows."""
+
+ROW_BYTES = 128.0
+"""What a row more makes a task hold at most: some columns and its place in a hash table."""
 
 NO_MEMORY: Mapping[StageId, float] = {}
 
@@ -61,14 +69,24 @@ def _grown(stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Obse
     read = [(plan.by_id[id].estimate.rows, growth[id]) for id in sources]
     work = _work(read, old.rows, rows, reads_table=bool(stage.table_inputs))
     held = max(1.0, *(grown for _, grown in read)) if read else 1.0
+    more = _more(stage, plan, growth, rows)
     return replace(
         old,
         rows=rows,
         bytes=size,
-        task_seconds=old.task_seconds * work,
-        task_memory=_held(old.task_memory, held),
-        task_wants=_held(old.task_wants, held),
+        task_seconds=min(old.task_seconds * work, old.task_seconds + more * ROW_SECONDS),
+        task_memory=min(_held(old.task_memory, held), old.task_memory + more * ROW_BYTES),
+        task_wants=min(_held(old.task_wants, held), old.task_wants + more * ROW_BYTES),
     )
+
+
+def _more(stage: Stage, plan: Plan, growth: Mapping[StageId, float], rows: float) -> float:
+    """How many rows more than was believed one task reads and puts out."""
+    more = max(0.0, rows - stage.estimate.rows) / stage.width
+    for item in stage.stage_inputs:
+        added = max(0.0, growth[item.stage] - 1.0) * max(1.0, plan.by_id[item.stage].estimate.rows)
+        more += added if item.mode == "all" else added / stage.width
+    return more
 
 
 def _held(memory: float, grown: float) -> float:

@@ -1,0 +1,96 @@
+"""Re-planning of real queries in a session: what changes a job's share, or belies its estimates, is thought over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from qoop.engine.history import Decided
+from qoop.job import Job
+from qoop.session import Session, connect
+
+ROWS = 4_000_000
+LONG = "SELECT a.k % 1000 AS g, sum(a.v * b.v) AS s FROM facts a JOIN facts b ON a.k = b.k GROUP BY g ORDER BY g"
+MISJUDGED = """
+    SELECT count(*) AS n, sum(s) AS t, max(k) AS m FROM (
+        SELECT k, sum(v) AS s FROM facts WHERE v % 7 = 3 AND (v + 4) % 7 = 0 AND (v + 11) % 7 = 0 GROUP BY k
+    ) WHERE s > 0
+"""
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pa.Table]:
+    with duckdb.connect() as made:
+        facts = made.sql(f"SELECT range AS k, range % 100 AS d, range * 13 % 1009 AS v FROM range({ROWS})")
+        dims = made.sql("SELECT range AS id, 'd' || range AS name FROM range(100)")
+        return {"facts": facts.to_arrow_table(), "dims": dims.to_arrow_table()}
+
+
+@pytest.fixture
+def session(tables: dict[str, pa.Table]) -> Iterator[Session]:
+    with connect(slots=4, memory="2GB") as made:
+        for name, table in tables.items():
+            made.register(name, table)
+        yield made
+
+
+def expected(query: str, tables: dict[str, pa.Table]) -> list[tuple[object, ...]]:
+    with duckdb.connect() as made:
+        for name, table in tables.items():
+            made.register(name, table)
+        found = made.sql(query).fetchall()
+    assert found
+    return found
+
+
+def rows(job: Job) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in job.result(60).arrow().to_pylist()]
+
+
+def decisions(job: Job) -> list[Decided]:
+    return [record for record in job.history() if isinstance(record, Decided)]
+
+
+def submitted(session: Session, query: str) -> Job:
+    """A job whose alternatives are made at once, however short it is."""
+    planned = session._plan(query)
+    assert planned.adaptive is not None
+    return session._submit(replace(planned, adaptive=replace(planned.adaptive, at_once=True)))
+
+
+def test_lost_slots_are_thought_over(session: Session, tables: dict[str, pa.Table]) -> None:
+    job = submitted(session, LONG)
+    assert not job.wait(0.05)
+    session.resize(slots=1)
+    assert rows(job) == expected(LONG, tables)
+    assert any("fell from 4 to 1 slots" in str(record) for record in decisions(job)), decisions(job)
+
+
+def test_another_query_takes_half_and_gives_it_back(session: Session, tables: dict[str, pa.Table]) -> None:
+    first = submitted(session, LONG)
+    second = submitted(session, LONG)
+    assert rows(first) == rows(second) == expected(LONG, tables)
+    assert any(record.after and record.after.cpu == 2 for record in (*decisions(first), *decisions(second)))
+
+
+def test_rows_that_belie_the_estimate_are_thought_over(session: Session, tables: dict[str, pa.Table]) -> None:
+    job = submitted(session, MISJUDGED)
+    assert rows(job) == expected(MISJUDGED, tables)
+    reasons = [record.cause for record in decisions(job)]
+    assert any("were expected" in reason for reason in reasons), reasons
+
+
+def test_a_job_held_to_its_plan_decides_nothing(tables: dict[str, pa.Table]) -> None:
+    with connect(slots=4, memory="2GB", replan=False) as session:
+        for name, table in tables.items():
+            session.register(name, table)
+        job = session.submit(LONG)
+        session.resize(slots=1)
+        assert rows(job) == expected(LONG, tables)
+        assert decisions(job) == [] and len(job.plans) == 1
+    assert not [thread for thread in threading.enumerate() if thread.name == "qoop-planner"]
