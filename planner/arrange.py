@@ -45,8 +45,7 @@ class Arranger:
         """The relation as these choices arrange it."""
         if choices.inline:
             relation = self._once(relation, _inlined)
-        if choices.reduce:
-            relation = self._once(relation, self._reduced)
+        relation = self._once(relation, self._reduced)
         relation = self._once(relation, self._ordered, choices.bushy, choices.aim)
         relation = self._once(relation, _loosened if choices.loosen else prune_columns)
         relation = self._once(relation, self._early, choices.eager_gain)

@@ -28,7 +28,6 @@ class Logical:
     """Choices about the relation, before it is known how many tasks there will be.
 
     eager_gain: estimated gain from which on aggregates are pushed below joins: 0 always, infinite never.
-    reduce: whether the large build sides of semi and anti joins are reduced by the keys that ask.
     reduce_facts: whether large sides of joins are reduced by the keys of the other side.
     loosen: whether inner joins that only ask for a partner become semi joins.
     inline: whether shared subplans are written out for every reader, with the reader's filters inside.
@@ -37,7 +36,6 @@ class Logical:
     """
 
     eager_gain: float = LEAST_GAIN
-    reduce: bool = True
     reduce_facts: bool = False
     loosen: bool = True
     inline: bool = False
@@ -83,7 +81,6 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("small results", replace(_USUAL, aim=RESULTS)),
     Variant("small builds", replace(_USUAL, aim=MEMORY)),
     Variant("reduced facts", replace(_USUAL, reduce_facts=True)),
-    Variant("unreduced", replace(_USUAL, reduce=False)),
     Variant("strict joins", replace(_USUAL, loosen=False)),
     Variant("lean eager", replace(_USUAL, eager_gain=0.0), _LEAN),
     Variant("linear hash", replace(_USUAL, bushy=False), _HASH),
