@@ -8,7 +8,7 @@ found by name alone, no operator needs table aliases, and moving an operator nev
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal as OneOf
 from typing import Union
@@ -358,8 +358,7 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
         return replace(relation, left=inputs[0], right=inputs[1])
     if isinstance(relation, SetOp):
         return replace(relation, branches=inputs)
-    names = {item.name for item in fields(relation)}
-    if "input" not in names:
+    if not hasattr(relation, "input"):
         raise PlanError(f"{type(relation).__name__} has no inputs")
     return replace(relation, input=inputs[0])  # type: ignore[arg-type]
 
