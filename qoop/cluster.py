@@ -38,7 +38,7 @@ from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Committed, Grant, Release, Running, ShareChanged
 from qoop.engine.guard import complete
-from qoop.engine.history import Record
+from qoop.engine.history import Decided, Record
 from qoop.engine.progress import Progress
 from qoop.engine.run import Run
 from qoop.engine.state import Limits, State
@@ -486,7 +486,12 @@ class Cluster:
         try:
             if isinstance(answer, Exception):
                 raise answer
-            self._driver.obey(job.replanner.take(answer, now))
+            seen = len(job.run.history)
+            commands = job.replanner.take(answer, now)
+            for record in job.run.history[seen:]:
+                if isinstance(record, Decided):
+                    self._observe(record)
+            self._driver.obey(commands)
         except QoopError as error:
             self._driver.obey(job.run.fail(error, now=now))
         except Exception as error:

@@ -21,6 +21,7 @@ from qoop.planner.alternatives import Candidate
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanner import Decision, Question, switch_to
+from qoop.trace import Trace
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)
@@ -62,7 +63,8 @@ class Bench:
     ) -> None:
         self.clock = VirtualClock()
         self.backend = SimulatedBackend({"m": room(slots)}, self.clock, script)
-        self.cluster = Cluster(self.backend, clock=self.clock, thread=False)
+        self.trace = Trace()
+        self.cluster = Cluster(self.backend, clock=self.clock, trace=self.trace, thread=False)
         self.slots = slots
         for at, event in happenings:
             self.backend.happen(event, at)
@@ -128,6 +130,13 @@ def test_a_decision_reads_as_a_sentence() -> None:
         "at 1.510 s the share fell from 8 to 1 slots; plan B would end in 7.0 s, the running plan A in 16.5 s; "
         "switched, keeping scan, leaving out 0.0 s of work"
     )
+
+
+def test_decisions_are_in_the_trace() -> None:
+    bench = Bench(8, slots(1.5, 1))
+    handle = bench.run(WIDE, NARROW)
+    traced = [entry.what for entry in bench.trace.entries if isinstance(entry.what, Decided)]
+    assert traced == decisions(handle) != []
 
 
 def test_capacity_that_comes_back_brings_back_the_first_plan_and_leaves_out_what_was_done() -> None:
