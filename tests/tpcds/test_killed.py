@@ -83,7 +83,7 @@ def test_the_next_process_goes_on_from_what_was_committed(
     number, adaptive = QUERIES[seed % len(QUERIES)], seed % 2 == 1
     text, folder = texts()[number], tmp_path / "checkpoints"
     for _ in range(random_.randint(1, 2)):
-        killed(tpcds_test, folder, text, random_.uniform(0.2, 1.5) * seconds[number], adaptive)
+        killed(tpcds_test, folder, text, 0.1 + random_.uniform(0.2, 2.5) * seconds[number], adaptive)
     committed = {saved.committed.key for saved in manifests(folder)}
     with qoop.connect(slots=SLOTS, memory=MEMORY, checkpoints=folder, replan=adaptive) as session:
         session.register_folder(tpcds_test)
