@@ -98,6 +98,7 @@ def test_what_rests_on_an_island_counts_for_its_own_plan_only() -> None:
     same = option("draw 1 1 island\nuse 1 1 draw\nroot 1 2 use as=other", "B")
     progress = finished(mine, {"draw": 1, "use": 1})
     assert propagate(same, progress).parts == {}
+    assert propagate(same, replace(progress, held={content: 1 for _, content, _ in same.stages})).parts == {}
     assert own_progress(mine, progress).parts == {"draw": 1, "use": 1, "root": 0}
 
 
