@@ -130,6 +130,8 @@ def test_a_plan_is_kept_where_it_can_go_on_with_what_another_has_finished() -> N
     assert (kept.covering, kept.spares) == (2, 1)
     alone = Candidate(Plan((replace(half, shareable=False), stage("slow", ("half",), 1, 6.0)), INT), "alone")
     assert keep(Pool(GRID, (wide, narrow, alone))).spares == 0
+    hardly = Candidate(Plan((half, stage("slow", ("half",), 1, 7.5)), INT), "hardly")  # 7.5 s where `wide` takes 8
+    assert keep(Pool(GRID, (wide, narrow, hardly))).spares == 0
 
 
 def test_a_tolerance_too_wide_to_be_known_is_refused() -> None:
