@@ -6,8 +6,9 @@ See :mod:`qoop.planner.provenance` for how a relation becomes a :class:`Block`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 from qoop.planner.canonical_text import Name, digest_of, halves, is_plain, leaf_number, own_name, text_of
@@ -60,9 +61,19 @@ class Block:
     predicates: tuple[Expr, ...]
     columns: Mapping[Column, Expr]
 
+    @property
+    def content(self) -> Hashable:
+        """Blocks of equal content are the same."""
+        return self.rows, frozenset(self.columns.items())
+
     def expr(self, expr: Expr) -> Expr:
         """An expression over the relation's columns as one over the leaves."""
         return substitute(expr, self.columns)
+
+    @cached_property
+    def rows(self) -> Hashable:
+        """What its rows are, in whichever order its leaves and predicates were found."""
+        return frozenset((leaf.number, leaf.args) for leaf in self.leaves), frozenset(self.predicates)
 
     @property
     def empty(self) -> bool:
@@ -128,17 +139,34 @@ class _Items:
         self.touched.append(frozenset(map(leaf_number, columns)))
 
 
-def write(block: Block, marks: Iterable[Expr]) -> Written:
-    """Order the leaves and write the block; `marks` only break ties between leaves.
+class Writer:
+    """Writes blocks down, each product of leaves under the same predicates once."""
 
-    marks: what is read of the block; they may hold columns of other blocks, which are written as ``?``.
-    """
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Written] = {}
+
+    def write(self, block: Block, marks: Iterable[Expr]) -> Written:
+        """Order the leaves and write the block; `marks` only break ties between leaves.
+
+        marks: what is read of the block; they may hold columns of other blocks, which are written as ``?``.
+        """
+        key = block.rows
+        if len({leaf.digest for leaf in block.leaves}) < len(block.leaves):
+            marks = tuple(marks)
+            key = key, frozenset(marks)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _written(block, tuple(marks))
+        return known
+
+
+def _written(block: Block, marks: tuple[Expr, ...]) -> Written:
     if block.empty:
         return Written(_NOTHING, lambda _: "none")
     classes, predicates = equal_columns(block.predicates)
     raw = merged_names(str, classes)
     predicates = _grouped(essential(predicates, raw), raw)
-    order = _order(block, classes, predicates, tuple(marks) if len(block.leaves) > 1 else ())
+    order = _order(block, classes, predicates, marks)
     label = {number: str(place) for place, number in enumerate(order)}
     merged = merged_names(
         lambda c: f"{label[leaf_number(c)]}.{own_name(c)}" if leaf_number(c) in label else "?", classes
@@ -298,15 +326,17 @@ def _ranked(colours: Mapping[int, str]) -> dict[int, str]:
 # --- facts
 
 
-def facts_of(block: Block, names: Sequence[tuple[str, Column]], settings: str, ordered: bool) -> Facts:
+def facts_of(
+    block: Block, order: Sequence[int], names: Sequence[tuple[str, Column]], settings: str, ordered: bool
+) -> Facts:
     """The facts of a relation of this block, whose columns are to have these names.
 
-    Leaves of equal digest are numbered in canonical order.
+    order: the leaves' canonical one, in which those of equal digest are numbered.
     """
     outputs = [(name, block.columns[column]) for name, column in names]
     leaf_of = {leaf.number: leaf for leaf in block.leaves}
     called: dict[int, str] = {}
-    for number in write(block, [expr for _, expr in outputs]).order or leaf_of:
+    for number in order or leaf_of:
         called[number] = _numbered(digest_of(settings, leaf_of[number].digest), called.values())
 
     def renamed(expr: Expr) -> Expr:

@@ -14,7 +14,7 @@ ways is brought into one here:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -22,6 +22,7 @@ from qoop.planner.block import (
     Block,
     Leaf,
     Source,
+    Writer,
     Written,
     equal_columns,
     leaf_numbers,
@@ -29,10 +30,10 @@ from qoop.planner.block import (
     only,
     parts_of,
     spliced,
-    write,
 )
 from qoop.planner.canonical_text import digest_of, leaf_number, own_name, short, text_of
 from qoop.planner.expr import FALSE, Call, Column, Expr, Literal, columns_of, columns_of_all, is_volatile, substitute
+from qoop.planner.interning import own_part
 from qoop.planner.relation import (
     Aggregate,
     Aggregation,
@@ -59,11 +60,18 @@ Exprs = Iterable[Expr]
 
 
 class Blocks:
-    """Blocks of the relations of one query; the same relation (by identity) has the same block."""
+    """Blocks of the relations of one query; relations that differ in what blocks forget have the same block.
+
+    Joins in another order, with other exchanges, are the same operator over the same blocks, and are looked at once.
+    """
 
     def __init__(self) -> None:
         self._numbers = count()
         self._known: dict[int, tuple[Relation, Block]] = {}
+        self._made: dict[Hashable, Block] = {}
+        self._same: dict[Hashable, Block] = {}
+        self._scans: dict[Column, int] = {}
+        self._writer = Writer()
         self._parts: dict[int, tuple[Expr, tuple[Expr, ...]]] = {}
         self._semi_joins: dict[str, Source] = {}
 
@@ -71,8 +79,12 @@ class Blocks:
         """The block of a relation."""
         known = self._known.get(id(node))
         if known is None:
-            known = self._known[id(node)] = (node, self._make(node))
+            known = self._known[id(node)] = (node, self._found(node))
         return known[1]
+
+    def write(self, block: Block, marks: Iterable[Expr]) -> Written:
+        """See :meth:`Writer.write`."""
+        return self._writer.write(block, marks)
 
     def needed(self, block: Block, columns: Iterable[Column]) -> Block:
         """The block with only these columns, and without what does not matter to them and to the number of rows."""
@@ -91,11 +103,23 @@ class Blocks:
                 block = self._opened(block, leaf)
         return block
 
+    def _found(self, node: Relation) -> Block:
+        """The block of the same operator over the same blocks, made if there was none."""
+        if isinstance(node, Exchange | Shared | Scan):
+            return self._make(node)
+        key = (type(node), own_part(node), *(id(self.of(below)) for below in node.inputs))
+        found = self._made.get(key)
+        if found is None:
+            found = self._make(node)
+            if isinstance(node, Join):
+                found = self._same.setdefault(found.content, found)
+            self._made[key] = found
+        return found
+
     def _make(self, node: Relation) -> Block:
         match node:
             case Scan():
-                names = {column: own for own, column in node.fields}
-                return self._leaf(digest_of("scan", node.table, node.version), names)
+                return self._scan(node)
             case Values():
                 return self._values(node)
             case Opaque():
@@ -119,7 +143,7 @@ class Blocks:
                 return self._sort(node)
             case Limit():
                 below = self.of(node.input)
-                written = write(below, below.columns.values())
+                written = self.write(below, below.columns.values())
                 digest = digest_of("limit", str(node.limit), str(node.offset), written.core)
                 block = self._leaf(digest, _texts(written, below.columns))
                 return _emptied(block) if below.empty or node.limit == 0 else block
@@ -132,11 +156,12 @@ class Blocks:
     def _parts_in(self, block: Block, predicates: Exprs) -> list[Expr]:
         """The simple conjuncts of predicates over the relation's columns, over the leaves of its block."""
         parts = [part for predicate in predicates for part in self._split(predicate)]
-        moved = [(part, block.expr(part)) for part in parts]
-        plain = {c for c, expr in block.columns.items() if isinstance(expr, Column)}
-        return [
-            again for part, expr in moved for again in ((expr,) if columns_of(part) <= plain else parts_of(expr))
-        ]  # fmt: skip
+        moved: list[Expr] = []
+        for part in parts:
+            expr = block.expr(part)
+            plain = all(isinstance(block.columns.get(column), Column) for column in columns_of(part))
+            moved.extend((expr,) if plain else parts_of(expr))
+        return moved
 
     def _split(self, predicate: Expr) -> tuple[Expr, ...]:
         known = self._parts.get(id(predicate))
@@ -160,6 +185,16 @@ class Blocks:
             names = {own_name(column): outer for outer, column in columns.items() if outer in inner}
             source = replace(source, names=names)
         return Block((Leaf(number, digest, args, source, single),), (), columns)
+
+    def _scan(self, node: Scan) -> Block:
+        """A leaf. Scans that have a column in common are one place of the query, whichever columns they read."""
+        known = (self._scans[column] for _, column in node.fields if column in self._scans)
+        number = next(known, None)
+        number = next(self._numbers) if number is None else number
+        for _, column in node.fields:
+            self._scans.setdefault(column, number)
+        columns = {column: Column(f"{number}:{short(own)}", column.type) for own, column in node.fields}
+        return Block((Leaf(number, digest_of("scan", node.table, node.version)),), (), columns)
 
     def _values(self, node: Values) -> Block:
         if not node.columns and len(node.rows) == 1:
@@ -307,7 +342,7 @@ class Blocks:
         own = [part for part in parts if only(part, inner)]
         rest = [on[0], *(part for part in parts if part not in own)]
         right, (member, *linking) = self._restricted_beside(right, own, rest)
-        digest, args = _linked("mark", right, (member,), linking)
+        digest, args = _linked("mark", right, self.write(right, (member, *linking)), (member,), linking)
         assert node.mark is not None
         return replace(left, columns={**left.columns, node.mark: Call("mark", args, digest, "BOOLEAN")})
 
@@ -322,10 +357,10 @@ class Blocks:
         right = _without_implied(left, right, linking)
         if right.empty or any(part == FALSE for part in linking):
             return _without_partners(kind, left, right)
-        digest, args = _linked(kind, right, (), linking)
+        written = self.write(right, linking)
+        digest, args = _linked(kind, right, written, (), linking)
         source = Source(kind, (right,), {}, tuple(linking), args)
         if kind == "left":
-            written = write(right, linking)
             padded = self._leaf(digest, _texts(written, right.columns), args, source)
             return Block(left.leaves + padded.leaves, left.predicates, {**left.columns, **padded.columns})
         if kind == "semi":
@@ -350,7 +385,7 @@ class Blocks:
         return self._restricted_beside(side, own, [part for part in on if part not in own])
 
     def _full(self, left: Block, right: Block, on: Sequence[Expr]) -> Block:
-        sides = sorted(((write(side, on), side) for side in (left, right)), key=lambda pair: pair[0].core)
+        sides = sorted(((self.write(side, on), side) for side in (left, right)), key=lambda pair: pair[0].core)
         number_to_side = {n: (f"{i}/", written) for i, (written, side) in enumerate(sides) for n in leaf_numbers(side)}
 
         def name(column: Column) -> str:
@@ -421,7 +456,7 @@ class Blocks:
         keys = {below.columns[key]: key for key in _common_keys(node)}
         below, lifted = _lifted(below, keys)
         below = self.needed(below, read)
-        written = write(below, below.columns.values())
+        written = self.write(below, below.columns.values())
         texts = _key_texts(node, below, written)
         sets = "" if node.grouping_sets is None else repr(sorted(sorted(texts[k] for k in s) for s in
                                                                  node.grouping_sets))  # fmt: skip
@@ -454,7 +489,7 @@ class Blocks:
         below = self.needed(below, sorted(columns_of(agg.call), key=lambda c: c.name))
         if ignores_duplicates(replace(node, aggregations=(agg,))):
             below = self._loose(below)
-        written = write(below, below.columns.values())
+        written = self.write(below, below.columns.values())
         text = f"{written.text(below.expr(agg.call))} {agg.distinct} {agg.ordered}"
         return self._leaf(digest_of("total", written.core, text), {agg.column: "value"}, single=True)
 
@@ -466,7 +501,7 @@ class Blocks:
         base, lifted = _lifted(below, {expr: expr for expr in parted})
         columns: Mapping[Expr, Expr] = {}
         if not _is_rows(base):
-            written = write(base, base.columns.values())
+            written = self.write(base, base.columns.values())
             exprs = dict(base.columns.items())
             wanted = {Column(f"by {text_of(e, str)}", e.type): e for e in parted}
             base = replace(base, columns={**exprs, **wanted})
@@ -486,7 +521,7 @@ class Blocks:
 
     def _sort(self, node: Sort) -> Block:
         below = self.of(node.input)
-        written = write(below, below.columns.values())
+        written = self.write(below, below.columns.values())
         keys = (f"{written.text(below.expr(k.expr))} {k.descending} {k.nulls_first}" for k in node.keys)
         block = self._leaf(digest_of("sort", written.core, *keys), _texts(written, below.columns))
         return _emptied(block) if below.empty else block
@@ -505,7 +540,7 @@ class Blocks:
             blocks = [self._loose(block) for block in blocks]
         pairs = []
         for block in blocks:
-            written = write(block, [block.columns[column] for column in node.columns])
+            written = self.write(block, [block.columns[column] for column in node.columns])
             texts = [f"{written.text(block.columns[c])}:{c.type}" for c in node.columns]
             pairs.append((written.core, texts))
         fixed = 1 if node.kind == "except" else 0
@@ -583,10 +618,11 @@ def _without_partners(kind: str, left: Block, right: Block) -> Block:
     return replace(left, columns={**left.columns, **nulls})
 
 
-def _linked(kind: str, right: Block, fixed: Sequence[Expr], linking: list[Expr]) -> tuple[str, tuple[Expr, ...]]:
+def _linked(
+    kind: str, right: Block, written: Written, fixed: Sequence[Expr], linking: list[Expr]
+) -> tuple[str, tuple[Expr, ...]]:
     """The digest of a dependent join, and the columns that it depends on. Brings `linking` into canonical order."""
     inner = frozenset(leaf_numbers(right))
-    written = write(right, (*fixed, *linking))
     args: dict[Expr, int] = {}
 
     def name(column: Column) -> str:

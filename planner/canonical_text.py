@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from hashlib import blake2b
 
 from qoop.planner.expr import Call, Column, Expr, Literal, binary
@@ -38,7 +39,7 @@ def text_of(expr: Expr, name: Name) -> str:
         return f"equal({','.join(sorted(set(args)))})"
     if op in ("and", "or"):
         return f"{op}({','.join(_flattened(expr, name))})"
-    if is_plain(expr, f"({{0}} {op.upper()} {{1}})"):
+    if is_plain(expr, _infix(op)):
         if op in _MIRRORED:
             op, args = _MIRRORED[op], args[::-1]
         if op in _COMMUTATIVE and not expr.type.endswith("]"):  # + joins lists
@@ -50,6 +51,11 @@ def text_of(expr: Expr, name: Name) -> str:
             return text_of(binary("=", expr.args[0], expr.args[1]), name)
         return f"in({args[0]};{','.join(values)})"
     return f"{op}[{expr.template!r}:{expr.type}]({','.join(args)})"
+
+
+@lru_cache(maxsize=256)
+def _infix(op: str) -> str:
+    return f"({{0}} {op.upper()} {{1}})"
 
 
 def halves(predicate: Expr) -> tuple[Expr, ...]:
@@ -81,7 +87,12 @@ def is_plain(expr: Expr, template: str) -> bool:
 
 
 def leaf_number(column: Column) -> int:
-    return int(column.name.partition(":")[0])
+    return _leaf_number(column.name)
+
+
+@lru_cache(maxsize=65536)
+def _leaf_number(name: str) -> int:
+    return int(name.partition(":")[0])
 
 
 def own_name(column: Column) -> str:
@@ -89,12 +100,8 @@ def own_name(column: Column) -> str:
 
 
 def digest_of(*parts: str) -> str:
-    digest = blake2b(digest_size=20)
-    for part in parts:
-        encoded = part.encode()
-        digest.update(len(encoded).to_bytes(8, "little"))
-        digest.update(encoded)
-    return digest.hexdigest()
+    framed = (len(encoded).to_bytes(8, "little") + encoded for encoded in map(str.encode, parts))
+    return blake2b(b"".join(framed), digest_size=20).hexdigest()
 
 
 def readable_names(texts: Mapping[Column, str]) -> dict[Column, str]:
@@ -102,10 +109,15 @@ def readable_names(texts: Mapping[Column, str]) -> dict[Column, str]:
     taken: dict[str, int] = {}
     names: dict[Column, str] = {}
     for column in sorted(texts, key=lambda column: texts[column]):
-        base = f"{_readable(texts[column])}_{digest_of(texts[column])[:10]}"
+        base = _readable_name(texts[column])
         taken[base] = taken.get(base, 0) + 1
         names[column] = base if taken[base] == 1 else f"{base}_{taken[base]}"
     return names
+
+
+@lru_cache(maxsize=8192)
+def _readable_name(text: str) -> str:
+    return f"{_readable(text)}_{digest_of(text)[:10]}"
 
 
 _LONGEST = 96

@@ -43,6 +43,9 @@ class Column:
     name: str
     type: str
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # planning hashes columns a hundred thousand times; names are unique anyway
+
     def __str__(self) -> str:
         return quote(self.name)
 

@@ -27,7 +27,7 @@ def follows(weak: Expr, terms: Sequence[Expr], name: Name) -> bool:
 def essential(predicates: Sequence[Expr], name: Name) -> list[Expr]:
     """The predicates without those that follow from others.
 
-    Only ORs, and ranges and lists over an expression that has several, are looked at: nothing else follows.
+    Only ORs, and ranges and lists over what others, or all branches of an OR, compare too: nothing else follows.
     """
     some_or = any(map(_is_or, predicates))
     if not some_or and sum(_may_compare(predicate) for predicate in predicates) < 2:
@@ -117,12 +117,21 @@ class Implication:
         """See :func:`essential`."""
         kept = list(predicates)
         subjects = [self._look(predicate).subject for predicate in predicates]
+        bounded = self._bounded(predicates) if some_or else frozenset()
         for predicate, subject in zip(predicates, subjects, strict=True):
-            if _is_or(predicate) or (subject is not None and (some_or or subjects.count(subject) > 1)):
+            if _is_or(predicate) or (subject is not None and (subject in bounded or subjects.count(subject) > 1)):
                 others = [other for other in kept if other is not predicate]
                 if len(others) < len(kept) and self.follows(predicate, others):
                     kept = others
         return kept
+
+    def _bounded(self, predicates: Iterable[Expr]) -> frozenset[str]:
+        """What every branch of some OR compares with constants."""
+        found = set[str]()
+        for either in filter(_is_or, predicates):
+            branches = (self._indexed(part).compared.keys() for part in _branches(either))
+            found |= set.intersection(*map(set, branches))
+        return frozenset(found)
 
     def _holds(self, weak: Expr, indexes: Sequence[_Index]) -> bool:
         known = self._look(weak)

@@ -42,7 +42,11 @@ _OWN: dict[type, Callable[[Relation], object]] = {
     Shared: attrgetter("name"),
     Opaque: attrgetter("sql", "tables", "columns", "reason"),
 }
-"""What an operator says beside its inputs."""
+
+
+def own_part(relation: Relation) -> object:
+    """What an operator other than Exchange says beside its inputs."""
+    return _OWN[type(relation)](relation)
 
 
 class Interner:
@@ -66,7 +70,7 @@ class Interner:
         seen = self._seen.get(id(relation))
         if seen is None:
             inputs = tuple(map(self.of, relation.inputs))
-            own = self._fragment(relation) if isinstance(relation, Exchange) else _OWN[type(relation)](relation)
+            own = self._fragment(relation) if isinstance(relation, Exchange) else own_part(relation)
             key = (type(relation), own, *map(id, inputs))
             found = self._by_content.get(key)
             if found is None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from qoop.planner.block import facts_of, write
+from qoop.planner.block import facts_of
 from qoop.planner.blocks import Blocks
 from qoop.planner.canonical_text import digest_of, readable_names
 from qoop.planner.expr import Column
@@ -86,19 +86,20 @@ class Provenances:
         """Digest of which rows the relation has, whatever its columns: equal digests, equally many rows."""
         known = self._rows.get(id(relation))
         if known is None:
-            core = write(self._blocks.needed(self._blocks.of(relation), ()), ()).core
+            core = self._blocks.write(self._blocks.needed(self._blocks.of(relation), ()), ()).core
             known = self._rows[id(relation)] = (relation, digest_of("rows", self._settings, core))
         return known[1]
 
     def facts(self, relation: Relation, names: Sequence[tuple[str, Column]]) -> Facts:
         """What the relation is made of. names: what its columns are to be called."""
         block = self._blocks.needed(self._blocks.of(relation), [column for _, column in names])
-        return facts_of(block, names, self._settings, _is_ordered(relation))
+        order = self._blocks.write(block, block.columns.values()).order
+        return facts_of(block, order, names, self._settings, _is_ordered(relation))
 
     def _provenance(self, relation: Relation) -> Provenance:
         block = self._blocks.needed(self._blocks.of(relation), relation.columns)
         outputs = {column: block.columns[column] for column in relation.columns}
-        written = write(block, outputs.values())
+        written = self._blocks.write(block, outputs.values())
         texts = {column: f"{written.text(expr)}:{column.type}" for column, expr in outputs.items()}
         signature = digest_of("output", self._settings, written.core, *sorted(texts.values()))
         return Provenance(signature, readable_names(texts))
