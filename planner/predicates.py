@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from qoop.catalog.stats import Scalar
 from qoop.planner.expr import COMPARISONS, Call, Column, Expr, Literal, columns_of, conjuncts, disjuncts
+from qoop.planner.implication import essential
 from qoop.planner.profile import Profile, constant, spread_of, with_factor
 from qoop.planner.selectivity import UNKNOWN_LIKE, UNKNOWN_RANGE, Spread, between, equal, like
 
@@ -32,13 +33,15 @@ def filtered(profile: Profile, predicates: Iterable[Expr]) -> Profile:
 def conjoin(parts: Sequence[Expr], profile: Profile) -> tuple[float, list[tuple[Expr | None, float]]]:
     """Fraction of rows for which all parts are true, and the factor of each column it is made of.
 
-    Ranges of one column are intersected first. Factors multiply while the product of the columns' distinct
-    values is at most the rows, since then there is room for every combination; beyond that the columns must
-    depend on each other, and each further factor counts with half the exponent of the one before.
+    What follows from other parts counts for nothing: where subplans are written out for each reader, a reader's own
+    filter comes on top of what all of them ask. Ranges of one column are intersected. Factors multiply while the
+    product of the columns' distinct values is at most the rows, since then there is room for every combination;
+    beyond that the columns must depend on each other, and each further factor counts with half the exponent of the
+    one before.
     """
     ranges: dict[Expr, list[Call]] = {}
     factors: list[tuple[Expr | None, float]] = []
-    for part in parts:
+    for part in essential(list(dict.fromkeys(parts)), _name):
         subject = _range_subject(part)
         if subject is not None and isinstance(part, Call):
             ranges.setdefault(subject, []).append(part)
@@ -46,6 +49,10 @@ def conjoin(parts: Sequence[Expr], profile: Profile) -> tuple[float, list[tuple[
             factors.append((_main_column(part, profile), _fraction(part, profile)))
     factors.extend((subject, _range_fraction(subject, calls, profile)) for subject, calls in ranges.items())
     return _backed_off(factors, profile), factors
+
+
+def _name(column: Column) -> str:
+    return column.name
 
 
 def _backed_off(factors: list[tuple[Expr | None, float]], profile: Profile) -> float:

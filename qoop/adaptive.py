@@ -82,7 +82,7 @@ class Triggers:
         match record:
             case ShareTold(_, share) if changed(basis, share) > self.share:
                 return Cause("share", f"the share {_movement(basis, share)}")
-            case StageDone(_, stage, _, rows, _, _, estimated) if self._misjudged(rows, estimated):
+            case StageDone(_, stage, _, rows, _, _, estimated) if self.misjudged(rows, estimated):
                 return Cause(
                     f"rows of {stage}", f"stage {stage} had {rows:,} rows where {estimated:,.0f} were expected"
                 )
@@ -92,7 +92,8 @@ class Triggers:
                 return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(had)}, all there is", urgent=True)
         return None
 
-    def _misjudged(self, rows: float, estimated: float) -> bool:
+    def misjudged(self, rows: float, estimated: float) -> bool:
+        """True if the two numbers of rows are a reason to think again."""
         low, high = sorted((max(1.0, rows), max(1.0, estimated)))
         return high >= self.least_rows and high > self.rows * low
 
@@ -196,6 +197,7 @@ class Replanner:
         self._begun = False
         self._plan = launch
         self._news: list[Seen] = []
+        self._surprises = 0
         self._told = NOTHING
         self._waiting: dict[str, Cause] = {}
         self._first = self._last = 0.0
@@ -263,8 +265,9 @@ class Replanner:
                     self._waiting.pop("share", None)  # it may have come back to what it was
                 case Switched(_, number):
                     self._plan = self._run.plans[number - 1]
-                case StageDone(_, stage, _, rows, size_of, seconds):
+                case StageDone(_, stage, _, rows, size_of, seconds, estimated):
                     self._news.append((self._plan, stage, Observation(rows, size_of, seconds)))
+                    self._surprises += rows > estimated and self._adaptive.triggers.misjudged(rows, estimated)
             cause = self._adaptive.triggers.cause(record, self._basis)
             if cause is not None:
                 self._wait(cause, now)
@@ -287,7 +290,7 @@ class Replanner:
     def _ask(self, now: float) -> Work:
         self._asked, self._waiting = tuple(self._waiting.values()), {}
         assert self._run.share is not None
-        question = Question(self._options, self._running, self._run.finished(now), self._run.share)
+        question = Question(self._options, self._running, self._run.finished(now), self._run.share, self._surprises)
         news, self._news = tuple(self._news), []
         asked = Asked(question, self._told, news, self._adaptive, self._job, self._found)
         return lambda: answer(asked)

@@ -151,12 +151,14 @@ class Question:
     """What a policy decides on.
 
     options: the plans; `running` is the place of the one that runs. share: what the job is promised.
+    surprises: how many stages so far had far more rows than was expected.
     """
 
     options: tuple[Option, ...]
     running: int
     finished: Finished
     share: Resources
+    surprises: int = 0
 
     def with_reuse(self) -> Question:
         """The question with every option but the running one as it would be switched to: served by finished stages."""
@@ -265,6 +267,10 @@ class Greedy:
     hysteresis: another plan must end sooner than the running one by this fraction of its time, since estimates
         err, and a plan that is left for little is soon gone back to.
     least_gain: and by this many seconds: less is not worth stopping attempts for.
+
+    Of many estimates the lowest is the likeliest to be too low, so a query whose stages turn out larger than expected
+    would be led from one misjudged plan to the next. Each such surprise therefore takes the hysteresis off what is
+    left of the running plan's time once more.
     """
 
     hysteresis: float = 0.15
@@ -277,8 +283,9 @@ class Greedy:
         gain = mine - remaining[best].seconds if best != question.running else 0.0
         if best == question.running:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
-        if gain < self.least_gain or gain < self.hysteresis * mine < inf:
-            return Stay(f"the gain is less than {self.hysteresis:.0%} or {self.least_gain * 1e3:.0f} ms", remaining)
+        needed = 1.0 - (1.0 - self.hysteresis) ** (1 + question.surprises)
+        if gain < self.least_gain or gain < needed * mine < inf:
+            return Stay(f"the gain is less than {needed:.0%} or {self.least_gain * 1e3:.0f} ms", remaining)
         return switch_to(question, best)
 
 

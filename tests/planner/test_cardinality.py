@@ -140,6 +140,19 @@ def test_fraction_of_rows(predicate: Expr, relation: Relation, expected: float) 
     assert cardinality().selectivity(predicate, relation) == pytest.approx(expected, rel=0.15, abs=1e-5)
 
 
+def test_what_follows_from_other_predicates_keeps_all_rows() -> None:
+    """A reader's own filter on top of what all readers of a subplan ask."""
+    dates = scan("dates")
+    year = dates.columns[1]
+    wanted = equals(year, literal(2001))
+    either = disjunction((wanted, equals(year, literal(2002))))
+    listed = Call("in", (year, literal(2001), literal(2002)), "({0} IN ({1}, {2}))", "BOOLEAN")
+    estimate = Cardinality(STATS)
+    alone = estimate.rows(Filter(dates, (wanted,)))
+    for weaker in (either, listed, wanted, binary(">", year, literal(1990))):
+        assert estimate.rows(Filter(dates, (weaker, wanted))) == alone
+
+
 def test_a_value_outside_the_range_keeps_next_to_nothing() -> None:
     estimate = cardinality()
     assert estimate.selectivity(equals(YEAR, literal(1500)), DATES) < 1e-4

@@ -152,6 +152,13 @@ def test_a_small_gain_is_no_reason() -> None:
     assert isinstance(Greedy(hysteresis=0.01).decide(question), Switch)
 
 
+def test_after_surprises_a_gain_must_be_larger_to_be_believed() -> None:
+    better = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "B")  # a quarter sooner
+    question = ask(A, better, done=finished(A, {"scan": 4}))
+    assert isinstance(Greedy().decide(question), Switch)
+    assert isinstance(Greedy().decide(replace(question, surprises=2)), Stay)
+
+
 def test_running_tasks_count_for_the_running_plan() -> None:
     faster = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "B")
     started = finished(A, {"scan": 4}, {"join": 2.5})
