@@ -6,7 +6,7 @@ other stages under their ids, so that the SQL of a stage can be read by people.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -17,7 +17,7 @@ from qoop.planner.distribution import fragment_nodes
 from qoop.planner.expr import Column, quote, substitute
 from qoop.planner.facts import UNTOLD, Facts, Told
 from qoop.planner.form import form
-from qoop.planner.observed import NOTHING, Observations
+from qoop.planner.observed import NOTHING, Observations, read_table
 from qoop.planner.plan import Layout, Plan, Signature, Stage, StageId, StageInput, TableInput
 from qoop.planner.relation import (
     Aggregate,
@@ -170,7 +170,7 @@ class Cutter:
             layout=Layout() if shared or root else _layout(exchange, names),
             cut=self._form(top) if fragment.width > 1 else "",
             slots=fragment.slots,
-            estimate=self.observed.estimate(signature, fragment.width, fragment.estimate),
+            estimate=self.observed.estimate(signature, fragment.width, fragment.estimate, self._read_by(leaves)),
             opaque=top.reason if isinstance(top, Opaque) else None,
             shareable=not identity.island,
             join_filters=not any(isinstance(leaf, Exchange) for leaf in _probing(top)),
@@ -178,6 +178,15 @@ class Cutter:
             told=UNTOLD if fragment.partial else _told(identity, names, ordered, root),
         )
         return _Content(exchange, top, leaves, names, ordered, root, stage)
+
+    def _read_by(self, leaves: Iterable[Scan | Exchange]) -> frozenset[str]:
+        """See :func:`~qoop.planner.observed.read_by`; nothing where nothing was observed."""
+        if not self.observed.by_signature:
+            return frozenset()
+        return frozenset(
+            read_table(leaf.table, leaf.version) if isinstance(leaf, Scan) else self.content(leaf).stage.signature
+            for leaf in leaves
+        )
 
     def _form(self, top: Relation) -> str:
         """Digest of how the fragment's rows fall to its tasks."""

@@ -16,9 +16,9 @@ checkpoints under the signatures of a plan's stages, makes Observations with :fu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from qoop.planner.plan import Estimate, Plan, Signature, StageId
+from qoop.planner.plan import Estimate, Plan, Signature, Stage, StageId
 from qoop.planner.provenance import Provenances
 from qoop.planner.relation import Opaque, Relation, Scan
 
@@ -31,13 +31,15 @@ class Observation:
     """What a stage was seen to be.
 
     rows, bytes: of its whole output. seconds: of one thread, of all its tasks together. memory: peak bytes of the task
-    that took most. None: not known.
+    that took most. None: not known. reads: what it was made of (:func:`read_by`); seconds and memory say something of
+    a stage that reads the same alone, None: of any.
     """
 
     rows: float
     bytes: float | None = None
     seconds: float | None = None
     memory: float | None = None
+    reads: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,22 +53,26 @@ class Observations:
         """Both; where they differ the newer holds.
 
         >>> (Observations({"s": Observation(1)}) | Observations({"s": Observation(2)})).by_signature
-        {'s': Observation(rows=2, bytes=None, seconds=None, memory=None)}
+        {'s': Observation(rows=2, bytes=None, seconds=None, memory=None, reads=None)}
         """
         return Observations({**self.by_signature, **newer.by_signature}, self.tables | newer.tables)
 
-    def estimate(self, signature: Signature, width: int, planned: Estimate) -> Estimate:
-        """The estimate of a stage with `width` tasks: what is known of it, else what was planned."""
+    def estimate(
+        self, signature: Signature, width: int, planned: Estimate, reads: frozenset[str] = frozenset()
+    ) -> Estimate:
+        """The estimate of a stage with `width` tasks: what is known of it, else what was planned.
+
+        reads: what it is made of. The last of many stages puts out the same as one that does all the work at once.
+        """
         seen = self.by_signature.get(signature)
         if seen is None:
             return planned
-        return Estimate(
-            seen.rows,
-            planned.bytes if seen.bytes is None else seen.bytes,
-            planned.task_seconds if seen.seconds is None else seen.seconds / width,
-            planned.task_memory if seen.memory is None else seen.memory,
-            planned.task_wants if seen.memory is None else 0.0,
-        )
+        known = replace(planned, rows=seen.rows, bytes=planned.bytes if seen.bytes is None else seen.bytes)
+        if seen.reads is not None and seen.reads != reads:
+            return known
+        if seen.seconds is not None:
+            known = replace(known, task_seconds=seen.seconds / width)
+        return known if seen.memory is None else replace(known, task_memory=seen.memory, task_wants=0.0)
 
 
 NOTHING = Observations()
@@ -85,11 +91,23 @@ def observe(plan: Plan, seen: Mapping[StageId, Observation]) -> Observations:
         observation = seen.get(stage.id)
         if observation is None or not stage.shareable:
             continue
+        observation = replace(observation, reads=read_by(stage, plan))
         by_signature[stage.signature] = observation
         if stage.meaning:
             by_signature[stage.meaning] = observation
             tables.add(below[stage.id])
     return Observations(by_signature, frozenset(tables))
+
+
+def read_by(stage: Stage, plan: Plan) -> frozenset[str]:
+    """What a stage is made of: the signatures of the stages it reads, and tables with their versions."""
+    stages = (plan.by_id[item.stage].signature for item in stage.stage_inputs)
+    return frozenset((*stages, *(read_table(item.table, item.version) for item in stage.table_inputs)))
+
+
+def read_table(name: str, version: str) -> str:
+    """A table among what a stage is made of."""
+    return f"table {name} {version}"
 
 
 def tables_below(plan: Plan) -> dict[StageId, Tables]:

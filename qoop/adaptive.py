@@ -265,8 +265,8 @@ class Replanner:
                     self._waiting.pop("share", None)  # it may have come back to what it was
                 case Switched(_, number):
                     self._plan = self._run.plans[number - 1]
-                case StageDone(_, stage, _, rows, size_of, seconds, estimated):
-                    self._news.append((self._plan, stage, Observation(rows, size_of, seconds)))
+                case StageDone(_, stage, _, rows, size_of, _, estimated):
+                    self._news.append((self._plan, stage, Observation(rows, size_of)))
                     self._surprises += rows > estimated and self._adaptive.triggers.misjudged(rows, estimated)
             cause = self._adaptive.triggers.cause(record, self._basis)
             if cause is not None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qoop.engine.events import Committed
 from qoop.engine.history import Record, Succeeded
 from qoop.engine.task import layout_digest
 from qoop.planner.explain import q_error
-from qoop.planner.observed import Observation, Observations, Tables, tables_below
+from qoop.planner.observed import Observation, Observations, Tables, read_by, tables_below
 from qoop.planner.plan import Plan, Signature, Stage, StageId
 
 MOST = 4096
@@ -94,12 +94,17 @@ class Seen:
         return len(self._order)
 
     def add(self, plan: Plan, seen: Mapping[StageId, Observation]) -> None:
-        """Remember what was seen of some stages of a plan. Islands are not (law 12)."""
+        """Remember what was seen of some stages of a plan. Islands are not (law 12).
+
+        Seconds are not either: they tell how busy the machine was, too, and beside plans that were never run, whose
+        seconds are the model's, those that were would look slow on a slow day and never be chosen again.
+        """
         below = tables_below(plan)
         with self._lock:
             for stage in plan.stages:
                 if stage.id in seen and stage.shareable:
-                    self._remember(stage, seen[stage.id], below[stage.id])
+                    one = replace(seen[stage.id], seconds=None, reads=read_by(stage, plan))
+                    self._remember(stage, one, below[stage.id])
             while len(self._order) > self._most:
                 self._forget(next(iter(self._order)))
 

@@ -154,6 +154,14 @@ def test_stages_take_what_was_seen_of_them(world: World) -> None:
     assert same.estimate == Estimate(1234, 56_789, 2.0 / same.width, 10_000_000)
 
 
+def test_seconds_and_memory_count_for_a_stage_that_reads_the_same_alone() -> None:
+    """The last of many stages puts out the same as one that does all the work at once, in less time."""
+    planned = Estimate(10, 100, 5.0, 1000.0, 2000.0)
+    seen = Observations({"s": Observation(70, 700, seconds=0.5, memory=50.0, reads=frozenset({"a"}))})
+    assert seen.estimate("s", 2, planned, frozenset({"a"})) == Estimate(70, 700, 0.25, 50.0, 0.0)
+    assert seen.estimate("s", 2, planned, frozenset({"table t v1"})) == Estimate(70, 700, 5.0, 1000.0, 2000.0)
+
+
 def test_what_was_not_seen_keeps_its_estimate() -> None:
     planned = Estimate(5, 50, 0.5, 500)
     known = Observations({"s": Observation(7)})

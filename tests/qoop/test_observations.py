@@ -47,12 +47,18 @@ def test_surprise_is_the_worst_factor() -> None:
     assert surprise(PLAN, {}) == 1.0
 
 
+def test_seconds_are_not_remembered() -> None:
+    seen = Seen()
+    seen.add(PLAN, {"s1": Observation(9000, seconds=3.0)})
+    assert {one.seconds for one in seen.over({"t": "v1"}).by_signature.values()} == {None}
+
+
 def test_only_what_is_over_the_query_s_tables_is_given() -> None:
     seen = Seen()
     seen.add(PLAN, {"s1": Observation(9000), "s2": Observation(5)})
     found = seen.over({"t": "v1", "u": "v1"})
-    assert found.by_signature["sig1"] == Observation(9000)
-    assert found.by_signature["rows1"] == Observation(9000)
+    assert found.by_signature["sig1"] == Observation(9000, reads=frozenset({"table t v1"}))
+    assert found.by_signature["rows1"].rows == 9000
     assert "rows2" not in found.by_signature  # it was as expected: no news to the search
     assert found.tables == {frozenset({("t", "v1")})}
     assert seen.over({"t": "v2"}).by_signature == {} == seen.over({"u": "v1"}).by_signature
