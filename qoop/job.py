@@ -185,6 +185,10 @@ class Job:
         """
         self._suspend(Path(path).expanduser().absolute(), grace)
 
+    def when_ended(self, then: Callable[[], object]) -> None:
+        """Have something done, in whatever thread, once it has ended; at once if it has."""
+        self._handle.done.add_done_callback(lambda _: then())
+
     def owns(self, session: Session) -> None:
         """The session is closed when the result is taken."""
         self._session = session

@@ -209,13 +209,20 @@ class Session:
         check_tables(bundle.tables, self._catalog.tables())
         for name, value in bundle.settings:
             self.set(name, value)
-        held = set(self._backend.store.adopt(saved, f"bundle-{folder}"))
-        room = replace(self.room, cpu=max(1.0, self.room.cpu))
-        usual = self._plan(bundle.query)
-        others = [one.plan for one in self.alternatives(bundle.query).kept]
-        plan = best_plan([usual.plan, *others, *bundle.plans], held, room)
-        chosen = usual if plan is usual.plan else self._with_plan(bundle.query, plan)
-        return self._submit(replace(chosen, adaptive=usual.adaptive), resume=True)
+        keeper, keys = f"bundle-{folder}", [one.committed.key for one in saved]
+        held = set(self._backend.store.adopt(saved, keeper))
+        try:
+            usual = self._plan(bundle.query)
+            others = [one.plan for one in self.alternatives(bundle.query).kept]
+            room = self._usable_room
+            plan = best_plan([usual.plan, *others, *bundle.plans], held, room)
+            chosen = usual if plan is usual.plan else self._with_plan(bundle.query, plan)
+            job = self._submit(replace(chosen, adaptive=usual.adaptive), resume=True)
+        except BaseException:
+            self._backend.release(keeper, keys)
+            raise
+        job.when_ended(lambda: self._backend.release(keeper, keys))
+        return job
 
     def _register_again(self, table: TableRef) -> None:
         match table.place:

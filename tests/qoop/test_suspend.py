@@ -120,6 +120,7 @@ def test_what_the_bundle_holds_is_not_done_again(
         total = sum(stage.width for stage in plan.stages)
         started = [record for record in job.history() if isinstance(record, Started)]
         assert held and len(started) < total
+        assert not session._backend.store._entries  # what was adopted is let go
 
 
 def test_the_command_line_resumes(
