@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
+from qoop.catalog.errors import Cancelled, CheckpointError, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
 from qoop.catalog.table import Table
 from qoop.engine.demand import Demands
 from qoop.engine.events import (
@@ -103,6 +103,7 @@ class Run:
         self._strays: set[CheckpointKey] = set()
         self._failures: dict[CheckpointKey, int] = {}
         self._revocations: dict[CheckpointKey, int] = {}
+        self._losses: dict[CheckpointKey, int] = {}
         self._outcome: State | None = None
         self._began: float | None = None
         self._next_attempt = 1
@@ -380,7 +381,7 @@ class Run:
             return
         if isinstance(error, OutOfMemory):
             self._raise_memory(attempt, error)
-        elif isinstance(error, Revoked):
+        elif isinstance(error, Revoked | CheckpointError):  # no fault of the task
             self._count(self._revocations, self._limits.max_revocations, attempt, error)
         elif retryable:
             self._count(self._failures, self._limits.max_attempts, attempt, error)
@@ -402,6 +403,9 @@ class Run:
             self._plan_frontier.lose(task)
             if self._outcome is State.SUCCEEDED and not self.state.final:
                 self._outcome = None  # it was part of the answer
+        losses = self._losses[key] = self._losses.get(key, 0) + 1
+        if losses >= self._limits.max_attempts:
+            self._decide(State.FAILED, CheckpointError(f"checkpoint {key} was made and lost {losses} times"))
 
     def _machine_lost(self, machine: MachineId) -> None:
         self._demands.machine(machine, None)

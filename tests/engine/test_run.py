@@ -375,6 +375,27 @@ def test_a_lost_checkpoint_is_made_again_with_all_it_needs() -> None:
     assert s.ready == ["root.0"]
 
 
+def test_whoever_reads_what_is_lost_has_not_failed() -> None:
+    s = Script("a 4\nroot 1 all:a", limits=Limits(max_attempts=2))
+    s.play(*(f"a.{part}" for part in range(4)))
+    for part in range(4):
+        s.start("root.0")
+        s.lose("a", part)
+        s.fail("root.0", CheckpointError("it is gone"))
+        s.play(f"a.{part}")
+    s.play("root.0")
+    assert s.run.state is State.SUCCEEDED
+
+
+def test_what_is_lost_again_and_again_is_the_end() -> None:
+    s = Script("a 1\nroot 1 all:a", limits=Limits(max_attempts=3))
+    for _ in range(3):
+        assert not s.run.ending
+        s.play("a.0")
+        s.lose("a", 0)
+    assert s.run.state is State.FAILED and "made and lost 3 times" in str(s.run.error)
+
+
 def test_an_island_made_again_takes_all_that_rests_on_it_with_it() -> None:
     s = Script("a 1 island\nb 2 all:a\nother 1\nroot 1 all:b all:other")
     s.play("a.0", "other.0", "b.0")
