@@ -4,6 +4,7 @@ PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 VENV    ?= .venv
 DATA    ?= $(HOME)/.cache/qoop/data
 SCALE   ?= 1
+RUNS    ?= 2000
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.installed
 VENV2   := $(VENV)-duckdb2
@@ -14,12 +15,13 @@ INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-duckdb2 check golden bench picture format clean
+.PHONY: help demo test test-all soak test-duckdb2 check golden bench picture format clean
 
 help:
 	@echo "make demo          a query with 1, 2 and 4 slots on generated TPC-DS data"
 	@echo "make test          lint, types and tests (what CI runs); about 5 minutes on 2 cores"
 	@echo "make test-all      the slow tests too, and what needs no TPC-DS text with DuckDB 2"
+	@echo "make soak          RUNS=2000 runs in which all goes wrong that can; with SEED=n FIRST=n RUNS=1 one again"
 	@echo "make check         lint and types only"
 	@echo "make golden        write the golden plans anew; look at the diff before you commit it"
 	@echo "make bench         the 99 TPC-DS queries against DuckDB, at SCALE=1"
@@ -46,6 +48,9 @@ test: check
 
 test-all: check test-duckdb2
 	$(BIN)/pytest --need-benchmarks -m 'slow or not slow'
+
+soak: $(READY)
+	$(BIN)/python tests/soak --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
 
 test-duckdb2: $(READY2)
 	$(VENV2)/bin/pytest

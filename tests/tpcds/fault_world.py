@@ -6,8 +6,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +17,39 @@ import duckdb
 import pytest
 
 from qoop.catalog.errors import CheckpointError
+from qoop.cluster import Cluster
 from qoop.config import configure
 from qoop.engine.checkpoint import Store
 from qoop.engine.history import Failed
 from qoop.engine.kernel import Kernel
+from qoop.engine.task import CheckpointKey, TaskSpec
 from qoop.job import Job
 from qoop.session import Session
 
 MEMORIES = ("400MB", "700MB", "1GB", "2GB")
+MOST_FAILURES = 2
+PATIENCE = 10.0
+"""Seconds in which all must be let go."""
 
 
 @contextmanager
-def clean_session(folder: Path, spill: Path, **options: Any) -> Iterator[Session]:
-    """A session on 2 slots; afterwards no thread, no file and no room of an attempt may be left."""
+def clean_session(
+    folder: Path,
+    spill: Path,
+    slots: int = 2,
+    memory: str = "2GB",
+    tables: Collection[str] | None = None,
+    **options: Any,
+) -> Iterator[Session]:
+    """A session over all tables of a folder, or some; afterwards no thread, no file and no room of an attempt may be
+    left."""
     before = set(threading.enumerate())
-    session = Session(configure(slots=2, memory="2GB", spill=spill, **options))
-    session.register_folder(folder)
+    session = Session(configure(slots=slots, memory=memory, spill=spill, **options))
+    if tables is None:
+        session.register_folder(folder)
+    for name in tables or ():
+        path = folder / f"{name}.parquet"
+        session.register(name, path if path.exists() else folder / name)
     try:
         yield session
         nothing_is_held(session)
@@ -42,10 +61,15 @@ def clean_session(folder: Path, spill: Path, **options: Any) -> Iterator[Session
 
 
 def nothing_is_held(session: Session) -> None:
-    """Between jobs no room is taken, no output held, and all slots there should be are."""
+    """Between jobs no room is taken, no output held (unless for jobs to come), and all slots there should be are."""
     driver, backend = session._cluster._driver, session._backend
     wait_for(lambda: not driver._charges and not session._cluster.busy, "attempts have not reported")
-    wait_for(lambda: backend.store.used == 0, "outputs are held in memory")
+    wait_for(
+        lambda: not any(entry.jobs for entry in list(backend.store._entries.values())), "outputs are held for jobs"
+    )
+    if not session.config.reuse:
+        wait_for(lambda: backend.store.used == 0, "outputs are held in memory")
+        assert not backend.store._entries, f"outputs are known: {list(backend.store._entries)}"
     driver.check()
     assert not driver._used and not driver._used_by, f"room is taken: {driver._used}"
     assert not backend._attempts
@@ -53,8 +77,8 @@ def nothing_is_held(session: Session) -> None:
     wait_for(lambda: sum(worker.is_alive() for worker in workers) == session.room.cpu, "threads do not match slots")
 
 
-def wait_for(condition: Callable[[], bool], otherwise: str, seconds: float = 10.0) -> None:
-    until = time.monotonic() + seconds
+def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
+    until = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < until, otherwise
         time.sleep(0.002)
@@ -88,29 +112,72 @@ def resized_at_random(session: Session, seed: int, pause: float, notice: bool = 
     assert not failures, failures
 
 
-def fail_at_random(monkeypatch: pytest.MonkeyPatch, seed: int, often: float) -> None:
-    """Let kernels be interrupted, before or after they have done their work, and checkpoints be lost."""
-    chance, run, read = random.Random(seed), Kernel.run, Store.read
+@dataclass
+class Faults:
+    """Failures at random. interrupted: attempts that were failed; lost: outputs that were dropped when they were read.
 
-    def faulty_run(kernel: Kernel, *args: Any) -> Any:
-        if chance.random() < often:
-            raise duckdb.InterruptException("a failure at random, before")
-        tables = run(kernel, *args)
-        if chance.random() < often:
-            raise duckdb.InterruptException("a failure at random, after")
+    often: the chance of a failure at every task, and, a quarter of it, of a loss at every reading. No output is failed
+    more than `MOST_FAILURES` times, since a job may give up after more.
+    """
+
+    random: random.Random
+    often: float
+    interrupted: int = 0
+    lost: int = 0
+    failed: Counter[object] = field(default_factory=Counter)
+
+    def strike(self, key: object, often: float) -> bool:
+        """Whether it is to be now."""
+        if self.random.random() >= often or self.failed[key] >= MOST_FAILURES:
+            return False
+        self.failed[key] += 1
+        return True
+
+
+@contextmanager
+def failing_at_random(seed: int, often: float) -> Iterator[Faults]:
+    """Let kernels be interrupted, before or after they have done their work, and checkpoints be lost."""
+    faults, run, read = Faults(random.Random(seed), often), Kernel.run, Store.read
+
+    def interrupt(spec: TaskSpec, when: str) -> None:
+        if faults.strike(spec.key, often):
+            faults.interrupted += 1
+            raise duckdb.InterruptException(f"a failure at random, {when}")
+
+    def faulty_run(kernel: Kernel, spec: TaskSpec, *more: Any) -> Any:
+        interrupt(spec, "before")
+        tables = run(kernel, spec, *more)
+        interrupt(spec, "after")
         return tables
 
-    def faulty_read(store: Store, key: Any, partition: int | None) -> Any:
-        if chance.random() < often and threading.current_thread().name.startswith("qoop-slot"):
+    def faulty_read(store: Store, key: CheckpointKey, partition: int | None) -> Any:
+        if threading.current_thread().name.startswith("qoop-slot") and faults.strike(("read", key), often / 4):
             with store._lock:
                 entry = store._entries.get(key)
                 if entry is not None and not entry.busy:
+                    faults.lost += 1
                     store._drop(key, entry)
                     raise CheckpointError(f"checkpoint {key} was lost at random")
         return read(store, key, partition)
 
-    monkeypatch.setattr(Kernel, "run", faulty_run)
-    monkeypatch.setattr(Store, "read", faulty_read)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Kernel, "run", faulty_run)
+        patch.setattr(Store, "read", faulty_read)
+        yield faults
+
+
+@contextmanager
+def checked_at_every_turn() -> Iterator[None]:
+    """Let the invariants of all jobs, and the accounts of rooms, be checked whenever something has happened."""
+    step = Cluster.step
+
+    def checked_step(cluster: Cluster, timeout: float | None = None) -> None:
+        step(cluster, timeout)
+        cluster._driver.check()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "step", checked_step)
+        yield
 
 
 def failures_of(job: Job) -> int:

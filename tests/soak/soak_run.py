@@ -1,0 +1,288 @@
+"""One run of the soak: what is drawn for it, how it goes, what must be true afterwards, and what happened in it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from fault_world import checked_at_every_turn, clean_session, failing_at_random
+from soak_plans import Pair, Subject, Subjects
+from switch_world import switched
+
+from qoop.catalog.errors import Cancelled, ConfigError, Suspended
+from qoop.engine.history import Decided, Failed, Lost, MemoryRaised, Record, Stopped, Succeeded
+from qoop.job import Job
+from qoop.profile import CapacityProfile, Point, replay
+from qoop.session import Session
+
+QUERIES = tuple(range(1, 100))
+MEMORIES = (3e8, 5e8, 1e9, 2e9)
+PATIENCE = 90.0
+"""Seconds after which a job is believed to hang."""
+
+Happened = Counter[str]
+
+
+@dataclass(frozen=True)
+class Starting:
+    """A job to be started. launch: the plan it begins with, the first of `others` the one it must be ready to go to;
+    none: it begins and goes on as the session likes. cancel: seconds after which it is cancelled."""
+
+    number: int
+    weight: float
+    seed: int
+    pair: Pair | None
+    cancel: float | None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is drawn for a run; the same seed and number draw the same.
+
+    suspend: the part of the first job's work after which it is moved to another session, if it is. damage: files of
+    checkpoints that are damaged before the queries run once more.
+    """
+
+    seed: int
+    slots: int
+    jobs: tuple[Starting, ...]
+    profile: CapacityProfile
+    notice: float
+    failures: float
+    durable: bool
+    reuse: bool
+    suspend: float | None
+    damage: int
+
+
+def scenario(seed: str, place: int) -> Scenario:
+    """The run at a place. Queries come in turn, and with every round of them the next two of their plans."""
+    chance = random.Random(f"{seed}/{place}")
+    first = QUERIES[place % len(QUERIES)]
+    durable = chance.random() < 0.25
+    return Scenario(
+        seed=chance.randrange(2**32),
+        slots=chance.choice((1, 2, 2, 3, 4)),
+        jobs=tuple(_jobs(chance, first, place // len(QUERIES))),
+        profile=_profile(chance),
+        notice=chance.choice((0.0, 0.0, 0.005, 0.05)),
+        failures=chance.choice((0.0, 0.01, 0.02, 0.04)),
+        durable=durable,
+        reuse=durable or chance.random() < 0.3,
+        suspend=chance.uniform(0.0, 0.9) if chance.random() < 0.15 else None,
+        damage=chance.choice((0, 1, 3)) if durable else 0,
+    )
+
+
+def _jobs(chance: random.Random, first: int, turn: int) -> Iterator[Starting]:
+    for place in range(chance.choice((1, 1, 1, 2, 3))):
+        number = first if place == 0 or chance.random() < 0.5 else chance.choice(QUERIES)
+        pair = None if place and chance.random() < 0.3 else (turn, place)
+        cancel = chance.expovariate(1 / 0.05) if chance.random() < 0.12 else None
+        yield Starting(number, chance.choice((0.5, 1.0, 3.0)), chance.randrange(2**32), pair, cancel)
+
+
+def _profile(chance: random.Random) -> CapacityProfile:
+    """0 to 4 slots, memory up and down, every few or some hundred milliseconds; at the end there is enough of both."""
+    pause, at = chance.choice((0.004, 0.015, 0.05)), 0.0
+    points = [Point(0.0, chance.choice((0, 1, 2, 3, 4)), chance.choice(MEMORIES))]
+    for _ in range(chance.choice((0, 5, 20, 20))):
+        at += 1e-6 + chance.expovariate(1 / pause)
+        points.append(Point(at, chance.choice((0, 1, 1, 2, 3, 4)), chance.choice(MEMORIES)))
+    return CapacityProfile((*points, Point(at + pause, 2, 2e9)))
+
+
+def perform(drawn: Scenario, subjects: Subjects, caches: Path) -> Happened:
+    """Do a run. Raises what goes wrong, AssertionError if it is found out here. caches: a folder for plans."""
+    needed = [subjects.of(job.number) for job in drawn.jobs]
+    theirs = [subject for subject in needed if subject.folder == needed[0].folder]  # a session has one set of data
+    before = _possessions()
+    with ExitStack() as opened, tempfile.TemporaryDirectory(prefix="qoop-soak-") as name:
+        opened.enter_context(checked_at_every_turn())
+        faults = opened.enter_context(failing_at_random(drawn.seed, drawn.failures))
+        happened = _Run(drawn, subjects, Path(name), caches).all(theirs)
+        happened["failures of kernels injected"] += faults.interrupted
+        happened["checkpoints lost"] += faults.lost
+    _nothing_is_left(before)
+    return happened
+
+
+@dataclass(frozen=True)
+class _Possessions:
+    """What the process has."""
+
+    files: int
+    children: int
+    arrow: int
+
+
+def _possessions() -> _Possessions:
+    process = psutil.Process()
+    return _Possessions(process.num_fds(), len(process.children(recursive=True)), pa.total_allocated_bytes())
+
+
+def _nothing_is_left(before: _Possessions) -> None:
+    gc.collect()
+    after = _possessions()
+    assert after.children <= before.children, f"child processes are left: {psutil.Process().children(recursive=True)}"
+    assert after.files <= before.files, f"{after.files} files are open, {before.files} were before"
+    assert after.arrow <= before.arrow, f"Arrow holds {after.arrow} bytes, {before.arrow} before"
+
+
+class _Run:
+    """The sessions of one run."""
+
+    def __init__(self, drawn: Scenario, subjects: Subjects, folder: Path, caches: Path) -> None:
+        self.drawn = drawn
+        self.subjects = subjects
+        self.folder = folder
+        self.caches = caches
+        self.happened: Happened = Counter()
+        self.removed = 0  # files of data, with us to blame
+
+    def all(self, wanted: list[Subject]) -> Happened:
+        with self.session(wanted) as session:
+            moved = self.first_session(session, wanted)
+        if moved:
+            with self.session(wanted, slots=1 + self.drawn.slots % 4) as session:
+                self.happened["jobs resumed elsewhere"] += 1
+                self.judge(wanted[0], session.resume(self.folder / "bundle"))
+        if self.drawn.durable:
+            self.once_more(wanted)
+        return self.happened
+
+    @contextlib.contextmanager
+    def session(self, wanted: list[Subject], slots: int | None = None) -> Iterator[Session]:
+        spill, drawn = self.folder / "spill", self.drawn
+        spill.mkdir(exist_ok=True)
+        checkpoints = self.folder / "checkpoints" if drawn.durable else None
+        with clean_session(
+            wanted[0].folder,
+            spill,
+            slots or drawn.slots,
+            tables={table for subject in wanted for table in subject.tables},
+            checkpoints=checkpoints,
+            reuse=drawn.reuse,
+            plan_cache=self.caches,
+        ) as session:
+            yield session
+        if checkpoints is not None:
+            kinds = Counter(path.suffix for path in checkpoints.iterdir())
+            assert set(kinds) <= {".json", ".arrow", ""}, f"files are left: {kinds}"
+            assert kinds[".json"] - self.removed <= kinds[".arrow"] <= kinds[".json"], f"files are left: {kinds}"
+
+    def first_session(self, session: Session, wanted: list[Subject]) -> bool:
+        """Run the jobs; True if the first was suspended."""
+        drawn = self.drawn
+        with replay(session, drawn.profile, notice=drawn.notice) as changes:
+            jobs = [self.start(session, *each) for each in zip(wanted, drawn.jobs, strict=False)]
+            moved = drawn.suspend is not None and self.suspended(jobs[0], drawn.suspend)
+            for subject, starting, job in zip(wanted, drawn.jobs, jobs, strict=False):
+                self.finish(subject, starting, job)
+            session.resize(2, 2_000_000_000)
+        self.happened["changes of slots and memory"] += len(changes.applied)
+        session.resize(2, 2_000_000_000)  # what was announced last may have come since
+        return moved
+
+    def start(self, session: Session, subject: Subject, starting: Starting) -> Job:
+        resume = self.drawn.reuse
+        if starting.pair is None:
+            return session.submit(subject.text, starting.weight, resume=resume)
+        turn, place = starting.pair
+        launch, other = subject.pairs[(turn + place) % len(subject.pairs)]
+        third = random.Random(starting.seed).choice(subject.plans)
+        options = (subject.plans[other], third)
+        return switched(session, subject.text, subject.plans[launch], options, starting.seed, starting.weight, resume)
+
+    def suspended(self, job: Job, fraction: float) -> bool:
+        until = time.monotonic() + PATIENCE
+        while job.progress().fraction < fraction and not job.wait(0.001) and time.monotonic() < until:
+            pass
+        try:
+            job.suspend(self.folder / "bundle")
+        except ConfigError:
+            assert job.state == "SUCCEEDED"
+            return False
+        return True
+
+    def finish(self, subject: Subject, starting: Starting, job: Job) -> None:
+        if starting.cancel is not None:
+            job.wait(starting.cancel)
+            job.cancel()
+        try:
+            self.judge(subject, job)
+        except Suspended:
+            self.happened["jobs suspended"] += 1
+        except Cancelled:
+            assert starting.cancel is not None
+            self.happened["jobs cancelled"] += 1
+        finally:
+            self.note(job)
+
+    def judge(self, subject: Subject, job: Job) -> None:
+        difference = self.subjects.judge(subject, job.result(PATIENCE).arrow())
+        assert difference is None, difference
+        job._handle._run.check()
+        self.happened["answers equal to DuckDB's"] += 1
+
+    def note(self, job: Job) -> None:
+        self.happened["jobs"] += 1
+        for record in job.history():
+            self.happened.update(_said(record))
+
+    def once_more(self, wanted: list[Subject]) -> None:
+        """Run the first query again from its checkpoints, some of which are damaged or gone."""
+        chance = random.Random(self.drawn.seed)
+        files = sorted((self.folder / "checkpoints").glob("*.arrow"))
+        for path in chance.sample(files, min(self.drawn.damage, len(files))):
+            self.happened["files of checkpoints damaged"] += 1
+            _damage(path, chance)
+            self.removed += not path.exists()
+        with self.session(wanted) as session:
+            job = session.submit(wanted[0].text)
+            self.judge(wanted[0], job)
+            self.note(job)
+        shutil.rmtree(self.folder / "checkpoints")
+
+
+def _damage(path: Path, chance: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    match chance.choice(("cut", "flip", "remove") if data else ("remove",)):
+        case "cut":
+            path.write_bytes(data[: len(data) // 2])
+        case "flip":
+            data[chance.randrange(len(data))] ^= 0xFF
+            path.write_bytes(data)
+        case _:
+            path.unlink()
+
+
+def _said(record: Record) -> Iterator[str]:
+    match record:
+        case Decided():
+            yield "decisions"
+            if record.switched:
+                yield "switches of plan"
+            if record.backtracked:
+                yield "of these with backtracking"
+        case Failed():
+            yield f"attempts failed with {type(record.error).__name__}"
+        case Stopped():
+            yield "attempts stopped"
+        case Succeeded():
+            yield "tasks committed"
+        case Lost():
+            yield "losses of checkpoints noticed"
+        case MemoryRaised():
+            yield "tasks that got more memory"

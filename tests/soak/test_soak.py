@@ -1,0 +1,56 @@
+"""Some runs of the soak, and proof that it bites. `make soak` does thousands."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from soak_plans import Subjects
+from soak_run import Happened, perform, scenario
+
+from qoop.catalog.errors import GuardMismatch
+from qoop.engine.kernel import Kernel
+from qoop.session import Session
+
+PLACES = (0, 6, 14, 24, 41, 50)
+
+
+@pytest.mark.timeout(300)
+def test_some_runs_go_well_though_all_goes_wrong(
+    benchmark_texts: None, benchmark_data: Callable[[str, float], Path], tmp_path: Path
+) -> None:
+    seed = str(random.SystemRandom().randrange(10**6))
+    happened: Happened = Counter()
+    with Subjects(partial(benchmark_data, "tpcds")) as subjects:
+        for place in PLACES:
+            print(f"make soak SEED={seed} FIRST={place} RUNS=1")
+            happened += perform(scenario(seed, place), subjects, tmp_path)
+    print(happened)
+    for what in ("switches of plan", "changes of slots and memory", "answers equal to DuckDB's"):
+        assert happened[what] > 0, f"nothing of that: {what}"
+
+
+def test_the_soak_finds_rows_that_are_missing(
+    benchmark_texts: None, benchmark_data: Callable[[str, float], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Kernel.run
+
+    def lossy(kernel: Kernel, *arguments: object) -> object:
+        return [table.slice(1) for table in run(kernel, *arguments)]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Kernel, "run", lossy)
+    with Subjects(partial(benchmark_data, "tpcds")) as subjects, pytest.raises((AssertionError, GuardMismatch)):
+        perform(scenario("lossy", 2), subjects, tmp_path)
+
+
+def test_the_soak_finds_what_is_not_let_go(
+    benchmark_texts: None, benchmark_data: Callable[[str, float], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fault_world.PATIENCE", 0.5)
+    monkeypatch.setattr(Session, "_take", lambda session, handle: session._backend.read(handle.outputs()[0].key))
+    with Subjects(partial(benchmark_data, "tpcds")) as subjects, pytest.raises(AssertionError, match="are held"):
+        perform(scenario("7", 2), subjects, tmp_path)
