@@ -28,8 +28,12 @@ def check_frontier(
     for task in frontier.tasks():
         assert task.busy == (task.key in alive), f"{task.key}: busy is {task.busy}\n{story(task.key)}"
         assert not task.held or task.key in held, f"{task.key}: held by the frontier only\n{story(task.key)}"
-        assert task.held or not task.wanted or task.active, f"{task.key}: wanted, not held, not active\n{story(task.key)}"
+        assert task.held or not task.wanted or task.active, (
+            f"{task.key}: wanted, not held, not active\n{story(task.key)}"
+        )
         assert keep or not task.held or task.wanted, f"{task.key}: kept without need\n{story(task.key)}"
-        assert not task.busy or task.active or alive[task.key].stopping, f"{task.key}: runs without need\n{story(task.key)}"
+        assert not task.busy or task.active or alive[task.key].stopping, (
+            f"{task.key}: runs without need\n{story(task.key)}"
+        )
     for key, attempt in alive.items():
         assert key in frontier.by_key or attempt.stopping, f"{key}: not of the plan\n{story(key)}"
