@@ -252,7 +252,8 @@ class Decided:
     running: the plan that ran, and chosen: the one that runs from now on. reason: why nothing changes; empty at
     a switch. candidates: every plan considered, the running one too. kept: stages of the chosen plan of which
     something finished is used. work_left_out: seconds of finished work that the chosen plan has no use for
-    (backtracking). planner_seconds: what deciding took, aside from the work of the job.
+    (backtracking). planner_seconds: what deciding took, aside from the work of the job; search_seconds: of these, for
+    plans that were not known before.
     """
 
     at: float
@@ -266,6 +267,7 @@ class Decided:
     kept: tuple[StageId, ...]
     work_left_out: float
     planner_seconds: float
+    search_seconds: float = 0.0
 
     @property
     def switched(self) -> bool:

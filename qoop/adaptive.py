@@ -141,6 +141,7 @@ class Answer:
 
     question: with the options as they are by now; found: the alternatives are among them. served: the options as they
     were decided on, with the finished work of others built in. observed: what the options were estimated with.
+    seconds: that the answer took; searching: of these, for plans that were not known.
     """
 
     question: Question
@@ -149,6 +150,7 @@ class Answer:
     found: bool
     observed: Observations
     seconds: float
+    searching: float = 0.0
 
     @property
     def runs(self) -> int:
@@ -322,6 +324,7 @@ def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
         kept=switch.keep if switch is not None else (),
         work_left_out=switch.work_left_out if switch is not None else 0.0,
         planner_seconds=answer.seconds,
+        search_seconds=answer.searching,
     )
 
 
@@ -354,12 +357,16 @@ def answer(asked: Asked) -> Answer:
     begun = time.perf_counter()
     question = reestimate_all(asked.question, asked.observed)
     found = asked.found or asked.adaptive.at_once or question.remaining[question.running].seconds >= WORTH_SECONDS
+    searching = 0.0
     if found and (not asked.found or _none_is_good(asked, question)):
+        since = time.perf_counter()
         question = searched(asked, question)
+        searching = time.perf_counter() - since
     served = question.with_reuse() if found else question
     little = Stay("too little is left to make other plans", question.remaining)
     decision = asked.adaptive.policy.decide(served) if found else little
-    return Answer(question, served.options, decision, found, asked.observed, time.perf_counter() - begun)
+    seconds = time.perf_counter() - begun
+    return Answer(question, served.options, decision, found, asked.observed, seconds, searching)
 
 
 def searched(asked: Asked, question: Question) -> Question:

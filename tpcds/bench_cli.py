@@ -1,4 +1,4 @@
-"""The commands ``qoop bench`` adds: ``shrink``, ``interrupt`` and ``adversary``."""
+"""The commands ``qoop bench`` adds: ``shrink``, ``interrupt``, ``adversary``, ``overhead`` and ``reuse``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
 from qoop.picture import write
-from qoop.tpcds import adversary, interrupt, shrink
+from qoop.tpcds import adversary, interrupt, overhead, shrink
 from qoop.tpcds.contestant import KINDS
 from qoop.tpcds.queries import parse_selection
 
@@ -18,6 +18,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_shrink(commands)
     _add_interrupt(commands)
     _add_adversary(commands)
+    _add_overhead(commands)
 
 
 def _add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,6 +51,20 @@ def _add_adversary(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the search (1)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_adversary)
+
+
+def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Nothing changes: what being able to change plan costs against being held to the same plan"
+    parser = commands.add_parser("overhead", help=what, description=f"{what}.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="pairs of runs of each (5)")
+    parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
+    parser.add_argument("--memory", metavar="SIZE", help='for all tasks, such as "2GB" (80 %% of what there is)')
+    parser.add_argument("--known", action="store_true", help="other plans are known before, as when a query comes again")
+    parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_overhead)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -96,9 +111,21 @@ def _adversary(options: argparse.Namespace) -> int:
         lambda query, worst: _tell(f"query {query}: {worst}"),
     )  # fmt: skip
     print(adversary.table(found))
-    if options.json is not None:
-        write(json.dumps(adversary.to_json(found), indent=1) + "\n", options.json)
+    _write(adversary.to_json(found), options.json)
     return 0
+
+
+def _overhead(options: argparse.Namespace) -> int:
+    done = overhead.run(
+        overhead.Options(
+            Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.slots,
+            options.memory, options.known, _file(options.results),
+        ),
+        _tell,
+    )  # fmt: skip
+    print(overhead.table(done))
+    _write(overhead.to_json(done), options.json)
+    return 1 if any(one.error is not None for one in done) else 0
 
 
 def _queries(options: argparse.Namespace) -> tuple[int, ...]:
@@ -123,6 +150,11 @@ def _means(text: str) -> tuple[float, ...]:
 
 def _file(name: str | None) -> Path | None:
     return Path(name) if name is not None else None
+
+
+def _write(values: object, name: str | None) -> None:
+    if name is not None:
+        write(json.dumps(values, indent=1) + "\n", name)
 
 
 def _tell(line: str) -> None:
