@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
 from qoop.picture import write
-from qoop.tpcds import adversary, interrupt, overhead, shrink
+from qoop.tpcds import adversary, interrupt, overhead, reuse_share, shrink
 from qoop.tpcds.contestant import KINDS
 from qoop.tpcds.queries import parse_selection
 
@@ -19,6 +19,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_interrupt(commands)
     _add_adversary(commands)
     _add_overhead(commands)
+    _add_reuse(commands)
 
 
 def _add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,10 +62,26 @@ def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="pairs of runs of each (5)")
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
     parser.add_argument("--memory", metavar="SIZE", help='for all tasks, such as "2GB" (80 %% of what there is)')
-    parser.add_argument("--known", action="store_true", help="other plans are known before, as when a query comes again")
+    parser.add_argument(
+        "--known", action="store_true", help="other plans are known before, as when a query comes again"
+    )
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_overhead)
+
+
+def _add_reuse(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "How much of what is finished serves after a switch, and how much would by identical subtrees only"
+    parser = commands.add_parser("reuse", help=what, description=f"{what}. In virtual time, or --real.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument("--points", type=int, default=5, metavar="N", help="moments of each run (5)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the moments (1)")
+    parser.add_argument("--slots", type=int, default=16, metavar="N", help="of the machine (16)")
+    parser.add_argument("--stats-scale", type=float, default=100.0, metavar="N", help="plan for that scale (100)")
+    parser.add_argument("--real", action="store_true", help="run each query once, on data of any scale")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_reuse)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -126,6 +143,19 @@ def _overhead(options: argparse.Namespace) -> int:
     print(overhead.table(done))
     _write(overhead.to_json(done), options.json)
     return 1 if any(one.error is not None for one in done) else 0
+
+
+def _reuse(options: argparse.Namespace) -> int:
+    done = reuse_share.run(
+        reuse_share.Options(
+            Path(options.directory), parse_selection(options.queries), _positive("--points", options.points),
+            options.seed, _positive("--slots", options.slots), options.stats_scale, options.real,
+        ),
+        _tell,
+    )  # fmt: skip
+    print(reuse_share.table(done))
+    _write(reuse_share.to_json(done), options.json)
+    return 0
 
 
 def _queries(options: argparse.Namespace) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """What being able to change plan costs where nothing changes: adaptive runs against runs held to the same plan.
 
-Both start from the same plan, in one process, in turn, and which comes first alternates, so that a busy machine disturbs
+Both start from the same plan, in one process, in turn, and which comes first alternates: a busy machine disturbs
 both alike. The adaptive side has all its reasons to think again; without a change of resources those are rows that
 differ from the estimates, and that the alternatives became known. A switch for such a reason is a bet on estimates:
 where it was lost, the query is behind. The first answer of each side is compared with DuckDB's.
@@ -39,8 +39,8 @@ START, ROWS, OTHER = "the alternatives became known", "rows", "other"
 class Options:
     """What to run. queries: none: all 99. repeat: pairs of each. slots, memory: of the session; None: all there is.
 
-    known: the alternatives are there before a job starts, as when a query comes again; else each job that wants them has
-    them made, as when it comes for the first time. results: taken up and kept.
+    known: the alternatives are there before a job starts, as when a query comes again; else each job that wants them
+    has them made, as when it comes for the first time. results: taken up and kept.
     """
 
     directory: Path
@@ -246,7 +246,10 @@ def _bets(done: Sequence[QueryResult]) -> Iterator[str]:
     """Switches by reason, and which queries they put behind or ahead."""
     made = Counter(thought.kind for one in done for thought in one.thoughts if thought.switched)
     yield f"switches: {', '.join(f'{count} since {kind}' for kind, count in made.items()) or 'none'}"
-    for name, some in (("with", [one for one in done if one.switches]), ("without", [o for o in done if not o.switches])):
+    for name, some in (
+        ("with", [one for one in done if one.switches]),
+        ("without", [o for o in done if not o.switches]),
+    ):
         if some:
             yield f"  {len(some)} queries {name} switches: wall {ratio_of_sums(some, 'wall')[0]:.4f}"
     for word, least in (("behind", NOTABLE), ("ahead", -NOTABLE)):
