@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -44,9 +43,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="qoop-soak-") as caches, Subjects(_folder) as subjects:
         os.environ["XDG_CACHE_HOME"] = caches
         happened, failed = _soak(options.seed, places, options.most_failures, subjects, Path(caches))
-    print(_summary(happened))
+        print(_summary(happened, subjects))
     print(
-        f"{len(failed)} of {happened['runs']} runs failed" + "".join(f"\n  {_again(options.seed, n)}" for n in failed)
+        f"{len(failed)} of {happened.times['runs']} runs failed"
+        + "".join(f"\n  {_again(options.seed, n)}" for n in failed)
     )
     return 1 if failed else 0
 
@@ -67,20 +67,20 @@ def _folder(scale: float) -> Path:
 
 
 def _soak(seed: str, places: range, most: int, subjects: Subjects, caches: Path) -> tuple[Happened, list[int]]:
-    happened: Happened = Counter()
+    happened = Happened()
     failed: list[int] = []
     began = time.monotonic()
     for place in places:
         subjects.of(QUERIES[place % len(QUERIES)])  # planning is no part of the run
         faulthandler.dump_traceback_later(STUCK, exit=True)
         try:
-            happened += perform(scenario(seed, place), subjects, caches)
+            happened.add(perform(scenario(seed, place), subjects, caches))
         except Exception:
             traceback.print_exc()
             print(f"run {place} failed; again: {_again(seed, place)}", flush=True)
             failed.append(place)
         faulthandler.cancel_dump_traceback_later()
-        happened["runs"] += 1
+        happened.times["runs"] += 1
         _show(happened, len(places), failed, time.monotonic() - began)
         if len(failed) >= most:
             break
@@ -92,19 +92,22 @@ def _again(seed: str, place: int) -> str:
 
 
 def _show(happened: Happened, runs: int, failed: list[int], seconds: float) -> None:
-    done = happened["runs"]
+    times, megabytes = happened.times, psutil.Process().memory_info().rss / 1e6
+    done = times["runs"]
     if done % 50 and done < runs:
         return
     print(
-        f"{done} of {runs} runs in {seconds:.0f} s, {len(failed)} failed: {happened['jobs']} jobs, "
-        f"{happened['switches of plan']} switches, {happened['attempts failed with Revoked']} attempts killed, "
-        f"{psutil.Process().memory_info().rss / 1e6:.0f} MB",
+        f"{done} of {runs} runs in {seconds:.0f} s, {len(failed)} failed: {times['jobs']} jobs, "
+        f"{times['switches of plan']} switches, {times['attempts failed with Revoked']} attempts killed, "
+        f"{megabytes:.0f} MB",
         flush=True,
     )
 
 
-def _summary(happened: Happened) -> str:
-    return "\n".join(f"{count:>9,} {what}" for what, count in sorted(happened.items()))
+def _summary(happened: Happened, subjects: Subjects) -> str:
+    lines = [f"{count:>9,} {what}" for what, count in sorted(happened.times.items())]
+    ways = sum(len(subject.pairs) for subject in subjects.used)
+    return "\n".join([*lines, f"{len(happened.ways):>9,} of {ways:,} ways from plan to plan taken"])
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ class Subjects:
         self._opened = ExitStack()
         self.oracle = cache(self._oracle)
         self.of = cache(self._of)
+        self.used: list[Subject] = []
 
     def __enter__(self) -> Subjects:
         return self
@@ -83,7 +84,8 @@ class Subjects:
             if not is_empty_answer(answer):
                 prepared = _prepared(folder, number)
                 plans = _plans(prepared, GROWTH * SMALL / scale)
-                return Subject(number, folder, tuple(prepared.tables), answer, plans)
+                self.used.append(Subject(number, folder, tuple(prepared.tables), answer, plans))
+                return self.used[-1]
         raise AssertionError(f"query {number} has no answer to compare")
 
     def _oracle(self, folder: Path) -> Oracle:

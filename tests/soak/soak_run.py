@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -31,13 +31,30 @@ MEMORIES = (3e8, 5e8, 1e9, 2e9)
 PATIENCE = 90.0
 """Seconds after which a job is believed to hang."""
 
-Happened = Counter[str]
+_PLACES = ("A", "B", "C")
+"""How a history names the plan that a job begins with, the one it must be ready to go to, and a third."""
+
+
+@dataclass
+class Happened:
+    """What has happened, and how often. ways: the switches there were, as query and places of two of its plans."""
+
+    times: Counter[str] = field(default_factory=Counter)
+    ways: set[tuple[int, int, int]] = field(default_factory=set)
+
+    def add(self, more: Happened) -> None:
+        """Take in what has happened elsewhere."""
+        self.times += more.times
+        self.ways |= more.ways
 
 
 @dataclass(frozen=True)
 class Starting:
-    """A job to be started. launch: the plan it begins with, the first of `others` the one it must be ready to go to;
-    none: it begins and goes on as the session likes. cancel: seconds after which it is cancelled."""
+    """A job to be started.
+
+    pair: numbers whose sum says which two of the query's plans it begins with and is forced to; None: it begins and
+    goes on as the session likes. cancel: seconds after which it is cancelled.
+    """
 
     number: int
     weight: float
@@ -112,8 +129,8 @@ def perform(drawn: Scenario, subjects: Subjects, caches: Path) -> Happened:
         opened.enter_context(checked_at_every_turn())
         faults = opened.enter_context(failing_at_random(drawn.seed, drawn.failures))
         happened = _Run(drawn, subjects, Path(name), caches).all(theirs)
-        happened["failures of kernels injected"] += faults.interrupted
-        happened["checkpoints lost"] += faults.lost
+        happened.times["failures of kernels injected"] += faults.interrupted
+        happened.times["checkpoints lost"] += faults.lost
     _nothing_is_left(before)
     return happened
 
@@ -148,7 +165,7 @@ class _Run:
         self.subjects = subjects
         self.folder = folder
         self.caches = caches
-        self.happened: Happened = Counter()
+        self.happened = Happened()
         self.removed = 0  # files of data, with us to blame
 
     def all(self, wanted: list[Subject]) -> Happened:
@@ -156,7 +173,7 @@ class _Run:
             moved = self.first_session(session, wanted)
         if moved:
             with self.session(wanted, slots=1 + self.drawn.slots % 4) as session:
-                self.happened["jobs resumed elsewhere"] += 1
+                self.happened.times["jobs resumed elsewhere"] += 1
                 self.judge(wanted[0], session.resume(self.folder / "bundle"))
         if self.drawn.durable:
             self.once_more(wanted)
@@ -191,7 +208,7 @@ class _Run:
             for subject, starting, job in zip(wanted, drawn.jobs, jobs, strict=False):
                 self.finish(subject, starting, job)
             session.resize(2, 2_000_000_000)
-        self.happened["changes of slots and memory"] += len(changes.applied)
+        self.happened.times["changes of slots and memory"] += len(changes.applied)
         session.resize(2, 2_000_000_000)  # what was announced last may have come since
         return moved
 
@@ -199,11 +216,15 @@ class _Run:
         resume = self.drawn.reuse
         if starting.pair is None:
             return session.submit(subject.text, starting.weight, resume=resume)
-        turn, place = starting.pair
-        launch, other = subject.pairs[(turn + place) % len(subject.pairs)]
-        third = random.Random(starting.seed).choice(subject.plans)
-        options = (subject.plans[other], third)
-        return switched(session, subject.text, subject.plans[launch], options, starting.seed, starting.weight, resume)
+        plans = self.way(subject, starting.pair, starting.seed)
+        launch, *options = (subject.plans[place] for place in plans)
+        return switched(session, subject.text, launch, tuple(options), starting.seed, starting.weight, resume)
+
+    @staticmethod
+    def way(subject: Subject, pair: Pair, seed: int) -> tuple[int, int, int]:
+        """The plans, by their places, that a job is to go to and fro between."""
+        launch, other = subject.pairs[sum(pair) % len(subject.pairs)]
+        return launch, other, random.Random(seed).randrange(len(subject.plans))
 
     def suspended(self, job: Job, fraction: float) -> bool:
         until = time.monotonic() + PATIENCE
@@ -223,30 +244,38 @@ class _Run:
         try:
             self.judge(subject, job)
         except Suspended:
-            self.happened["jobs suspended"] += 1
+            self.happened.times["jobs suspended"] += 1
         except Cancelled:
             assert starting.cancel is not None
-            self.happened["jobs cancelled"] += 1
+            self.happened.times["jobs cancelled"] += 1
         finally:
             self.note(job)
+            if starting.pair is not None:
+                self.note_ways(subject, job, self.way(subject, starting.pair, starting.seed))
 
     def judge(self, subject: Subject, job: Job) -> None:
         difference = self.subjects.judge(subject, job.result(PATIENCE).arrow())
         assert difference is None, difference
         job._handle._run.check()
-        self.happened["answers equal to DuckDB's"] += 1
+        self.happened.times["answers equal to DuckDB's"] += 1
 
     def note(self, job: Job) -> None:
-        self.happened["jobs"] += 1
+        self.happened.times["jobs"] += 1
         for record in job.history():
-            self.happened.update(_said(record))
+            self.happened.times.update(_said(record))
+
+    def note_ways(self, subject: Subject, job: Job, plans: tuple[int, int, int]) -> None:
+        named = dict(zip(_PLACES, plans, strict=True))
+        for record in job.history():
+            if isinstance(record, Decided) and record.switched:
+                self.happened.ways.add((subject.number, named[record.running], named[record.chosen]))
 
     def once_more(self, wanted: list[Subject]) -> None:
         """Run the first query again from its checkpoints, some of which are damaged or gone."""
         chance = random.Random(self.drawn.seed)
         files = sorted((self.folder / "checkpoints").glob("*.arrow"))
         for path in chance.sample(files, min(self.drawn.damage, len(files))):
-            self.happened["files of checkpoints damaged"] += 1
+            self.happened.times["files of checkpoints damaged"] += 1
             _damage(path, chance)
             self.removed += not path.exists()
         with self.session(wanted) as session:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,14 +23,14 @@ def test_some_runs_go_well_though_all_goes_wrong(
     benchmark_texts: None, benchmark_data: Callable[[str, float], Path], tmp_path: Path
 ) -> None:
     seed = str(random.SystemRandom().randrange(10**6))
-    happened: Happened = Counter()
+    happened = Happened()
     with Subjects(partial(benchmark_data, "tpcds")) as subjects:
         for place in PLACES:
             print(f"make soak SEED={seed} FIRST={place} RUNS=1")
-            happened += perform(scenario(seed, place), subjects, tmp_path)
+            happened.add(perform(scenario(seed, place), subjects, tmp_path))
     print(happened)
     for what in ("switches of plan", "changes of slots and memory", "answers equal to DuckDB's"):
-        assert happened[what] > 0, f"nothing of that: {what}"
+        assert happened.times[what] > 0, f"nothing of that: {what}"
 
 
 def test_the_soak_finds_rows_that_are_missing(
