@@ -16,13 +16,14 @@ from hashlib import blake2b
 from math import ceil, inf
 
 from qoop.catalog.errors import PlanError
+from qoop.planner.collector import collector_waits
 from qoop.planner.cost import DEFAULT, CostModel
 from qoop.planner.cover import smallest_cover
 from qoop.planner.finish import ONE_MACHINE, Finish
 from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
 from qoop.planner.planner import Planning
 from qoop.planner.spares import spares
-from qoop.planner.variants import VARIANTS, Variant
+from qoop.planner.variants import RARE, VARIANTS, Variant
 
 MOST_PLANS = 64
 """Candidates of one query at most."""
@@ -159,6 +160,7 @@ def _digest(*parts: str) -> str:
     return blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
 
 
+@collector_waits()
 def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS, most: int = MOST_PLANS) -> Pool:
     """The different plans that the variants lead to in the rooms of the grid, the usual plan first.
 
@@ -178,7 +180,7 @@ def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS,
 def full_pool(planning: Planning, grid: Grid, most: int = 1024) -> Pool:
     """What a search without regard to time finds: every way to arrange the query with every set of limits, made for
     every share of the grid that differs in slots, and for all slots of every kind."""
-    logical = dict.fromkeys(variant.logical for variant in VARIANTS)
+    logical = dict.fromkeys(variant.logical for variant in (*VARIANTS, *RARE))
     limits = dict.fromkeys(variant.limits for variant in VARIANTS)
     every = [Variant(f"full {i}.{j}", one, two) for i, one in enumerate(logical) for j, two in enumerate(limits)]
     largest = max(point.cpu for point in grid.points)
@@ -194,7 +196,7 @@ def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Itera
     seen: set[tuple[object, ...]] = set()
     for variant in variants:
         relation = planning.arranged(variant.logical)
-        for room in grid.rooms:
+        for room in (room for room in grid.rooms if room.cpu <= variant.most_slots):
             fitted = variant.on(room, grid.threads, grid.machine)
             key = (id(relation), fitted.limits, room)
             if key not in seen:
@@ -291,6 +293,7 @@ class Alternatives:
         return min(self.kept, key=lambda one: one.finish.seconds(share))
 
 
+@collector_waits()
 def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
     """As few plans of the pool as hold, for every share of the grid, one within `tolerance` of the best.
 

@@ -16,6 +16,7 @@ from qoop.planner.arrange import Arranger
 from qoop.planner.bind import Bound
 from qoop.planner.build import Describe, build, whole
 from qoop.planner.cardinality import Cardinality
+from qoop.planner.collector import collector_waits
 from qoop.planner.cost import DEFAULT, CostModel
 from qoop.planner.cut import Cutter, Identity
 from qoop.planner.exchange import place_exchanges
@@ -28,6 +29,7 @@ from qoop.planner.rules import apply_rules
 from qoop.planner.variants import Logical, Variant
 
 
+@collector_waits()
 def logical(bound: Bound, describe: Describe) -> Relation:
     """Return the query's relation, rewritten by all rules that need no statistics."""
     try:
@@ -45,6 +47,7 @@ def stats_needed(relation: Relation) -> Mapping[str, frozenset[str]]:
     return needed
 
 
+@collector_waits()
 def physical(
     bound: Bound,
     relation: Relation,

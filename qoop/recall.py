@@ -18,6 +18,7 @@ from qoop.job import Prepared
 from qoop.plan_cache import Entry, Kind, PlanCache, Settings, all_shared, is_steady, key_of
 from qoop.planner.alternatives import Alternatives, Grid, keep, pool
 from qoop.planner.bind import Binder, Bound
+from qoop.planner.collector import collector_waits
 from qoop.planner.cost import CostModel
 from qoop.planner.decisions import Decision, decisions, recalled, replay
 from qoop.planner.plan import Plan, Resources
@@ -49,6 +50,7 @@ class Recall:
         """Remember a plan that was made."""
         self._keep(self._key("plan", text, room), prepared, (plan,))
 
+    @collector_waits()
     def alternatives(self, text: str, grid: Grid, prepare: Callable[[], Prepared]) -> Alternatives:
         """The plans of a text worth keeping, from before or, with what `prepare` gives, anew."""
         key = self._key("alternatives", text, grid)

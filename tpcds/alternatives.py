@@ -24,6 +24,7 @@ from qoop.planner.alternatives import (
     local_grid,
     pool,
 )
+from qoop.planner.collector import collector_waits
 from qoop.planner.relation import Join, walk
 from qoop.session import Session, connect
 from qoop.tpcds.queries import text
@@ -178,16 +179,17 @@ def alternatives(
 
 
 def _of(session: Session, query: int, scale: float | None, full: bool) -> QueryAlternatives:
-    reading = _Stopwatch()
-    prepared = session.prepare(text(query))
-    reading.stop()
-    grid = local_grid(session.room)
-    if scale is not None:
-        stats, splits = scaled(prepared.stats, scale), scaled_splits(prepared.splits, scale)
-        prepared, grid = replace(prepared, stats=stats, splits=splits), cluster_grid()
-    planning = _Stopwatch()
-    kept = keep(pool(prepared.planning(), grid))
-    planning.stop()
+    with collector_waits():  # as in a session
+        reading = _Stopwatch()
+        prepared = session.prepare(text(query))
+        reading.stop()
+        grid = local_grid(session.room)
+        if scale is not None:
+            stats, splits = scaled(prepared.stats, scale), scaled_splits(prepared.splits, scale)
+            prepared, grid = replace(prepared, stats=stats, splits=splits), cluster_grid()
+        planning = _Stopwatch()
+        kept = keep(pool(prepared.planning(), grid))
+        planning.stop()
     made = QueryAlternatives(
         query,
         len(kept.pool.candidates),
