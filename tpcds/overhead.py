@@ -237,7 +237,9 @@ def table(done: Sequence[QueryResult]) -> str:
     thoughts = [thought for one in good for thought in one.thoughts]
     without = [thought.seconds for thought in thoughts if not thought.searching]
     lines.append(f"decisions without a search: {_quantiles(without)}")
-    lines.append(f"decisions with a search:    {_quantiles([one.seconds for one in thoughts if one.searching])}")
+    lines.append(
+        f"decisions that had plans made or looked up: {_quantiles([o.seconds for o in thoughts if o.searching])}"
+    )
     failed = [str(one.query) for one in done if one.error is not None]
     return "\n".join([*lines, *([f"failed: {', '.join(failed)}"] if failed else [])])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from qoop.__main__ import main
 from qoop.adaptive import with_candidates
 from qoop.planner.alternatives import Candidate
-from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 from qoop.replanner import Option
 from qoop.tpcds import overhead, reuse_share
 from qoop.tpcds.overhead import ROWS, START, QueryResult, Taken, Thought, kind, ratio_of_sums
@@ -37,7 +38,7 @@ def test_bets_that_were_lost_are_listed() -> None:
     won = QueryResult(8, taken(0.8, 0.8), taken(1.0, 1.0), [Thought(ROWS, True, 0.002, 0.0)])
     shown = overhead.table([lost, won, QueryResult(9, error="it went wrong")])
     assert "behind: 7 (+20%, 1 switches)" in shown and "ahead: 8 (-20%, 1 switches)" in shown
-    assert "without a search: 1; median 2.0 ms" in shown and "with a search:    1; median 90.0 ms" in shown
+    assert "without a search: 1; median 2.0 ms" in shown and "looked up: 1; median 90.0 ms" in shown
     assert "failed: 9" in shown
 
 
@@ -84,6 +85,17 @@ def test_the_same_rows_made_another_way_are_used_but_no_identical_subtree() -> N
     """The other plan makes b, of the same meaning, without a; its own a is the same stage, with nothing to do."""
     direct = plan(stage("q", "SELECT 1, 2", signature="b"), stage("s", "FROM q, q", "q"))
     options = with_candidates((Option("A", Candidate(ONE, "")),), [Candidate(ONE, ""), Candidate(direct, "")], "j")
+    moment = Moment(0.5, {"a": 1, "b": 1, "r": 0}, {"a": 3.0, "b": 5.0, "r": 0.0})
+    (found,) = compared(options, Resources(1, 1e9), moment)
+    assert (found.finished, found.used, found.identical) == (8.0, 8.0, 0.0)
+
+
+def test_what_is_cut_otherwise_is_used() -> None:
+    """The other plan wants b in two partitions: it cuts what is there, which is less work than to make it again."""
+    cut = replace(stage("q", "SELECT 1, 2", signature="b"), layout=Layout(("x",), 2), estimate=Estimate(task_seconds=9))
+    readers = replace(stage("s", "FROM q, q"), inputs=(StageInput("q", "q", "partition"),), width=2)
+    other = plan(cut, readers, stage("t", "FROM s", "s"))
+    options = with_candidates((Option("A", Candidate(ONE, "")),), [Candidate(ONE, ""), Candidate(other, "")], "j")
     moment = Moment(0.5, {"a": 1, "b": 1, "r": 0}, {"a": 3.0, "b": 5.0, "r": 0.0})
     (found,) = compared(options, Resources(1, 1e9), moment)
     assert (found.finished, found.used, found.identical) == (8.0, 8.0, 0.0)
