@@ -235,6 +235,8 @@ class Env:
             raise Unsupported(f"{type(node).__name__}: {node.sql(dialect='duckdb')[:60]}")
         if any(isinstance(child, _FOREIGN) or child.name.lower() == "unnest" for child in node.walk()):
             raise Unsupported(f"{node.sql(dialect='duckdb')[:60]}")
+        if any(_asks_the_time(child) for child in node.walk()):
+            raise Unsupported(f"the time inside of {node.sql(dialect='duckdb')[:60]}")
         return _folded(self.templated(node))
 
     def templated(self, node: exp.Expression, type_: str | None = None) -> Call:
@@ -330,6 +332,13 @@ _WINDOW_ONLY = tuple(
 def _result_type(node: exp.Expression) -> str | None:
     """GROUPING() means nothing without groups, so DuckDB cannot type it on its own."""
     return "BIGINT" if isinstance(node, exp.Grouping) else None
+
+
+def _asks_the_time(node: object) -> bool:
+    """True for functions that reckon from the present moment, which no literal can be bound to."""
+    if not isinstance(node, exp.Anonymous):
+        return False
+    return node.name.lower() == "ago" or (node.name.lower() == "age" and len(node.expressions) == 1)
 
 
 def _is_count_star(node: exp.Expression) -> bool:

@@ -23,8 +23,11 @@ Expr = Union["Column", "Literal", "Call"]
 LOGIC = ("and", "or", "not")
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
-# A call of these gives another value each time: never duplicated, moved or shared.
-VOLATILE = frozenset({"random", "rand", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "setseed"})
+# A call of these gives another value each time, or does something: never duplicated, moved or shared.
+VOLATILE = frozenset(
+    """random rand uuid gen_random_uuid uuidv4 uuidv7 nextval currval setseed sleep_ms pg_sleep write_log current_query
+    current_query_id current_connection_id current_transaction_id txid_current""".split()  # noqa: SIM905
+)
 # A call of these can raise on some rows: never moved ahead of a filter that guards it.
 RAISING = frozenset({"cast", "error", "/", "//", "%"})
 

@@ -1,8 +1,8 @@
 """Islands: what may come out differently when it is run again (law 12).
 
 The answer errs on the side of caution: functions are deterministic if they are listed here, an order is total
-if that can be shown. (Sums of floating point numbers differ in their last digits with the order of summation;
-that is not counted.)
+if that can be shown. Sums of floating point numbers differ in their last digits with the order of summation; that
+counts where the digits decide something, which the whole query tells (:mod:`qoop.planner.digits`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from qoop.planner.digits import EXACT, Digits, digits_of
 from qoop.planner.expr import Call, Column, Expr, columns_of, is_volatile, walk
 from qoop.planner.relation import (
     Aggregate,
@@ -21,6 +22,7 @@ from qoop.planner.relation import (
     Opaque,
     Project,
     Relation,
+    SetOp,
     Sort,
     Values,
     Window,
@@ -31,17 +33,19 @@ from qoop.planner.rules.properties import unique_keys
 # Aggregates that give one value whatever the order of their input.
 _DETERMINISTIC = frozenset(
     """sum avg min max count count_star count_if stddev stddev_samp stddev_pop variance var_samp var_pop median
-    quantile_cont quantile_disc quantile corr covar_pop covar_samp regr_slope regr_intercept regr_r2 bool_and
-    bool_or bit_and bit_or bit_xor product grouping kurtosis skewness entropy approx_count_distinct sum_no_overflow
-    favg fsum kahan_sum mean""".split()  # noqa: SIM905
+    quantile_cont quantile_disc quantile corr covar_pop covar_samp regr_slope regr_intercept regr_r2 regr_avgx regr_avgy
+    regr_count regr_sxx regr_sxy regr_syy bool_and bool_or bit_and bit_or bit_xor product grouping kurtosis kurtosis_pop
+    skewness entropy approx_count_distinct sum_no_overflow favg fsum kahan_sum sumkahan mean countif sem mad""".split()  # noqa: SIM905
 )
 _PEER_FUNCTIONS = frozenset(("rank", "dense_rank", "percent_rank", "cume_dist"))  # equal for rows that tie
 _SLOT = re.compile(r"\{(\d+)\}")
 _FRAME = re.compile(r"\b(ROWS|RANGE|GROUPS)\b", re.IGNORECASE)
 
 
-def is_island(relation: Relation) -> bool:
+def is_island(relation: Relation, query: Digits = EXACT) -> bool:
     """True if running the relation again may give other rows; such output is never shared between plans.
+
+    query: what the last digits of sums do in the whole query.
 
     >>> from qoop.planner.relation import Scan
     >>> a, b = Column("a", "INTEGER"), Column("b", "INTEGER")
@@ -56,9 +60,16 @@ def is_island(relation: Relation) -> bool:
             return False
         seen.add(id(node))
         guarded.update(_guarded(node))
-        return _varies(node, guarded) or any(map(visit, node.inputs))
+        return _varies(node, guarded) or not query.matched.isdisjoint(_made(node)) or any(map(visit, node.inputs))
 
-    return visit(relation)
+    return visit(relation) or (bool(query.rounded) and digits_of(relation).deciding)
+
+
+def _made(node: Relation) -> Iterator[Column]:
+    if isinstance(node, Aggregate):
+        yield from (agg.column for agg in node.aggregations)
+    elif isinstance(node, Window):
+        yield from (call.column for call in node.calls)
 
 
 def _varies(node: Relation, guarded: set[Column]) -> bool:
@@ -70,7 +81,11 @@ def _varies(node: Relation, guarded: set[Column]) -> bool:
         case Limit():
             return not _cut_is_determined(node)
         case Aggregate():
-            return any(agg.column not in guarded and not _is_determined(agg) for agg in node.aggregations)
+            return any(agg.column not in guarded and not _is_determined(agg) for agg in node.aggregations) or any(
+                map(_has_twins, node.keys)
+            )
+        case SetOp():
+            return any(map(_has_twins, node.columns)) and not (node.kind == "union" and node.all)
         case Window():
             return not all(_window_is_determined(call, node.input) for call in node.calls)
     return False
@@ -102,9 +117,14 @@ def _guarded(node: Relation) -> Iterator[Column]:
                 yield from columns_of(call.args[0])
 
 
+def _has_twins(column: Expr) -> bool:
+    """True if equal values can look different: a month equals 30 days."""
+    return "INTERVAL" in column.type
+
+
 def _is_determined(agg: Aggregation) -> bool:
     if agg.call.op in _DETERMINISTIC:
-        return True
+        return not any(map(_has_twins, agg.call.args)) or agg.call.op in ("count", "sum", "avg")
     order = _columns_in(agg.call, agg.call.template.upper().rpartition("ORDER BY")[2]) if agg.ordered else set()
     return agg.ordered and columns_of(agg.call) <= order  # rows that tie are equal in all that is read of them
 
@@ -135,6 +155,8 @@ def _cut_is_determined(node: Limit) -> bool:
 
 def _is_total(order: set[Column], rows: Relation) -> bool:
     """True if rows that agree on these columns agree on all, or there are no two of them."""
+    if any(map(_has_twins, order)):
+        return False
     return order.issuperset(rows.columns) or any(order.issuperset(key) for key in unique_keys(rows))
 
 

@@ -9,7 +9,7 @@ Both are pure: the session collects the statistics in between.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 
 from qoop.catalog.stats import TableStats
 from qoop.planner.arrange import Arranger
@@ -19,6 +19,7 @@ from qoop.planner.cardinality import Cardinality
 from qoop.planner.collector import collector_waits
 from qoop.planner.cost import DEFAULT, CostModel
 from qoop.planner.cut import Cutter, Identity
+from qoop.planner.digits import Digits, digits_of
 from qoop.planner.exchange import place_exchanges
 from qoop.planner.interning import Interner
 from qoop.planner.observed import NOTHING, Observations, ObservedRows
@@ -102,6 +103,11 @@ class Planning:
         columns = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
         self._cutter = Cutter(self._identity, columns, observed)
 
+    @cached_property
+    def _digits(self) -> Digits:
+        """What the last digits of sums do; the sums have the same columns in all arrangements."""
+        return digits_of(self.relation)
+
     def arranged(self, choices: Logical) -> Relation:
         """The relation as these choices arrange it; where two lead to the same, the same object."""
         return self._arranger.of(self.relation, choices)
@@ -129,7 +135,7 @@ class Planning:
         found = self._provenances.of(meaning)
         island = self._islands.get(id(meaning))
         if island is None:
-            island = self._islands[id(meaning)] = (meaning, is_island(meaning))
+            island = self._islands[id(meaning)] = (meaning, is_island(meaning, self._digits))
         return Identity(
             found.signature,
             found.columns,

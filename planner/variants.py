@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from math import inf
 from typing import Any
 
+from qoop.planner.digits import Digits, digits_of
 from qoop.planner.exchange_cost import USUAL, Thresholds
 from qoop.planner.expr import Column
 from qoop.planner.island import is_island
@@ -110,7 +111,7 @@ def inline_shared(relation: Relation) -> Relation:
     for node in _paths(relation, 4096):
         if isinstance(node, Shared):
             readers[node.name] = readers.get(node.name, 0) + 1
-    return _Inliner(readers).rebuild(relation)
+    return _Inliner(readers, digits_of(relation)).rebuild(relation)
 
 
 def _paths(relation: Relation, most: int) -> Iterator[Relation]:
@@ -124,8 +125,9 @@ def _paths(relation: Relation, most: int) -> Iterator[Relation]:
 
 
 class _Inliner:
-    def __init__(self, readers: Mapping[str, int]) -> None:
+    def __init__(self, readers: Mapping[str, int], digits: Digits) -> None:
         self.readers = readers
+        self.digits = digits
         self.copies = 0
         self.done: dict[int, Relation] = {}
         self.bodies: dict[int, Relation] = {}
@@ -149,7 +151,7 @@ class _Inliner:
 
     def may_copy(self, shared: Shared, body: Relation) -> bool:
         """A subplan that reads one that stays shared stays shared too: that one's columns have one name each."""
-        if self.readers[shared.name] > MOST_COPIES or is_island(shared.input):
+        if self.readers[shared.name] > MOST_COPIES or is_island(shared.input, self.digits):
             return False
         return not any(isinstance(node, Opaque | Shared) for node in walk(body))
 
