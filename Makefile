@@ -18,14 +18,14 @@ export QOOP_TEST_DATA = $(DATA)
 .PHONY: help demo test test-all soak test-duckdb2 check golden bench picture format clean
 
 help:
-	@echo "make demo          a query with 1, 2 and 4 slots on generated TPC-DS data"
+	@echo "make demo          a TPC-DS query while slots and memory go and come back, and a picture of it"
 	@echo "make test          lint, types and tests (what CI runs); about 5 minutes on 2 cores"
 	@echo "make test-all      the slow tests too, and what needs no TPC-DS text with DuckDB 2"
 	@echo "make soak          RUNS=2000 runs in which all goes wrong that can; with SEED=n FIRST=n RUNS=1 one again"
 	@echo "make check         lint and types only"
 	@echo "make golden        write the golden plans anew; look at the diff before you commit it"
 	@echo "make bench         the 99 TPC-DS queries against DuckDB, at SCALE=1"
-	@echo "make picture       draw docs/timeline.svg anew, from a query that really runs"
+	@echo "make picture       draw docs/timeline.svg anew, from the run of the demo"
 	@echo "make format        let ruff format the code"
 	@echo "make clean         remove what was built; data stays in $(DATA)"
 
@@ -71,7 +71,7 @@ bench: $(READY)
 	$(BIN)/qoop tpcds run $(DATA)/tpcds-sf$(SCALE) --check --json $(DATA)/tpcds-sf$(SCALE)-report.json
 
 picture: $(READY)
-	$(BIN)/python docs/timeline.py --data $(DATA) docs/timeline.svg
+	$(BIN)/python docs/demo.py --data $(DATA) --picture docs/timeline.svg
 
 format: $(READY)
 	$(BIN)/ruff format $(CODE)

@@ -1,49 +1,44 @@
-"""`make demo`: a TPC-DS query with 1, 2 and 4 slots; then its plan, its answer and its history."""
+"""`make demo`: a TPC-DS query while slots and memory go and come back; what the engine decided, and a picture of it."""
 
 from __future__ import annotations
 
 import argparse
-import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
 
 import qoop
+from qoop.engine.history import CapacityTold, Decided, Ended, Failed, Record, Switched
 from qoop.tpcds.data import generate
+from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.queries import text
 
-QUERY = """
-WITH sales AS (
-  SELECT c_birth_country AS country, d_year AS year, sum(ss_net_paid) AS paid
-  FROM store_sales
-  JOIN date_dim ON ss_sold_date_sk = d_date_sk
-  JOIN customer ON ss_customer_sk = c_customer_sk
-  GROUP BY c_birth_country, d_year
-)
-SELECT now.country, before.paid AS paid_2000, now.paid AS paid_2001, round(now.paid / before.paid, 3) AS growth
-FROM sales AS before JOIN sales AS now ON now.country = before.country AND now.year = before.year + 1
-WHERE before.year = 2000
-ORDER BY growth DESC
-LIMIT 10
-"""
-SLOTS = (1, 2, 4)
-RUNS = 3
+SLOTS, MEMORY = 4, "2GB"
+LESS_SLOTS, LESS_MEMORY = 1, "300MB"
+LOSS, RETURN = 0.2, 1.2
+"""When room goes and when it comes back, as parts of the time that the query takes undisturbed."""
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--data", type=Path, default=Path.home() / ".cache" / "qoop" / "data")
     options.add_argument("--scale", type=float, default=1.0)
+    options.add_argument("--query", type=int, default=4, metavar="N", help="of TPC-DS (4)")
+    options.add_argument("--picture", type=Path, default=Path("demo.html"), metavar="FILE")
     arguments = options.parse_args()
     console = Console(highlight=False)
     data = arguments.data / f"tpcds-sf{arguments.scale:g}"
     make_data(console, data, arguments.scale)
-    console.rule("the query")
-    console.print(QUERY.strip(), markup=False, soft_wrap=True)
-    console.rule(f"time on {os.cpu_count()} CPUs")
-    for slots in SLOTS:
-        time_it(console, data, slots)
-    tell(console, data, slots=2)
+    query = text(arguments.query)
+    with qoop.connect(slots=SLOTS, memory=MEMORY) as session:
+        session.register_folder(data)
+        seconds = undisturbed(console, session, query, arguments.query)
+        job = disturbed(console, session, query, seconds)
+        judge(console, data, query, job)
+        path = job.timeline(arguments.picture)
+    console.print(f"The picture of it: {path}")
 
 
 def make_data(console: Console, data: Path, scale: float) -> None:
@@ -55,18 +50,38 @@ def make_data(console: Console, data: Path, scale: float) -> None:
     console.print(f"{made.bytes / 1e6:.0f} MB: {len(made.made)} tables made, {len(made.kept)} were there")
 
 
-def time_it(console: Console, data: Path, slots: int) -> None:
-    """Run the query some times, first to collect statistics; the shortest time counts, as others use the machine."""
-    with qoop.connect(slots=slots) as session:
-        session.register_folder(data)
-        session.sql(QUERY)
-        jobs = [finished(session.submit(QUERY)) for _ in range(RUNS)]
-    best = min(jobs, key=lambda job: job.history()[-1].at)
-    console.print(
-        f"{slots} slot{'s' if slots > 1 else ' '}  {best.history()[-1].at * 1000:4.0f} ms running and"
-        f" {best.planning_seconds * 1000:.0f} ms planning:"
-        f" {len(best.plan.stages)} stages, {sum(report.tasks for report in best.stage_reports())} tasks"
+def undisturbed(console: Console, session: qoop.Session, query: str, number: int) -> float:
+    """Seconds that the query takes with all slots: the least of three runs, as others use the machine."""
+    console.rule(f"query {number} with {SLOTS} slots and {MEMORY}")
+    session.sql(query)  # collects statistics
+    jobs = [finished(session.submit(query)) for _ in range(3)]
+    seconds = min(job.history()[-1].at for job in jobs)
+    stages = jobs[0].plan.stages
+    console.print(f"{seconds:.2f} s for {sum(stage.width for stage in stages)} tasks of {len(stages)} stages:")
+    for stage in stages:
+        console.print(f"  {stage.id:4} {stage.label}", markup=False, soft_wrap=True)
+    return seconds
+
+
+def disturbed(console: Console, session: qoop.Session, query: str, seconds: float) -> qoop.Job:
+    """Run it while the room changes, and tell what happened."""
+    profile = qoop.CapacityProfile.of(
+        [(0, SLOTS, MEMORY), (LOSS * seconds, LESS_SLOTS, LESS_MEMORY), (RETURN * seconds, SLOTS, MEMORY)]
     )
+    console.rule(f"the same, with {LESS_SLOTS} slot and {LESS_MEMORY} from {LOSS * seconds:.2f} s on, until it is back")
+    job = session.submit(query)
+    with qoop.replay(session, profile):
+        finished(job)
+    for line in story(job.history()):
+        console.print(line, markup=False, soft_wrap=True)
+    return job
+
+
+def story(history: list[Record]) -> Iterator[str]:
+    """What changed, what was thought of it and what was done."""
+    for record in history:
+        if isinstance(record, CapacityTold | Decided | Ended | Failed | Switched):
+            yield str(record)
 
 
 def finished(job: qoop.Job) -> qoop.Job:
@@ -75,18 +90,14 @@ def finished(job: qoop.Job) -> qoop.Job:
     return job
 
 
-def tell(console: Console, data: Path, slots: int) -> None:
-    """Show the plan, the answer and what happened."""
-    with qoop.connect(slots=slots) as session:
-        session.register_folder(data)
-        console.rule(f"its plan for {slots} slots")
-        console.print(session.explain(QUERY), markup=False, soft_wrap=True)
-        job = session.submit(QUERY)
-        console.rule("its answer")
-        print(job.result())
-        console.rule("its history")
-        for record in job.history():
-            console.print(str(record), markup=False, soft_wrap=True)
+def judge(console: Console, data: Path, query: str, job: qoop.Job) -> None:
+    """Compare the answer with DuckDB's on the same files."""
+    console.rule("its answer")
+    result = job.result()
+    print(result)
+    with Oracle(data) as oracle:
+        difference = oracle.judge(query, result.arrow())
+    console.print("It is the answer that DuckDB gives." if difference is None else str(difference))
 
 
 if __name__ == "__main__":

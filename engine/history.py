@@ -30,6 +30,15 @@ def size(number: float) -> str:
     return f"{number:.3g} TB"
 
 
+def room_of(resources: Resources) -> str:
+    """Slots and memory for people.
+
+    >>> room_of(Resources(1, 2**30))
+    '1 slot and 1 GB'
+    """
+    return f"{resources.cpu:g} {'slot' if resources.cpu == 1 else 'slots'} and {size(resources.memory)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Switched:
     """The job began (number 1) or changed plan: a start is a switch (law 4)."""
@@ -58,7 +67,7 @@ class Started:
     resources: Resources
 
     def __str__(self) -> str:
-        room = f"{self.resources.cpu:g} slots and {size(self.resources.memory)}"
+        room = room_of(self.resources)
         return f"at {self.at:.3f} s {self.attempt} started on {self.machine} with {room}"
 
 
@@ -196,7 +205,7 @@ class ShareTold:
     share: Resources
 
     def __str__(self) -> str:
-        return f"at {self.at:.3f} s the share became {self.share.cpu:g} slots and {size(self.share.memory)}"
+        return f"at {self.at:.3f} s the share became {room_of(self.share)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +219,7 @@ class CapacityTold:
     def __str__(self) -> str:
         if self.capacity is None:
             return f"at {self.at:.3f} s machine {self.machine} was lost"
-        room = f"{self.capacity.cpu:g} slots and {size(self.capacity.memory)}"
+        room = room_of(self.capacity)
         return f"at {self.at:.3f} s machine {self.machine} has {room}"
 
 
@@ -318,7 +327,7 @@ class CapacityAnnounced:
     seconds: float
 
     def __str__(self) -> str:
-        room = f"{self.capacity.cpu:g} slots and {size(self.capacity.memory)}"
+        room = room_of(self.capacity)
         return f"at {self.at:.3f} s it was announced that machine {self.machine} will have {room} in {self.seconds:g} s"
 
 

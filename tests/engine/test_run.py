@@ -612,9 +612,9 @@ def test_the_story_of_a_key_is_told_in_sentences() -> None:
     s.play("a.0", "root.0")
     story = s.run.story(checkpoint_key(s.run.plan.stages[0], 0)).splitlines()
     assert [line.split(" s ", 1)[1] for line in story] == [
-        "j/a.0#1 started on m with 1 slots and 100 MB",
+        "j/a.0#1 started on m with 1 slot and 100 MB",
         "j/a.0#1 failed and may be retried: broken",
-        "j/a.0#2 started on m with 1 slots and 100 MB",
+        "j/a.0#2 started on m with 1 slot and 100 MB",
         "j/a.0#2 put out 5 rows in 0.500 s",
         "1 checkpoints were released",
     ]
