@@ -30,7 +30,7 @@ import sys, qoop
 data, folder, text, replan = sys.argv[1:]
 with qoop.connect(slots=2, memory="2GB", checkpoints=folder, replan=replan == "replan") as session:
     session.register_folder(data)
-    session.prepare(text)
+    session.explain(text)
     print("ready", flush=True)
     session.sql(text)
     print("done", flush=True)
