@@ -133,6 +133,8 @@ class Cutter:
         self.observed = observed
         self._contents: dict[tuple[int, bool], _Content] = {}
         self._stages: dict[tuple[object, ...], Stage] = {}
+        self._forms: dict[int, tuple[Relation, str]] = {}
+        self._items: dict[int, tuple[Exchange, str]] = {}
 
     def cut(
         self, relation: Relation, columns: Sequence[tuple[str, str]], settings: Sequence[tuple[str, str]] = ()
@@ -190,7 +192,12 @@ class Cutter:
 
     def _form(self, top: Relation) -> str:
         """Digest of how the fragment's rows fall to its tasks."""
+        known = self._forms.get(id(top))
+        if known is None:
+            known = self._forms[id(top)] = (top, self._formed(top))
+        return known[1]
 
+    def _formed(self, top: Relation) -> str:
         def source(exchange: Exchange) -> tuple[str, tuple[str, ...]]:
             below = self.content(exchange)
             stage = below.stage
@@ -228,9 +235,11 @@ class Cutter:
     def _read(self, node: Leaf, item: Input) -> str:
         if isinstance(node, Scan):
             return quote(item.name)
-        names = self.content(node).names
-        items = ", ".join(f"{names[column]} AS {column}" for column in node.columns)
-        return f"(SELECT {items or '1'} FROM {quote(item.name)})"
+        known = self._items.get(id(node))
+        if known is None:
+            names = self.content(node).names
+            known = self._items[id(node)] = (node, ", ".join(f"{names[column]} AS {column}" for column in node.columns))
+        return f"(SELECT {known[1] or '1'} FROM {quote(item.name)})"
 
     def _opaque_inputs(self, opaque: Opaque) -> tuple[TableInput, ...]:
         return tuple(

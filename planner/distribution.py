@@ -10,7 +10,8 @@ A :class:`Placed` is a subtree whose exchanges are placed, but whose own fragmen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from qoop.planner.expr import Call, Column, Expr, cast, columns_of, columns_of_all, is_volatile, substitute
 from qoop.planner.relation import (
@@ -42,8 +43,7 @@ LEFT_SPREADS = frozenset({"inner", "left", "semi", "anti", "mark"})
 RIGHT_SPREADS = frozenset({"inner", "right"})
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(NamedTuple):
     """A subtree in the fragment that is being built.
 
     meaning: the relation whose rows it puts out, before any exchange. partial: those rows are unfinished.
@@ -74,11 +74,10 @@ class Placed:
     ) -> Placed:
         """The same fragment with one more operator on top."""
         at = self.at
-        grown = replace(
-            self, meaning=meaning, at=lambda n: wrap(at(n)), rows=rows, seconds=self.seconds + seconds,
-            partial=False, per_task=float("inf"),
+        grown: dict[str, Any] = {"partial": False, "per_task": float("inf"), **changes}
+        return self._replace(
+            meaning=meaning, at=lambda n: wrap(at(n)), rows=rows, seconds=self.seconds + seconds, **grown
         )  # fmt: skip
-        return replace(grown, **changes) if changes else grown  # type: ignore[arg-type]
 
     def rows_of(self, width: int) -> float:
         """Rows of all tasks together if there are `width` of them."""

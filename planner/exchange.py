@@ -149,7 +149,7 @@ class _Placer:
         if not relation.columns:  # a stage has a column to count its rows by
             self.fillers += 1
             filler = ((Column(f"row:{self.fillers}", "BOOLEAN"), TRUE),)
-            relation, placed = Project(relation, filler), replace(placed, meaning=Project(placed.meaning, filler))
+            relation, placed = Project(relation, filler), placed._replace(meaning=Project(placed.meaning, filler))
         fragment = self.fragment(placed, relation, width)
         return Exchange(relation, kind, keys, parts, fragment)  # type: ignore[arg-type]
 
@@ -185,7 +185,7 @@ class _Placer:
 
     def hashed(self, placed: Placed, keys: HashKeys) -> Placed:
         """The same rows, spread anew by ``hash(keys)``."""
-        placed = replace(placed, seconds=placed.seconds + self.limits.hash_row * placed.rows)
+        placed = placed._replace(seconds=placed.seconds + self.limits.hash_row * placed.rows)
         return Placed(
             placed.meaning, lambda n: self.end(placed, "hash", keys, n), placed.rows, spread=True,
             partial=placed.partial, hashed=(keys,), splits=self.limits.most_parts,
@@ -312,7 +312,7 @@ class _Placer:
         keys = common_keys(node)
         if seconds > self.limits.single_seconds and keys and self.rows(node) >= 8 * self.slots and self.slots > 1:
             keys = self.hash_keys(node, child)
-            below = self.hashed(replace(partial, rows=rows, per_task=float("inf")), keys)
+            below = self.hashed(partial._replace(rows=rows, per_task=float("inf")), keys)
         else:
             below = self.gathered(partial)
         return below.under(node, phases.final, self.rows(node), seconds, held=below.held + self.costs.memory(node))

@@ -42,6 +42,7 @@ class _Form:
     def __init__(self, source: Callable[[Exchange], tuple[str, tuple[str, ...]]]) -> None:
         self.source = source
         self.numbers: dict[Column, Expr] = {}
+        self.defined_as: dict[Column, str] = {}
 
     def of(self, node: Relation) -> str:
         """The text of an operator over its inputs; columns are numbered where they first appear."""
@@ -96,9 +97,11 @@ class _Form:
         return f"{self.text(agg.call)}{condition}={self.define(agg.column)}"
 
     def define(self, column: Column) -> str:
-        if column not in self.numbers:
-            self.numbers[column] = Column(f"#{len(self.numbers)}", column.type)
-        return f"{self.numbers[column]}:{column.type}"
+        known = self.defined_as.get(column)
+        if known is None:
+            number = self.numbers[column] = Column(f"#{len(self.numbers)}", column.type)
+            known = self.defined_as[column] = f"{number}:{column.type}"
+        return known
 
     def defined(self, columns: Iterable[Column]) -> str:
         return " ".join(map(self.define, columns))

@@ -8,7 +8,7 @@ counts where the digits decide something, which the whole query tells (:mod:`qoo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from qoop.planner.digits import EXACT, Digits, digits_of
 from qoop.planner.expr import Call, Column, Expr, columns_of, is_volatile, walk
@@ -62,7 +62,12 @@ def is_island(relation: Relation, query: Digits = EXACT) -> bool:
         guarded.update(_guarded(node))
         return _varies(node, guarded) or not query.matched.isdisjoint(_made(node)) or any(map(visit, node.inputs))
 
-    return visit(relation) or (bool(query.rounded) and digits_of(relation).deciding)
+    return visit(relation) or _decides(relation, query)
+
+
+def _decides(relation: Relation, query: Digits) -> bool:
+    """True if last digits decide which rows there are."""
+    return bool(query.rounded) and digits_of(relation).deciding
 
 
 def _made(node: Relation) -> Iterator[Column]:
@@ -72,7 +77,30 @@ def _made(node: Relation) -> Iterator[Column]:
         yield from (call.column for call in node.calls)
 
 
-def _varies(node: Relation, guarded: set[Column]) -> bool:
+class Islands:
+    """The same of many relations that share parts, such as the meanings of one query's stages.
+
+    Remembers by object identity, and keeps what it has seen alive; use one for the planning of one query.
+    """
+
+    def __init__(self, query: Digits = EXACT) -> None:
+        self.query = query
+        self._steady: dict[int, tuple[Relation, bool]] = {}
+
+    def of(self, relation: Relation) -> bool:
+        """See :func:`is_island`."""
+        return _decides(relation, self.query) if self._is_steady(relation) else is_island(relation, self.query)
+
+    def _is_steady(self, node: Relation) -> bool:
+        """True if no operator of the tree varies, wherever its columns are read."""
+        known = self._steady.get(id(node))
+        if known is None:
+            varies = _varies(node, frozenset()) or not self.query.matched.isdisjoint(_made(node))
+            known = self._steady[id(node)] = (node, not varies and all(map(self._is_steady, node.inputs)))
+        return known[1]
+
+
+def _varies(node: Relation, guarded: Set[Column]) -> bool:
     if any(map(is_volatile, _exprs(node))):
         return True
     match node:

@@ -22,9 +22,10 @@ from qoop.planner.cut import Cutter, Identity
 from qoop.planner.digits import Digits, digits_of
 from qoop.planner.exchange import place_exchanges
 from qoop.planner.interning import Interner
+from qoop.planner.island import Islands
 from qoop.planner.observed import NOTHING, Observations, ObservedRows
 from qoop.planner.plan import Plan, Resources
-from qoop.planner.provenance import Provenances, is_island
+from qoop.planner.provenance import Provenances
 from qoop.planner.relation import Relation, Scan, walk
 from qoop.planner.rules import apply_rules
 from qoop.planner.variants import Logical, Variant
@@ -96,7 +97,6 @@ class Planning:
         self.splits = splits
         self._provenances = Provenances(bound.settings)
         self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost
-        self._islands: dict[int, tuple[Relation, bool]] = {}
         self._interner = Interner()
         self._arranger = Arranger(self.cardinality, cost, self._interner)
         self._plans: dict[int, tuple[Relation, Plan]] = {}
@@ -130,16 +130,17 @@ class Planning:
         """The plan that a variant leads to in a room."""
         return self.cut(self.placed(variant, room))
 
+    @cached_property
+    def _islands(self) -> Islands:
+        return Islands(self._digits)
+
     def _identity(self, meaning: Relation) -> Identity:
         meaning = self._interner.of(meaning)
         found = self._provenances.of(meaning)
-        island = self._islands.get(id(meaning))
-        if island is None:
-            island = self._islands[id(meaning)] = (meaning, is_island(meaning, self._digits))
         return Identity(
             found.signature,
             found.columns,
-            island[1],
+            self._islands.of(meaning),
             self._provenances.rows(meaning),
             partial(self._provenances.facts, meaning),
         )

@@ -354,10 +354,17 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
     """The same operator over other inputs; the same object where nothing changes."""
     if all(old is new for old, new in zip(relation.inputs, inputs, strict=True)):
         return relation
-    if isinstance(relation, Join):
-        return replace(relation, left=inputs[0], right=inputs[1])
-    if isinstance(relation, SetOp):
-        return replace(relation, branches=inputs)
+    match relation:  # spelt out, as planning does it so often
+        case Join():
+            return Join(inputs[0], inputs[1], relation.kind, relation.on, relation.mark)
+        case Project():
+            return Project(inputs[0], relation.exprs)
+        case Filter():
+            return Filter(inputs[0], relation.predicates)
+        case Aggregate():
+            return Aggregate(inputs[0], relation.keys, relation.aggregations, relation.grouping_sets)
+        case SetOp():
+            return replace(relation, branches=inputs)
     if not hasattr(relation, "input"):
         raise PlanError(f"{type(relation).__name__} has no inputs")
     return replace(relation, input=inputs[0])  # type: ignore[arg-type]

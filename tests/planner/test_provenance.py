@@ -26,6 +26,7 @@ from qoop.planner.expr import (
     is_null,
     substitute,
 )
+from qoop.planner.island import Islands
 from qoop.planner.provenance import Provenances, is_island, provenance
 from qoop.planner.relation import (
     Aggregate,
@@ -525,3 +526,11 @@ ISLANDS: dict[str, tuple[Relation, bool]] = {
 def test_islands(what: str) -> None:
     relation, expected = ISLANDS[what]
     assert is_island(relation) is expected
+
+
+def test_islands_are_remembered_as_they_are() -> None:
+    known = Islands()
+    for _ in range(2):
+        for relation, expected in ISLANDS.values():
+            assert known.of(relation) is expected
+            assert known.of(Project(relation, ())) is expected
