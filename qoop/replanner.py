@@ -265,7 +265,8 @@ class Greedy:
     """The plan that ends first on the share as it is now (spec section 5), whatever finished work that leaves out.
 
     hysteresis: another plan must end sooner than the running one by this fraction of its time, since estimates
-        err, and a plan that is left for little is soon gone back to.
+        err, and a plan that is left for little is soon gone back to. Measured, plans believed to gain less than the
+        default gained nothing (docs/benchmarks.md).
     least_gain: and by this many seconds: less is not worth stopping attempts for.
 
     Of many estimates the lowest is the likeliest to be too low, so a query whose stages turn out larger than expected
