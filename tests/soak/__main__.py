@@ -26,7 +26,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "tpcds"), str(HERE.parent / "planne
 
 import psutil  # noqa: E402
 from soak_plans import Subjects  # noqa: E402
-from soak_run import QUERIES, Happened, perform, scenario  # noqa: E402
+from soak_run import Happened, perform, query_of, scenario  # noqa: E402
 
 from qoop.tpcds.data import generate  # noqa: E402
 
@@ -71,7 +71,7 @@ def _soak(seed: str, places: range, most: int, subjects: Subjects, caches: Path)
     failed: list[int] = []
     began = time.monotonic()
     for place in places:
-        subjects.of(QUERIES[place % len(QUERIES)])  # planning is no part of the run
+        subjects.of(query_of(place))  # planning is no part of the run
         faulthandler.dump_traceback_later(STUCK, exit=True)
         try:
             happened.add(perform(scenario(seed, place), subjects, caches))

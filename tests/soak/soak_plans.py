@@ -13,7 +13,7 @@ import pyarrow as pa
 from run_plan import narrowed
 
 from qoop.engine.task import content_of
-from qoop.job import Prepared
+from qoop.job import Planned
 from qoop.planner.alternatives import Candidate, cluster_grid, keep, pool
 from qoop.planner.plan import Plan, Stage
 from qoop.session import connect
@@ -36,17 +36,23 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Subject:
-    """A query. tables: that it reads. plans: that differ. pairs: their places two by two, in both directions."""
+    """A query. planned: in a session over its folder. plans: that differ. pairs: their places two by two, in both
+    directions."""
 
     number: int
     folder: Path
-    tables: tuple[str, ...]
+    planned: Planned
     answer: pa.Table
     plans: tuple[Candidate, ...]
 
     @property
     def text(self) -> str:
         return text(self.number)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those that it reads."""
+        return tuple(self.planned.tables)
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -82,9 +88,8 @@ class Subjects:
             folder = self._data(scale)
             answer = self.oracle(folder).answer(text(number))
             if not is_empty_answer(answer):
-                prepared = _prepared(folder, number)
-                plans = _plans(prepared, GROWTH * SMALL / scale)
-                self.used.append(Subject(number, folder, tuple(prepared.tables), answer, plans))
+                planned, plans = _planned(folder, number, GROWTH * SMALL / scale)
+                self.used.append(Subject(number, folder, planned, answer, plans))
                 return self.used[-1]
         raise AssertionError(f"query {number} has no answer to compare")
 
@@ -92,14 +97,12 @@ class Subjects:
         return self._opened.enter_context(Oracle(folder, threads=1))
 
 
-def _prepared(folder: Path, number: int) -> Prepared:
+def _planned(folder: Path, number: int, growth: float) -> tuple[Planned, tuple[Candidate, ...]]:
+    """A query as it is planned, and the plans worth keeping on a cluster if there were so many times the rows, with
+    others until there are `PLANS`."""
     with connect(slots=1, memory="1GB") as session:
         session.register_folder(folder)
-        return session.prepare(text(number))
-
-
-def _plans(prepared: Prepared, growth: float) -> tuple[Candidate, ...]:
-    """The plans worth keeping on a cluster, and others until there are `PLANS`."""
+        prepared, planned = session.prepare(text(number)), session._plan(text(number))
     stats, splits = scaled(prepared.stats, growth), scaled_splits(prepared.splits, growth)
     planning = replace(prepared, stats=stats, splits=splits).planning()
     found_by = keep(pool(planning, cluster_grid()))
@@ -107,7 +110,7 @@ def _plans(prepared: Prepared, growth: float) -> tuple[Candidate, ...]:
     for one in (*found_by.kept, *found_by.pool.candidates):
         plan = tamed(one.plan)
         found.setdefault(tuple(content_of(stage) for stage in plan.stages), replace(one, plan=plan))
-    return tuple(found.values())[:PLANS]
+    return planned, tuple(found.values())[:PLANS]
 
 
 def tamed(plan: Plan) -> Plan:

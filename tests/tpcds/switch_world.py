@@ -7,7 +7,7 @@ from random import Random
 
 from qoop.adaptive import Adaptive, Cause, Triggers
 from qoop.engine.history import Record, Succeeded
-from qoop.job import Job
+from qoop.job import Job, Planned
 from qoop.planner.alternatives import Candidate
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Resources
@@ -52,16 +52,18 @@ class Plans:
 
 def switched(
     session: Session,
-    query: str,
+    planned: Planned,
     launch: Candidate,
     others: tuple[Candidate, ...],
     seed: int,
     weight: float = 1.0,
     resume: bool = False,
 ) -> Job:
-    """Run a query from one plan through others. weight, resume: as in `Session.submit`."""
+    """Run a query from one plan through others.
+
+    planned: the query, in this session or another over the same tables. weight, resume: as in `Session.submit`.
+    """
     random = Random(seed)
     policy = AtRandom(random, often=random.choice((0.1, 0.5, 1.0)))
     adaptive = Adaptive(Plans(others), session.room, at_once=True, policy=policy, triggers=AtCommits())
-    planned = session._plan(query)
     return session._submit(replace(planned, plan=launch.plan, adaptive=adaptive), weight, resume=resume)

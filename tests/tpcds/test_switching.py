@@ -57,7 +57,7 @@ def check(session: Session, oracle: Oracle, number: int, runs: int, seed: int) -
         launch = plans[run % len(plans)]
         others = tuple(random.sample(plans, min(3, len(plans))))
         own = random.randrange(2**32)
-        job = switched(session, text(number), launch, others, own)
+        job = switched(session, session._plan(text(number)), launch, others, own)
         story = f"query {number}, QOOP_SEED={seed} (run {run}, seed {own})"
         difference = oracle.judge(text(number), job.result(60).arrow(), theirs)
         assert difference is None, f"{story}: {difference}\n" + "\n".join(map(str, job.history()))
