@@ -196,7 +196,8 @@ def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Itera
     seen: set[tuple[object, ...]] = set()
     for variant in variants:
         relation = planning.arranged(variant.logical)
-        for room in (room for room in grid.rooms if room.cpu <= variant.most_slots):
+        least, most = variant.slots
+        for room in (room for room in grid.rooms if least <= room.cpu <= most):
             fitted = variant.on(room, grid.threads, grid.machine)
             key = (id(relation), fitted.limits, room)
             if key not in seen:

@@ -37,7 +37,7 @@ from qoop.planner.distribution import (
     positional_hashing,
     readers_keys,
 )
-from qoop.planner.exchange_cost import BASE_MEMORY, USUAL, Costs, JoinSeconds, Thresholds
+from qoop.planner.exchange_cost import BASE_MEMORY, USUAL, Costs, JoinSeconds, KnownWork, Thresholds
 from qoop.planner.expr import TRUE, Column, Expr
 from qoop.planner.plan import Estimate, Resources
 from qoop.planner.relation import (
@@ -70,13 +70,16 @@ def place_exchanges(
     cost: CostModel,
     tables: Mapping[str, int],
     thresholds: Thresholds = USUAL,
+    known: KnownWork | None = None,
 ) -> Relation:
     """Return the relation with its exchanges, each with its Fragment; the root is a gather of the result.
 
     room: what the machine has: `cpu` slots and `memory` bytes.
     tables: by table name the most tasks that a scan of it can use (row groups, files); 1 for those not named.
+    known: what earlier calls with the same estimates and costs have found out.
     """
-    placer = _Placer(cardinality, room, cost, tables, thresholds, readers_keys(relation))
+    costs = Costs(cardinality, cost, room, thresholds, {} if known is None else known)
+    placer = _Placer(cardinality, costs, tables, thresholds, readers_keys(relation))
     return placer.end(placer.place(relation), "gather")
 
 
@@ -84,15 +87,14 @@ class _Placer:
     def __init__(
         self,
         cardinality: Cardinality,
-        room: Resources,
-        cost: CostModel,
+        costs: Costs,
         tables: Mapping[str, int],
         limits: Thresholds,
         wishes: Mapping[int, tuple[Column, ...]],
     ) -> None:
         self.cardinality = cardinality
-        self.costs = Costs(cardinality, cost, room, limits)
-        self.slots = self.costs.slots
+        self.costs = costs
+        self.slots = costs.slots
         self.tables = tables
         self.limits = limits
         self.shared: dict[str, tuple[Exchange, Placed]] = {}

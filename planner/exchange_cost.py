@@ -16,6 +16,9 @@ from qoop.planner.relation import Join, Relation
 BASE_MEMORY = 32 << 20
 """Bytes that any task is given, whatever it does."""
 
+KnownWork = dict[int, tuple[Relation, float]]
+"""By id of an operator: the operator, so that its id is not given away, and its seconds of one thread."""
+
 _IMPOSSIBLE = 3600.0  # seconds: only where nothing else can be done
 
 
@@ -59,9 +62,14 @@ USUAL = Thresholds()
 
 
 class Costs:
-    """Estimates of operators and subtrees on a machine of `slots` threads and `memory` bytes."""
+    """Estimates of operators and subtrees on a machine of `slots` threads and `memory` bytes.
 
-    def __init__(self, cardinality: Cardinality, cost: CostModel, room: Resources, limits: Thresholds) -> None:
+    known: work of operators by id, which no machine changes; what is found is added to it.
+    """
+
+    def __init__(
+        self, cardinality: Cardinality, cost: CostModel, room: Resources, limits: Thresholds, known: KnownWork
+    ) -> None:
         self.cardinality = cardinality
         self.cost = cost
         self.slots = max(1, int(room.cpu))
@@ -70,10 +78,14 @@ class Costs:
         self.machines = ceil(self.slots / limits.machine_slots)
         self._network = room.network if self.machines > 1 else 0.0
         self.limits = limits
+        self._known = known
 
     def work(self, relation: Relation) -> float:
         """Seconds of one thread for this operator alone."""
-        return self.cost.own_seconds(relation, self.cardinality)
+        known = self._known.get(id(relation))
+        if known is None:
+            known = self._known[id(relation)] = (relation, self.cost.own_seconds(relation, self.cardinality))
+        return known[1]
 
     def memory(self, relation: Relation) -> float:
         """Bytes that this operator alone holds."""

@@ -90,7 +90,7 @@ class _Terms(NamedTuple):
 
 
 class Finish:
-    """The finish times of one plan: what does not depend on the share is worked out once, and never changes.
+    """The finish times of one plan: what does not depend on the share is worked out once.
 
     machine: slots of one machine; a share of more is spread over as few machines as have them.
     cost: the machine's constants.
@@ -114,6 +114,7 @@ class Finish:
         self.place = place
         self.tasks = [_task(stage, plan, cost) for stage in plan.stages]
         self.order = self._ranked()
+        self._last: tuple[Resources, _Terms, Packer] | None = None
 
     def seconds(self, share: Resources, done: Done = NOTHING) -> float:
         """See :func:`finish_time`."""
@@ -137,8 +138,7 @@ class Finish:
         """
         if share.cpu < 1:
             return inf
-        cpus, memories, durations = self.terms(share)
-        packer = Packer(share.cpu, share.memory, cpus, memories)
+        (cpus, memories, durations), packer = self.on(share)
         ends: list[float] = []
         slot_seconds = byte_seconds = 0.0
         for i, seconds in enumerate(durations):
@@ -159,6 +159,14 @@ class Finish:
     def machines(self, share: Resources) -> int:
         """Over how many machines the share is spread."""
         return ceil(share.cpu / self.machine) if share.cpu < inf else 1
+
+    def on(self, share: Resources) -> tuple[_Terms, Packer]:
+        """Terms and packing on a share; those of the share asked for last are remembered."""
+        last = self._last
+        if last is None or last[0] is not share:
+            terms = self.terms(share)
+            last = self._last = (share, terms, Packer(share.cpu, share.memory, terms.cpus, terms.memories))
+        return last[1:]
 
     def terms(self, share: Resources) -> _Terms:
         """What a task of each stage gets of a share, and its seconds: work, the way in and out, spilling, starting.
@@ -237,8 +245,7 @@ class _Simulation:
     def __init__(self, finish: Finish, share: Resources, done: Done, until: float = inf) -> None:
         self.finish, self.share, self.now, self.until = finish, share, 0.0, until
         self.cpu, self.memory = share.cpu, share.memory  # free now
-        self.cpus, self.memories, self.durations = finish.terms(share)
-        self.packer = Packer(share.cpu, share.memory, self.cpus, self.memories)
+        (self.cpus, self.memories, self.durations), self.packer = finish.on(share)
         self.left = finish.needed(done)  # not yet ended
         self.waiting = list(self.left)  # not yet started
         self.ending: list[tuple[float, int, int, int]] = []  # (when, stage, slots, tasks)

@@ -48,13 +48,13 @@ class Logical:
 class Variant:
     """A set of choices under a name.
 
-    limits: choices about exchanges and tasks. most_slots: in a room of more it is not tried.
+    limits: choices about exchanges and tasks. slots: the least and the most slots of a room that it is tried in.
     """
 
     name: str = "usual"
     logical: Logical = Logical()
     limits: Thresholds = USUAL
-    most_slots: float = inf
+    slots: tuple[float, float] = (1.0, inf)
 
     def on(self, room: Resources, threads: int, machine: int) -> Variant:
         """The variant with thresholds that suit a room of machines of so many slots, `threads` of them for a task.
@@ -73,22 +73,22 @@ _HASH = replace(USUAL, broadcast_factor=8.0, single_seconds=0.05)
 _LEAN = replace(USUAL, table_factor=16.0, task_seconds=0.06, most_parts=256, single_seconds=0.1)
 _BROADCAST = replace(USUAL, broadcast_factor=0.125, table_factor=1.0, single_seconds=2.0)
 _NETWORK = replace(_USUAL, aim=NETWORK)
-_MACHINES = 100.0  # slots: a few machines
+_FEW, _SOME, _MANY = (1.0, 100.0), (2.0, 100.0), (30.0, inf)  # slots: up to a few machines; a machine or more
 
 VARIANTS: tuple[Variant, ...] = (
     Variant(),
-    Variant("broadcast", limits=_BROADCAST, most_slots=_MACHINES),
-    Variant("lean", limits=_LEAN, most_slots=_MACHINES),
+    Variant("broadcast", limits=_BROADCAST, slots=_FEW),
+    Variant("lean", limits=_LEAN, slots=_SOME),
     Variant("lazy", replace(_USUAL, eager_gain=inf)),
     Variant("eager", replace(_USUAL, eager_gain=0.0)),
     Variant("inline", replace(_USUAL, inline=True)),
-    Variant("linear", replace(_USUAL, bushy=False), most_slots=_MACHINES),
-    Variant("small moves", _NETWORK, most_slots=_MACHINES),
+    Variant("linear", replace(_USUAL, bushy=False), slots=_FEW),
+    Variant("small moves", _NETWORK, slots=_SOME),
     Variant("small results", replace(_USUAL, aim=RESULTS)),
-    Variant("small builds", replace(_USUAL, aim=MEMORY), most_slots=_MACHINES),
+    Variant("small builds", replace(_USUAL, aim=MEMORY), slots=_FEW),
     Variant("reduced facts", replace(_USUAL, reduce_facts=True)),
     Variant("lean eager", replace(_USUAL, eager_gain=0.0), _LEAN),
-    Variant("linear hash", replace(_USUAL, bushy=False), _HASH),
+    Variant("linear hash", replace(_USUAL, bushy=False), _HASH, slots=_MANY),
     Variant("small moves hash", _NETWORK, _HASH),
 )
 """The variants that are tried, in the order in which ties between equal plans are settled.

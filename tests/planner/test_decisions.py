@@ -9,6 +9,7 @@ from qoop.planner.alternatives import Alternatives, Grid, explain_alternatives, 
 from qoop.planner.decisions import Decision, decisions, recalled, replay
 from qoop.planner.plan_json import read, write
 from qoop.planner.planner import Planning, logical
+from qoop.planner.variants import Variant
 
 SCRIPT = """
 create table facts as select i as id, i % 1000 as k, i % 97 as v from range(5000) t(i);
@@ -67,3 +68,9 @@ def test_decisions_and_plans_outlive_the_process(world: World) -> None:
     back = recalled(zip([one.plan for one in found.kept], made, strict=True), GRID, found.kept[0].cost)
     assert back.winners == found.winners
     assert [one.origin for one in back.kept] == [one.origin for one in found.kept]
+
+
+def test_a_variant_is_tried_in_rooms_of_its_slots_only(world: World) -> None:
+    found = pool(planning(world, text(3)), GRID, [Variant("few", slots=(2.0, 8.0))])
+    assert {one.room.cpu for one in found.candidates} == {4}
+    assert {room.cpu for room in GRID.rooms} == {16, 4, 1}
