@@ -86,6 +86,11 @@ class QueryResult:
         return median(a.wall / b.wall for a, b in zip(self.adaptive, self.held, strict=True))
 
     @property
+    def work(self) -> float:
+        """The same of the cpu seconds."""
+        return median(a.cpu / b.cpu for a, b in zip(self.adaptive, self.held, strict=True))
+
+    @property
     def switches(self) -> int:
         return sum(thought.switched for thought in self.thoughts)
 
@@ -256,7 +261,9 @@ def _bets(done: Sequence[QueryResult]) -> Iterator[str]:
             yield f"  {len(some)} queries {name} switches: wall {ratio_of_sums(some, 'wall')[0]:.4f}"
     for word, least in (("behind", NOTABLE), ("ahead", -NOTABLE)):
         notable = [one for one in done if (one.ahead - 1 > least if least > 0 else one.ahead - 1 < least)]
-        shown = (f"{one.query} ({one.ahead - 1:+.0%}, {one.switches} switches)" for one in notable)
+        shown = (
+            f"{one.query} ({one.ahead - 1:+.0%}, cpu {one.work - 1:+.0%}, {one.switches} switches)" for one in notable
+        )
         yield f"more than {NOTABLE:.0%} {word}: {', '.join(shown) or 'none'}"
 
 

@@ -37,7 +37,7 @@ def test_bets_that_were_lost_are_listed() -> None:
     lost = QueryResult(7, taken(1.2, 1.2), taken(1.0, 1.0), [Thought(START, True, 0.09, 0.08)])
     won = QueryResult(8, taken(0.8, 0.8), taken(1.0, 1.0), [Thought(ROWS, True, 0.002, 0.0)])
     shown = overhead.table([lost, won, QueryResult(9, error="it went wrong")])
-    assert "behind: 7 (+20%, 1 switches)" in shown and "ahead: 8 (-20%, 1 switches)" in shown
+    assert "behind: 7 (+20%, cpu +20%, 1 switches)" in shown and "ahead: 8 (-20%, cpu -20%, 1 switches)" in shown
     assert "without a search: 1; median 2.0 ms" in shown and "looked up: 1; median 90.0 ms" in shown
     assert "failed: 9" in shown
 
