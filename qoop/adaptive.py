@@ -141,7 +141,8 @@ class Answer:
 
     question: with the options as they are by now; found: the alternatives are among them. served: the options as they
     were decided on, with the finished work of others built in. observed: what the options were estimated with.
-    seconds: that the answer took; searching: of these, for plans that were not known.
+    searched: what a search for plans that were not known has found; None: there was none.
+    seconds: that the answer took; searching: of these, for that search.
     """
 
     question: Question
@@ -149,6 +150,7 @@ class Answer:
     decision: Decision
     found: bool
     observed: Observations
+    searched: tuple[Candidate, ...] | None
     seconds: float
     searching: float = 0.0
 
@@ -357,21 +359,21 @@ def answer(asked: Asked) -> Answer:
     begun = time.perf_counter()
     question = reestimate_all(asked.question, asked.observed)
     found = asked.found or asked.adaptive.at_once or question.remaining[question.running].seconds >= WORTH_SECONDS
-    searching = 0.0
+    candidates, searching = None, 0.0
     if found and (not asked.found or _none_is_good(asked, question)):
         since = time.perf_counter()
-        question = searched(asked, question)
+        candidates = tuple(asked.adaptive.find(asked.observed))
+        question = searched(asked, question, candidates)
         searching = time.perf_counter() - since
     served = question.with_reuse() if found else question
     little = Stay("too little is left to make other plans", question.remaining)
     decision = asked.adaptive.policy.decide(served) if found else little
     seconds = time.perf_counter() - begun
-    return Answer(question, served.options, decision, found, asked.observed, seconds, searching)
+    return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching)
 
 
-def searched(asked: Asked, question: Question) -> Question:
-    """The question with the plans that a search finds, given all that was observed."""
-    found = asked.adaptive.find(asked.observed)
+def searched(asked: Asked, question: Question, found: Sequence[Candidate]) -> Question:
+    """The question with the plans that a search found, given all that was observed."""
     options = with_candidates(question.options, found, asked.job)
     return reestimate_all(replace(question, options=options), asked.observed)
 

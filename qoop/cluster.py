@@ -4,9 +4,12 @@ One thread owns the backend and all runs. Callers talk to it through a mailbox: 
 :class:`JobHandle` may be called from any thread. The way of one turn of the loop (`step`)::
 
     backend.wait() -> events -> runs -> commands -> backend      engine/driver.py
-    mail, deadlines, jobs that have ended
+    letters, deadlines, jobs that have ended
     if jobs or capacity changed: fair shares -> ShareChanged -> runs
     until nothing fits: scheduler.next_grant(claims, rooms) -> Grant -> run -> Start -> backend
+
+What comes out of a turn follows from the time, the events, the letters and what the backend answers when asked, and
+from nothing else; a trace holds all of these, so that the turn can be gone through again (:mod:`qoop.rerun`).
 """
 
 from __future__ import annotations
@@ -15,13 +18,13 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 
-from qoop.adaptive import Adaptive, Answer, Replanner, Useful, Work
+from qoop.adaptive import Answer, Replanner, Useful, Work
 from qoop.catalog.errors import (
     Cancelled,
     ConfigError,
@@ -32,7 +35,6 @@ from qoop.catalog.errors import (
     SessionClosed,
     Timeout,
 )
-from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
@@ -41,8 +43,21 @@ from qoop.engine.guard import complete
 from qoop.engine.history import Decided, Record
 from qoop.engine.progress import Progress
 from qoop.engine.run import Run
-from qoop.engine.state import Limits, State
+from qoop.engine.state import State
 from qoop.engine.task import CheckpointKey, JobId, MachineId, checkpoint_key, own_islands
+from qoop.letters import (
+    Answered,
+    CancelAsked,
+    CloseAsked,
+    HoldAsked,
+    JobRequest,
+    Letter,
+    ReconsiderAsked,
+    ReleaseAsked,
+    ResizeAsked,
+    Submitted,
+    SuspendAsked,
+)
 from qoop.planner.packing import Room
 from qoop.planner.plan import Plan
 from qoop.planner.plan_json import dump
@@ -52,6 +67,7 @@ from qoop.schedulers.base import Claim, Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
 from qoop.trace import Trace
+from qoop.turns import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Turn
 
 _LOOK = 0.1
 """Seconds between looks for Ctrl-C: one that comes just before the main thread begins to wait wakes nobody."""
@@ -61,35 +77,6 @@ _PAUSE = 0.01
 
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
-
-
-@dataclass(frozen=True)
-class JobRequest:
-    """What to run and how.
-
-    tables: the pinned tables by name. settings: SET options besides those of the plan.
-    weight: of the fair share, above 0. timeout: seconds after which the job fails with Timeout.
-    durable: outputs must survive the process. reuse: look for checkpoints that the backend has already.
-    adaptive: how it may change plan while it runs; None: it keeps the plan.
-    text: of the query, for the record.
-    """
-
-    plan: Plan
-    tables: Mapping[str, Table] = field(default_factory=dict)
-    settings: tuple[tuple[str, str], ...] = ()
-    weight: float = 1.0
-    timeout: float | None = None
-    durable: bool = False
-    reuse: bool = False
-    text: str = ""
-    limits: Limits = field(default_factory=Limits)
-    adaptive: Adaptive | None = None
-
-    def __post_init__(self) -> None:
-        if not self.weight > 0:
-            raise ConfigError(f"the weight of a job must be above 0, not {self.weight}")
-        if self.timeout is not None and not self.timeout > 0:
-            raise ConfigError(f"the timeout of a job must be above 0 seconds, not {self.timeout}")
 
 
 class JobHandle:
@@ -132,7 +119,7 @@ class JobHandle:
 
     def cancel(self) -> None:
         """Stop the job; returns at once. Does nothing if it has ended."""
-        self._cluster.post(lambda now: self._cluster.stop_job(self.id, now))
+        self._cluster.post(CancelAsked(self.id))
 
     def suspend(self, keeper: JobId, grace: float, error: Cancelled) -> tuple[Committed, ...]:
         """Cancel the job with this error; return the outputs that may serve elsewhere, kept for `keeper`.
@@ -142,22 +129,22 @@ class JobHandle:
         """
         deadline = time.monotonic() + grace
         if grace > 0:
-            self._cluster.post(lambda _: self._run.begin_switch())
+            self._cluster.post(HoldAsked(self.id))
         while time.monotonic() < deadline and self._run.alive and not self.done.done():
             time.sleep(_PAUSE)
-        kept: Future[tuple[Committed, ...]] = Future()
-        self._cluster.post(lambda now: self._cluster.suspend_job(self.id, keeper, error, kept, now))
-        futures.wait([kept, self.done], return_when=futures.FIRST_COMPLETED)
+        asked = SuspendAsked(self.id, keeper, error)
+        self._cluster.post(asked)
+        futures.wait([asked.kept, self.done], return_when=futures.FIRST_COMPLETED)
         self.wait()
         if self.error is not error:
             raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
-        return kept.result()
+        return asked.kept.result()
 
     def release(self) -> None:
         """The owner needs the outputs no more; the store may drop them."""
         if self.done.done() and self.done.exception() is None:
             keys = tuple(fact.key for fact in self.done.result())
-            self._cluster.post(lambda _: self._cluster.release(self.id, keys))
+            self._cluster.post(ReleaseAsked(self.id, keys))
 
     def progress(self) -> Progress:
         """How far the job is."""
@@ -176,7 +163,7 @@ class JobHandle:
 
     def reconsider(self, why: str = "it was asked for") -> None:
         """Have the choice of the plan thought over now. Does nothing if the job may not change plan."""
-        self._cluster.post(lambda now: self._cluster.reconsider(self.id, why, now))
+        self._cluster.post(ReconsiderAsked(self.id, why))
 
     def story(self, key: CheckpointKey) -> str:
         """All that happened to one checkpoint, a sentence a line."""
@@ -214,7 +201,8 @@ class Cluster:
     """Runs jobs on the machines of one backend, which it owns and closes.
 
     thread: True: a thread of its own turns the loop. False: the caller does, by `step` (simulations).
-    trace: where to record every event and command.
+    trace: where to record all that goes into each turn and comes out of it.
+    planner: where decisions are worked out; by default in a thread of its own if the cluster has one.
     wait_for_capacity: seconds that a job waits while there is no slot at all, after which it fails with NoCapacity.
     """
 
@@ -226,15 +214,17 @@ class Cluster:
         trace: Trace | None = None,
         thread: bool = True,
         wait_for_capacity: float = math.inf,
+        planner: Planner | None = None,
     ) -> None:
         self.lock = threading.RLock()
         self._backend = backend
         self._scheduler = scheduler or Patient(MaxMin())
         self._clock = clock or WallClock()
         self._trace = trace
-        self._driver = Driver(backend, self._observe)
+        self._driver = Driver(backend, self._note)
         self._jobs: dict[JobId, _Job] = {}
-        self._mail: deque[Callable[[float], None]] = deque()
+        self._coming: dict[JobId, _Job] = {}  # whose letter has not been opened
+        self._mail: deque[Letter] = deque()
         self._numbers = count(1)
         self._shares_stale = False
         self._wait_for_capacity = wait_for_capacity
@@ -244,7 +234,13 @@ class Cluster:
         self._give_up_at: float | None = None
         self._broken: ExecutionError | None = None
         self._late: QoopError | None = None
-        self._planner: Planner = PlannerThread() if thread else InlinePlanner()
+        self._planner: Planner = planner or (PlannerThread() if thread else InlinePlanner())
+        self._turns = 0
+        self._now = self._clock.now()
+        self._noted = True  # something of this turn
+        if trace is not None:
+            opened = Opened(self._now, dict(backend.machines()), wait_for_capacity, type(self._scheduler).__name__)
+            trace.record(self._now, opened)
         self._thread: threading.Thread | None = None
         if thread:
             self._thread = threading.Thread(target=self._loop, name="qoop-cluster", daemon=True)
@@ -253,23 +249,27 @@ class Cluster:
     def submit(self, request: JobRequest) -> JobHandle:
         """Start a job. Raises SessionClosed after `close`, ExecutionError if the cluster's loop has failed."""
         number = next(self._numbers)
-        name = f"job{number}"
-        limits = request.limits
-        if request.adaptive is not None:
-            limits = replace(limits, keep_checkpoints=True, leave_exhausted=True)
-        run = Run(name, request.tables, request.settings, request.durable, limits)
-        handle = JobHandle(self, name, run)
-        submitted = self._clock.now()
-        deadline = submitted + request.timeout if request.timeout is not None else None
-        request = replace(request, plan=own_islands(request.plan, name))
-        adaptive = request.adaptive
-        replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
-        job = _Job(handle, run, request, number, submitted, deadline, replanner)
+        return self.enter(Submitted(f"job{number}", number, self._clock.now(), request))
+
+    def enter(self, letter: Submitted) -> JobHandle:
+        """Start a job that has a name already. Raises as `submit` does."""
+        job = self._made(letter)
         with self.lock:
             self._check_open()
-            self._jobs[name] = job
-        self.post(lambda now: self._admit(job, now))
-        return handle
+            self._coming[letter.job] = job
+            self.post(letter)
+        return job.handle
+
+    def _made(self, letter: Submitted) -> _Job:
+        name, request, adaptive = letter.job, letter.request, letter.request.adaptive
+        limits = request.limits
+        if adaptive is not None:
+            limits = replace(limits, keep_checkpoints=True, leave_exhausted=True)
+        run = Run(name, request.tables, request.settings, request.durable, limits)
+        deadline = letter.at + request.timeout if request.timeout is not None else None
+        request = replace(request, plan=own_islands(request.plan, name))
+        replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
+        return _Job(JobHandle(self, name, run), run, request, letter.arrival, letter.at, deadline, replanner)
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0) -> None:
         """Change how many slots and bytes of memory the backend has; None: leave that as it is.
@@ -279,16 +279,16 @@ class Cluster:
         passed, unless another call comes before.
         Raises ConfigError for a size that cannot be, SessionClosed, ExecutionError as `submit` does.
         """
-        done: Future[None] = Future()
+        asked = ResizeAsked(slots, memory, notice)
         with self.lock:
             self._check_open()
-            self.post(lambda now: self._resize(_Size(slots, memory, now + notice), now, done))
+            self.post(asked)
         if self._thread is None:
             self.step(0.0)
-        while not futures.wait([done], _LOOK).done:
+        while not futures.wait([asked.done], _LOOK).done:
             if self._thread is not None and not self._thread.is_alive():
                 self._check_open()
-        done.result()
+        asked.done.result()
 
     @property
     def busy(self) -> bool:
@@ -304,7 +304,7 @@ class Cluster:
         with self.lock:
             first, self._closing = not self._closing, True
         if first:
-            self.post(self._stop_all)
+            self.post(CloseAsked())
             if self._thread is None:
                 self._loop()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -315,8 +315,8 @@ class Cluster:
 
     # --- for the loop's thread ------------------------------------------------------------------------------
 
-    def post(self, letter: Callable[[float], None]) -> None:
-        """Have the loop's thread do something in its next turn. May be called from any thread."""
+    def post(self, letter: Letter) -> None:
+        """Have the loop's thread open a letter in its next turn. May be called from any thread."""
         self._mail.append(letter)
         self._backend.wake()
 
@@ -324,10 +324,13 @@ class Cluster:
         """One turn: wait for events at most `timeout` seconds, take them, and start what can be started."""
         events = self._backend.wait(self._patience(timeout) if not self._mail else 0.0)
         with self.lock:
-            now = self._clock.now()
+            self._now = now = self._clock.now()
+            self._noted = False
             self._shares_stale |= self._driver.take(events, now)
             while self._mail:
-                self._mail.popleft()(now)
+                letter = self._mail.popleft()
+                self._note(letter)
+                self._open(letter, now)
             self._resize_as_announced(now)
             self._end_late_jobs(now)
             self._end_starved_jobs(now)
@@ -338,32 +341,45 @@ class Cluster:
             self._grant_all(now)
             if self._driver.leaving:
                 self._clear_out(now)
+            if self._trace is not None and self._noted:
+                self._trace.flush()
 
-    def stop_job(self, job: JobId, now: float) -> None:
-        """Cancel a job, if it is still there."""
+    def _open(self, letter: Letter, now: float) -> None:
+        match letter:
+            case Submitted(name):
+                self._admit(self._coming.pop(name), now)
+            case CancelAsked(name):
+                self._stop_job(name, now)
+            case HoldAsked(name):
+                if name in self._jobs:
+                    self._jobs[name].run.begin_switch()
+            case SuspendAsked():
+                self._suspend_job(letter, now)
+            case ReleaseAsked(name, keys):
+                self._driver.obey([Release(name, keys)])
+            case ReconsiderAsked(name, why):
+                if name in self._jobs and (replanner := self._jobs[name].replanner) is not None:
+                    replanner.reconsider(why, now)
+            case ResizeAsked(slots, memory, notice, done):
+                self._resize(_Size(slots, memory, now + notice), now, done)
+            case Answered():
+                self._answered(letter, now)
+            case CloseAsked():
+                self._stop_all(now)
+
+    def _stop_job(self, job: JobId, now: float) -> None:
         if job in self._jobs:
             self._driver.obey(self._jobs[job].run.cancel(now=now))
 
-    def suspend_job(
-        self, job: JobId, keeper: JobId, error: Cancelled, kept: Future[tuple[Committed, ...]], now: float
-    ) -> None:
-        """Cancel a job, if it is still there; tell `kept` which of its outputs may serve elsewhere."""
-        found = self._jobs.get(job)
+    def _suspend_job(self, letter: SuspendAsked, now: float) -> None:
+        """Cancel a job, if it is still there; tell which of its outputs may serve elsewhere."""
+        found = self._jobs.get(letter.job)
         if found is None or found.run.ending:
-            kept.set_result(())
+            letter.kept.set_result(())
             return
         keys = [output.key for output in found.run.progress().held if output.width]
-        kept.set_result(tuple(self._backend.held(keys, keeper)))
-        self._driver.obey(found.run.cancel(now=now, error=error))
-
-    def reconsider(self, job: JobId, why: str, now: float) -> None:
-        """Have the choice of a job's plan thought over, if it is still there and may change plan."""
-        if job in self._jobs and (replanner := self._jobs[job].replanner) is not None:
-            replanner.reconsider(why, now)
-
-    def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
-        """Give up outputs on behalf of a job."""
-        self._driver.obey([Release(job, tuple(keys))])
+        letter.kept.set_result(tuple(self._backend.held(keys, letter.keeper)))
+        self._driver.obey(found.run.cancel(now=now, error=letter.error))
 
     def _check_open(self) -> None:
         if self._broken is not None:
@@ -372,12 +388,14 @@ class Cluster:
             raise SessionClosed("the session was closed")
 
     def _resize(self, size: _Size, now: float, done: Future[None]) -> None:
+        self._note(Resizing(size.slots, size.memory, size.at))
         try:
             if size.at > now:
                 self._backend.announce(size.slots, size.memory, size.at)
             else:
                 self._backend.resize(size.slots, size.memory)
         except ConfigError as error:
+            self._note(Refused(str(error)))
             done.set_exception(error)
             return
         self._next_size = size if size.at > now else None
@@ -414,18 +432,30 @@ class Cluster:
 
     def _admit(self, job: _Job, now: float) -> None:
         run, plan = job.run, job.request.plan
+        self._jobs[run.job] = job
         self._driver.add(run, now)
         self._shares_stale = True
         try:
-            held = self._backend.held(_keys(plan), run.job) if job.request.reuse else ()
-            self._driver.obey(run.switch(plan, held, now=now))
+            self._driver.obey(run.switch(plan, self._found(job), now=now))
         except QoopError as error:
             self._driver.obey(run.fail(error, now=now))
+
+    def _found(self, job: _Job) -> Sequence[Committed]:
+        """The outputs that the backend has already for a job, if it may take them."""
+        if not job.request.reuse:
+            return ()
+        try:
+            held = tuple(self._backend.held(_keys(job.request.plan), job.run.job))
+        except QoopError as error:
+            self._note(Found(job.run.job, (), error))
+            raise
+        self._note(Found(job.run.job, held))
+        return held
 
     def _stop_all(self, now: float) -> None:
         self._give_up_at = now + _GRACE
         for name in list(self._jobs):
-            self.stop_job(name, now)
+            self._stop_job(name, now)
 
     def _end_late_jobs(self, now: float) -> None:
         for job in self._jobs.values():
@@ -454,6 +484,7 @@ class Cluster:
                 del self._jobs[name]
                 self._driver.remove(name)
                 self._shares_stale = True
+                self._note(JobEnded(name, job.run.state.value, job.run.error))
                 _resolve(job)
 
     def _tell_shares(self, now: float) -> None:
@@ -473,31 +504,25 @@ class Cluster:
 
     def _ask(self, job: _Job, work: Work) -> None:
         name = job.run.job
+        self._note(Questioned(name))
+        self._planner.ask(work, lambda outcome: self.post(answered(name, outcome)))
 
-        def answered(answer: Answer | Useful | Exception) -> None:
-            self.post(lambda now: self._answered(name, answer, now))
-
-        self._planner.ask(work, answered)
-
-    def _answered(self, name: JobId, answer: Answer | Useful | Exception, now: float) -> None:
-        job = self._jobs.get(name)
+    def _answered(self, letter: Answered, now: float) -> None:
+        job = self._jobs.get(letter.job)
         if job is None or job.replanner is None:
             return
+        before = len(job.run.history)
         try:
-            if isinstance(answer, Exception):
-                raise answer
-            seen = len(job.run.history)
-            commands = job.replanner.take(answer, now)
-            for record in job.run.history[seen:]:
-                if isinstance(record, Decided):
-                    self._observe(record)
-            self._driver.obey(commands)
-        except QoopError as error:
-            self._driver.obey(job.run.fail(error, now=now))
+            if letter.error is not None:
+                raise letter.error
+            assert letter.answer is not None
+            commands = job.replanner.take(letter.answer, now)
         except Exception as error:
-            failure = ExecutionError(f"choosing another plan failed: {type(error).__name__}: {error}")
-            failure.__cause__ = error
-            self._driver.obey(job.run.fail(failure, now=now))
+            commands = job.run.fail(no_choice(error), now=now)
+        for record in job.run.history[before:]:
+            if isinstance(record, Decided):
+                self._note(Decision(letter.job, record))
+        self._driver.obey(commands)
 
     def _grant_all(self, now: float) -> None:
         """Start tasks until the scheduler finds none that fits."""
@@ -559,9 +584,15 @@ class Cluster:
         left = max(0.0, min(moments) - self._clock.now())
         return left if timeout is None else min(left, timeout)
 
-    def _observe(self, what: object) -> None:
-        if self._trace is not None:
-            self._trace.record(self._clock.now(), what)
+    def _note(self, what: object) -> None:
+        """Put down what went into this turn or came out of it."""
+        if self._trace is None:
+            return
+        if not self._noted:
+            self._noted = True
+            self._turns += 1
+            self._trace.record(self._now, Turn(self._turns, self._now))
+        self._trace.record(self._now, what)
 
     def _fail_all(self, cause: BaseException) -> None:
         """The loop cannot go on: no job may wait for ever."""
@@ -572,10 +603,11 @@ class Cluster:
             self._abandon(self._broken)
 
     def _abandon(self, error: QoopError) -> None:
-        for job in self._jobs.values():
+        for job in (*self._jobs.values(), *self._coming.values()):
             if not job.handle.done.done():
                 job.handle.done.set_exception(error)
         self._jobs.clear()
+        self._coming.clear()
 
 
 def with_spare_memory(grant: Grant, room: Room, claims: Iterable[Claim]) -> Grant:
@@ -591,6 +623,25 @@ def with_spare_memory(grant: Grant, room: Room, claims: Iterable[Claim]) -> Gran
     needed = max((other.resources.memory for other in others if other.resources.fits(rest)), default=0.0)
     memory = max(demand.memory, min(by_slots, room.free.memory - needed))
     return replace(grant, resources=replace(demand, memory=memory))
+
+
+def answered(job: JobId, outcome: Answer | Useful | Exception) -> Answered:
+    """The letter with what the planner made of a question about a job."""
+    match outcome:
+        case Answer():
+            return Answered(job, outcome.searched, None, outcome.seconds, outcome)
+        case Useful():
+            return Answered(job, None, None, 0.0, outcome)
+    return Answered(job, None, no_choice(outcome), 0.0)
+
+
+def no_choice(error: Exception) -> QoopError:
+    """Why no plan could be chosen, as an error of ours."""
+    if isinstance(error, QoopError):
+        return error
+    failure = ExecutionError(f"choosing another plan failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def _keys(plan: Plan) -> list[CheckpointKey]:

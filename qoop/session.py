@@ -25,7 +25,7 @@ from qoop.calibration import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClosed, Suspended
 from qoop.catalog.stats_cache import default_directory
-from qoop.cluster import Cluster, JobHandle, JobRequest
+from qoop.cluster import Cluster, JobHandle
 from qoop.config import Config, configure, room_of
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.checkpoint import Keeping
@@ -40,6 +40,7 @@ from qoop.explaining import (
 )
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
+from qoop.letters import JobRequest
 from qoop.observations import MISJUDGED, Seen, committed, outputs, surprise
 from qoop.plan_cache import PlanCache, Settings
 from qoop.planner.alternatives import Alternatives, Candidate, Grid, keep, local_grid, pool

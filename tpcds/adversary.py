@@ -19,12 +19,13 @@ from pathlib import Path
 
 from qoop.adaptive import Adaptive
 from qoop.catalog.table import Table
-from qoop.cluster import Cluster, JobRequest
+from qoop.cluster import Cluster
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import SlotsChanged
 from qoop.engine.history import Switched
 from qoop.engine.task import TaskSpec
+from qoop.letters import JobRequest
 from qoop.planner.alternatives import Candidate, keep, local_grid, pool
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources, Stage

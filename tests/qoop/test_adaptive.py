@@ -10,18 +10,20 @@ from hypothesis import strategies as st
 
 from qoop.adaptive import Adaptive, changed
 from qoop.catalog.errors import OutOfMemory
-from qoop.cluster import Cluster, JobHandle, JobRequest
+from qoop.cluster import Cluster, JobHandle
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Event, SlotsChanged
 from qoop.engine.history import Decided
 from qoop.engine.state import State
 from qoop.engine.task import TaskSpec
+from qoop.letters import JobRequest
 from qoop.planner.alternatives import Candidate
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanner import Decision, Question, switch_to
-from qoop.trace import Trace
+from qoop.trace import MemoryTrace
+from qoop.turns import Decision as Noted
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)
@@ -63,7 +65,7 @@ class Bench:
     ) -> None:
         self.clock = VirtualClock()
         self.backend = SimulatedBackend({"m": room(slots)}, self.clock, script)
-        self.trace = Trace()
+        self.trace = MemoryTrace()
         self.cluster = Cluster(self.backend, clock=self.clock, trace=self.trace, thread=False)
         self.slots = slots
         for at, event in happenings:
@@ -135,7 +137,7 @@ def test_a_decision_reads_as_a_sentence() -> None:
 def test_decisions_are_in_the_trace() -> None:
     bench = Bench(8, slots(1.5, 1))
     handle = bench.run(WIDE, NARROW)
-    traced = [entry.what for entry in bench.trace.entries if isinstance(entry.what, Decided)]
+    traced = [entry.what.record for entry in bench.trace.entries if isinstance(entry.what, Noted)]
     assert traced == decisions(handle) != []
 
 

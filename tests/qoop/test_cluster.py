@@ -23,7 +23,7 @@ from qoop.catalog.errors import (
     SessionClosed,
     Timeout,
 )
-from qoop.cluster import Cluster, JobHandle, JobRequest, with_spare_memory
+from qoop.cluster import Cluster, JobHandle, with_spare_memory
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -42,10 +42,11 @@ from qoop.engine.events import (
 from qoop.engine.history import Started
 from qoop.engine.state import Limits, State
 from qoop.engine.task import TaskId, TaskSpec, checkpoint_key
+from qoop.letters import JobRequest
 from qoop.planner.packing import Room
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.schedulers.base import Claim
-from qoop.trace import Trace
+from qoop.trace import MemoryTrace
 
 GB = 2**30
 TWO_SLOTS = {"m": Resources(2, 8 * GB)}
@@ -76,7 +77,7 @@ class Bench:
     ) -> None:
         self.clock = VirtualClock()
         self.backend = SimulatedBackend(machines, self.clock, script)
-        self.trace = Trace()
+        self.trace = MemoryTrace()
         self.cluster = Cluster(
             self.backend, clock=self.clock, trace=self.trace, thread=thread, wait_for_capacity=wait_for_capacity
         )
@@ -396,9 +397,9 @@ def test_the_trace_is_json_lines() -> None:
     b.submit(two_stages(1))
     b.settle()
     lines = list(b.trace.to_json())
-    assert lines[0] == '{"format": "qoop-trace", "version": 1}'
-    assert sum('"kind": "Start"' in line for line in lines) == 2
-    assert sum('"kind": "TaskSucceeded"' in line for line in lines) == 2
+    assert lines[0].startswith('{"format": "qoop-trace", "version": 2, "qoop": ')
+    assert sum('"out": "Starting"' in line for line in lines) == 2
+    assert sum('"in": "TaskSucceeded"' in line for line in lines) == 2
 
 
 # --- machines that come and go ------------------------------------------------------------------------------

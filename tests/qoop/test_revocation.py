@@ -7,18 +7,19 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.cluster import Cluster, JobRequest
+from qoop.cluster import Cluster
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, Demand, MachineLost, Running, ShareChanged, SlotsChanged
 from qoop.engine.history import CapacityAnnounced, Failed
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, TaskId
+from qoop.letters import JobRequest
 from qoop.planner.packing import Room
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.revocation import MARGIN, Fate, decide, in_time, offers, remaining
 from qoop.schedulers.base import Claim
-from qoop.trace import Trace
+from qoop.trace import MemoryTrace
 
 COLUMNS = (("x", "INTEGER"),)
 GONE = CapacityNotice("m", Resources(), at=30.0)
@@ -110,9 +111,9 @@ def stage(name: str, width: int, seconds: float, *sources: str) -> Stage:
     return Stage(name, "", inputs, COLUMNS, width, name, estimate=Estimate(task_seconds=seconds, task_memory=10.0))
 
 
-def cluster(machines: dict[str, Resources]) -> tuple[Cluster, SimulatedBackend, Trace]:
+def cluster(machines: dict[str, Resources]) -> tuple[Cluster, SimulatedBackend, MemoryTrace]:
     backend = SimulatedBackend(machines, VirtualClock(), lambda spec: Outcome(spec.stage.estimate.task_seconds))
-    trace = Trace()
+    trace = MemoryTrace()
     return Cluster(backend, clock=backend.clock, trace=trace, thread=False), backend, trace
 
 
