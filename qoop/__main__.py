@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from qoop import resume_command
+from qoop import replay_command, resume_command
 from qoop.catalog.errors import ConfigError, QoopError
 from qoop.streams import (
     EndedBySignal,
@@ -75,6 +75,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_explain(commands)
     _add_session_options(resume_command.add(commands, _session, _watch, _show, _WRITERS))
+    replay_command.add(commands)
     _add_calibrate(commands)
     _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
     _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
@@ -94,6 +95,7 @@ def _add_session_options(parser: argparse.ArgumentParser) -> None:
         "--memory", metavar="SIZE", help='for all tasks together, such as "2GB" (80 %% of what there is)'
     )
     parser.add_argument("--checkpoints", metavar="DIR", help="keep the outputs of all stages there")
+    parser.add_argument("--trace", metavar="FILE", help="write what happens there, for `qoop replay`")
 
 
 def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -108,6 +110,7 @@ def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     kinds.add_argument(
         "--analyze", action="store_true", help="run the query, and show what its stages turned out to be"
     )
+    kinds.add_argument("--history", action="store_true", help="run the query, and tell what happened and was decided")
     kinds.add_argument("--diff", metavar="A,B", help="what two of the alternatives have in common")
     parser.add_argument("--format", choices=("text", "json", "svg", "html"), help="how to show it (text)")
     to = "write it there; the ending says how: .svg, .html, .json, or .png (with the extra plot)"
@@ -159,7 +162,7 @@ def _explain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
     if options.text is None:
         parser.error("-c SQL is needed")
     form = options.format or _form_of(options.output)
-    asked = {"alternatives": options.alternatives, "analyze": options.analyze, "diff": options.diff}
+    asked = {name: getattr(options, name) for name in ("alternatives", "analyze", "history", "diff")}
     with _session(options) as session:
         shown = session.explain(options.text, **asked, format=form)
     if options.output is None:
@@ -209,7 +212,7 @@ def _session(options: argparse.Namespace) -> Session:
         with uninterrupted():  # it ends with what was kept waiting
             from qoop.session import connect
 
-            session = connect(options.slots, options.memory, options.checkpoints)
+            session = connect(options.slots, options.memory, options.checkpoints, trace=options.trace)
         for path in options.data:
             session.register_folder(path) if os.path.isdir(path) else session.register_database(path)
         return session

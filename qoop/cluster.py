@@ -404,7 +404,8 @@ class Cluster:
 
     def _resize_as_announced(self, now: float) -> None:
         if self._next_size is not None and now >= self._next_size.at:
-            self._resize(self._next_size, now, Future())
+            size, self._next_size = self._next_size, None  # once, even if it is refused
+            self._resize(size, now, Future())
 
     def _loop(self) -> None:
         try:

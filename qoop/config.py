@@ -12,6 +12,7 @@ spill               ``QOOP_SPILL``              a temporary folder, removed when
 replan              ``QOOP_REPLAN``             true
 wait_for_capacity   ``QOOP_WAIT_FOR_CAPACITY``  600 seconds
 plan_cache          ``QOOP_PLAN_CACHE``         plans are found again within the session only
+trace               ``QOOP_TRACE``              nothing is traced
 \-                  ``QOOP_GUARD``              "meet": outputs are digested where two meet; "always": all are
 ==================  ==========================  =========================================================
 """
@@ -42,6 +43,7 @@ class Config:
     checkpoint_budget: bytes that the folder of checkpoints may take; None: no limit.
     reuse: queries take over what earlier ones, even of another process, have put out, and leave theirs for others.
     guard_always: see QOOP_GUARD.
+    trace: the file, or folder, that what happens is written to; None: it is not.
     """
 
     slots: int
@@ -54,6 +56,7 @@ class Config:
     checkpoint_budget: int | None = None
     reuse: bool = False
     guard_always: bool = False
+    trace: Path | None = None
 
 
 def configure(
@@ -66,6 +69,7 @@ def configure(
     plan_cache: str | os.PathLike[str] | None = None,
     checkpoint_budget: int | str | None = None,
     reuse: bool | None = None,
+    trace: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Config:
     """Settle every option: argument, else environment variable, else default.
@@ -92,6 +96,7 @@ def configure(
         checkpoint_budget=parse_bytes(budget) if budget is not None else None,
         reuse=_truth("reuse", reuse if reuse is not None else environment.get("QOOP_REUSE", folder is not None)),
         guard_always=_choice("QOOP_GUARD", environment.get("QOOP_GUARD", "meet"), ("meet", "always")) == "always",
+        trace=_folder(trace or environment.get("QOOP_TRACE")),
     )
 
 

@@ -23,6 +23,7 @@ from qoop.catalog.errors import CheckpointError, ConfigError, PlanError, QoopErr
 from qoop.cluster import Cluster, JobHandle
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Committed, Event, Start
+from qoop.engine.guard import versions
 from qoop.engine.history import Record
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.letters import Answered, Letter, Submitted
@@ -31,6 +32,9 @@ from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.replanner import Policy
 from qoop.schedulers.base import Scheduler
+from qoop.schedulers.max_min import MaxMin
+from qoop.schedulers.patient import Patient
+from qoop.story import story
 from qoop.trace import FORMAT, INPUTS, LETTERS, OUTPUTS, VERSION, Lines
 from qoop.trace_codec import TraceCodec
 from qoop.turns import Found, Opened, Refused
@@ -70,6 +74,17 @@ class Recording:
     turns: tuple[RecordedTurn, ...]
     ended: bool
     cut_off: bool
+
+    def remarks(self) -> Iterator[str]:
+        """What is to be said about the trace itself, a sentence each."""
+        own = versions()
+        if own != self.versions:
+            told = [f"{name} {self.versions.get(name, 'of an unknown version')}, here {own[name]}" for name in own]
+            yield f"the trace was made by other versions: {', '.join(told)}"
+        if self.cut_off:
+            yield "the last line of the trace is cut off, and was left out"
+        if not self.ended:
+            yield "the trace has no end: its session was killed, or goes on"
 
 
 @dataclass(frozen=True)
@@ -118,8 +133,14 @@ def rerun(
     """Go through a trace again, to its end or to the first difference.
 
     policy, scheduler: to be used in place of those of the trace: when would another have decided otherwise?
+    Raises ConfigError if the trace was made with a scheduler of one's own and none is given.
     """
-    again = _Again(recording, policy, scheduler() if scheduler is not None else None)
+    usual = Patient(MaxMin())
+    if scheduler is None and recording.opened.scheduler != type(usual).__name__:
+        raise ConfigError(
+            f"the trace was made with the scheduler {recording.opened.scheduler}: give it to go through it"
+        )
+    again = _Again(recording, policy, scheduler() if scheduler is not None else usual)
     turns, difference = 0, None
     for turn in recording.turns:
         last = turn is recording.turns[-1] and not recording.ended
@@ -128,6 +149,18 @@ def rerun(
             break
         turns += 1
     return Rerun(turns, again.decisions, again.jobs(), difference)
+
+
+def stories(found: Rerun, job: JobId | None = None, full: bool = False) -> Iterator[str]:
+    """What happened to the jobs of a trace, or to one of them, in words. Raises ConfigError if there is no such job."""
+    known = [one.job for one in found.jobs]
+    if job is not None and job not in known:
+        raise ConfigError(f"there is no job {job} in the trace; there are {', '.join(known) or 'none'}")
+    for one in found.jobs:
+        if job in (None, one.job):
+            text = " ".join(one.text.split())
+            yield f"{one.job}: {text if len(text) <= 90 else text[:89] + '…'}"
+            yield from (f"  {line}" for line in story(one.history, full))
 
 
 def read_trace(path: Path) -> Recording:
@@ -203,8 +236,8 @@ class _Reader:
         self._close_turn()
         if self._opened is None:
             raise ConfigError(f"the trace {self._name} is empty")
-        versions = {name: str(value) for name, value in header.items() if name not in ("format", "version")}
-        return Recording(versions, self._opened, tuple(self._turns), self._ended, cut_off)
+        made_by = {name: str(value) for name, value in header.items() if name not in ("format", "version")}
+        return Recording(made_by, self._opened, tuple(self._turns), self._ended, cut_off)
 
     def _header(self, line: str) -> Mapping[str, Any]:
         try:
@@ -263,7 +296,7 @@ class _Reader:
 class _Again:
     """A cluster to which what is in a trace happens."""
 
-    def __init__(self, recording: Recording, policy: Policy | None, scheduler: Scheduler | None) -> None:
+    def __init__(self, recording: Recording, policy: Policy | None, scheduler: Scheduler) -> None:
         opened = recording.opened
         self._policy = policy
         self._clock = VirtualClock(opened.at)

@@ -53,7 +53,9 @@ from qoop.recall import Recall, about, versions
 from qoop.result import Result
 from qoop.settings import option
 from qoop.statement import Explain, Query, SetOption, Statement, query_text, statements
+from qoop.story import story
 from qoop.suspend import Bundle, Place, TableRef, best_plan, check_free, check_tables, read, references, write
+from qoop.trace import TraceFile
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
@@ -68,6 +70,7 @@ def connect(
     plan_cache: str | os.PathLike[str] | None = None,
     checkpoint_budget: int | str | None = None,
     reuse: bool | None = None,
+    trace: str | os.PathLike[str] | None = None,
 ) -> Session:
     """Open a session on this machine.
 
@@ -84,11 +87,15 @@ def connect(
         as far as memory goes, and between processes through the folder of checkpoints. What is the same is told by
         content (text, tables and their versions, settings), so answers do not depend on it. By default with a
         folder of checkpoints only.
+    trace: a file, or a folder of such, to write what happens and what is decided to; `qoop replay` goes through it
+        again.
 
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
     return Session(
-        configure(slots, memory, checkpoints, None, replan, wait_for_capacity, plan_cache, checkpoint_budget, reuse)
+        configure(
+            slots, memory, checkpoints, None, replan, wait_for_capacity, plan_cache, checkpoint_budget, reuse, trace
+        )
     )
 
 
@@ -107,8 +114,9 @@ class Session:
         self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
         self._catalog = Catalog()
         self._binder = Binder()
+        self._trace = TraceFile(config.trace) if config.trace is not None else None
         self._backend = LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
-        self._cluster = Cluster(self._backend, wait_for_capacity=config.wait_for_capacity)
+        self._cluster = Cluster(self._backend, trace=self._trace, wait_for_capacity=config.wait_for_capacity)
         self.plan_cache = PlanCache(config.plan_cache)
         self._recall = Recall(self.plan_cache, self._catalog, self._binder, self._names, self._cost)
         self._seen = Seen()
@@ -154,8 +162,8 @@ class Session:
     def sql(self, text: str, watch: Callable[[Job], object] | None = None) -> Result:
         """Run a text and wait for the answer; of several statements, that of the last.
 
-        SET, RESET and SHOW TABLES work too, and EXPLAIN [ANALYZE | ALTERNATIVES] answers as DuckDB's EXPLAIN does: a
-        column explain_key and a column explain_value. Ctrl-C cancels the running query.
+        SET, RESET and SHOW TABLES work too, and EXPLAIN [ANALYZE | ALTERNATIVES | HISTORY] answers as DuckDB's
+        EXPLAIN does: a column explain_key and a column explain_value. Ctrl-C cancels the running query.
 
         watch: is called with every job that is started, before its end is waited for: to show its progress.
 
@@ -270,25 +278,31 @@ class Session:
         *,
         alternatives: bool = False,
         analyze: bool = False,
+        history: bool = False,
         diff: str | None = None,
         format: str = "text",
     ) -> str:
         """The plan of a query: its stages, what they read, how they are cut and what they should cost.
 
         alternatives: all plans worth keeping instead, and which of them is best on which share of the machine.
-        analyze: run the query, and say what its stages turned out to be. diff: two of the alternatives by name, such
-        as "A,B", and what they have in common. At most one of these. format: text, json, svg or html.
+        analyze: run the query, and say what its stages turned out to be. history: run it, and say in words what
+        happened and what was decided (as text only; `Job.timeline` draws it). diff: two of the alternatives by name,
+        such as "A,B", and what they have in common. At most one of these. format: text, json, svg or html.
 
         Raises ConfigError, and what `submit` and, with analyze, `Job.result` do.
         """
-        if (alternatives, analyze, diff is not None).count(True) > 1:
-            raise ConfigError("explain either alternatives, or analyze, or diff")
+        if (alternatives, analyze, history, diff is not None).count(True) > 1:
+            raise ConfigError("explain either alternatives, or analyze, or history, or diff")
         query, chosen = query_text(text), checked_format(format)
         if alternatives:
             return explained_alternatives(self.alternatives(query), chosen)
         if diff is not None:
             names = plan_names(diff)
             return explained_difference(self.alternatives(query), names, chosen)
+        if history:
+            if chosen != "text":
+                raise ConfigError("a history is told as text; Job.timeline draws it")
+            return self._told(query)
         return self._analyzed(query, chosen) if analyze else explained_plan(self._plan(query).plan, format=chosen)
 
     @property
@@ -345,6 +359,8 @@ class Session:
         try:
             self._cluster.close()
         finally:
+            if self._trace is not None:
+                self._trace.close()
             self._binder.close()
             self._catalog.close()
 
@@ -378,12 +394,15 @@ class Session:
         return Result(pa.table({"c0": names}), (("name", "VARCHAR"),))
 
     def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
-        if statement.alternatives:
-            kind, text = "alternatives", explained_alternatives(self.alternatives(statement.text))
-        elif statement.analyze:
-            kind, text = "analyzed_plan", self._analyzed(statement.text, watch=watch)
-        else:
-            kind, text = "physical_plan", explained_plan(self._plan(statement.text).plan)
+        match statement.what:
+            case "alternatives":
+                kind, text = "alternatives", explained_alternatives(self.alternatives(statement.text))
+            case "analyze":
+                kind, text = "analyzed_plan", self._analyzed(statement.text, watch=watch)
+            case "history":
+                kind, text = "history", self._told(statement.text, watch)
+            case "plan":
+                kind, text = "physical_plan", explained_plan(self._plan(statement.text).plan)
         columns = (("explain_key", "VARCHAR"), ("explain_value", "VARCHAR"))
         return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
 
@@ -394,6 +413,12 @@ class Session:
         plans = job.plans
         seen = outputs(plans[-1], committed(job.history()))
         return explained_plan(plans[-1], seen, len(plans) - 1, format)
+
+    def _told(self, text: str, watch: Callable[[Job], object] | None = None) -> str:
+        """Run a query, throw its rows away and tell its history."""
+        job = self._submit(self._plan(text))
+        _answer(job, watch)
+        return "\n".join(story(job.history()))
 
     def _plan(self, text: str) -> Planned:
         """Bind and plan a query in the caller's thread, or find the plan that it had before."""

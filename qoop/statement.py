@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Literal
 
 import duckdb
 
@@ -19,10 +20,13 @@ _SET = re.compile(
 )
 _RESET = re.compile(r"\s*RESET\s+(?:GLOBAL\s+|SESSION\s+|LOCAL\s+)?([\w.]+|\"[^\"]+\")\s*;?\s*", re.I)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(.+)", re.I | re.S)
-_ALTERNATIVES = re.compile(r"EXPLAIN\s+ALTERNATIVES\b(.+)", re.I | re.S)
+_OURS = re.compile(r"EXPLAIN\s+(ALTERNATIVES|HISTORY)\b(.+)", re.I | re.S)
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.I)
 _DESCRIBE = re.compile(r"\s*(?:DESCRIBE|DESC|SUMMARIZE)\b", re.I)
 _COMMENTS = re.compile(r"\s*(?:--[^\n]*(?:\n|$)\s*|/\*.*?\*/\s*)*", re.S)
+
+
+What = Literal["plan", "analyze", "alternatives", "history"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,11 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN of a query; analyze: run it too; alternatives: of all plans worth keeping."""
+    """EXPLAIN of a query: of its plan, or of all plans worth keeping; or run it, and tell what its plan turned out to
+    be (analyze) or what happened (history)."""
 
     text: str
-    analyze: bool
-    alternatives: bool = False
+    what: What = "plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +68,14 @@ def statements(text: str) -> tuple[Statement, ...]:
     >>> statements("SET TimeZone = 'UTC'; FROM t")
     (SetOption(name='TimeZone', value='UTC'), Query(text='FROM t'))
 
-    EXPLAIN ALTERNATIVES, which is ours alone, stands by itself.
+    EXPLAIN ALTERNATIVES and EXPLAIN HISTORY, which are ours alone, stand by themselves.
 
     Raises ParseError where DuckDB cannot parse it, QueryError for what a session does not do.
     """
     _check_encoding(text)
-    if match := _ALTERNATIVES.fullmatch(text[_COMMENTS.match(text).end() :]):  # type: ignore[union-attr]
-        return (Explain(query_text(match[1]), analyze=False, alternatives=True),)  # DuckDB does not know it
+    if match := _OURS.fullmatch(text[_COMMENTS.match(text).end() :]):  # type: ignore[union-attr]
+        what: What = "history" if match[1].upper() == "HISTORY" else "alternatives"
+        return (Explain(query_text(match[2]), what),)  # DuckDB does not know it
     try:
         parsed = _parser().extract_statements(text)
     except duckdb.Error as error:
@@ -105,7 +110,7 @@ def _statement(item: duckdb.Statement) -> Statement:
     if item.type == duckdb.StatementType.SELECT:
         return ShowTables() if _SHOW_TABLES.fullmatch(text) else Query(_as_query(text))
     if item.type == duckdb.StatementType.EXPLAIN and (match := _EXPLAIN.fullmatch(text)):
-        return Explain(query_text(match[2]), match[1] is not None)
+        return Explain(query_text(match[2]), "analyze" if match[1] else "plan")
     if item.type == duckdb.StatementType.SET:
         return _option(text)
     raise QueryError(f"{item.type.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, SET, "

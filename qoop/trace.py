@@ -23,6 +23,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
@@ -150,7 +151,7 @@ class TraceFile:
         self._waiting = []
         try:
             while data:
-                data = data[os.write(self._file, data) :]
+                data = data[self._file.write(data) or 0 :]
         except OSError as error:
             self._problem = error
 
@@ -158,7 +159,7 @@ class TraceFile:
         """Say that this is the end. Warns if the trace is not complete."""
         self._waiting.append(json.dumps({"end": self._turns}))
         self.flush()
-        os.close(self._file)
+        self._file.close()
         if self._problem is not None:
             warnings.warn(
                 f"the trace {self.path} ends at turn {self._turns}: {self._problem}", RuntimeWarning, stacklevel=3
@@ -188,18 +189,17 @@ def header() -> str:
     return json.dumps({"format": FORMAT, "version": VERSION, **versions()})
 
 
-def _opened(path: Path) -> int:
+def _opened(path: Path) -> FileIO:
     """The file, emptied, and locked for as long as it is open."""
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise ConfigError(f"the trace {path} cannot be written: {error.strerror}") from error
-    try:
+        file = FileIO(path, "a")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(file, 0)
-    except OSError as error:
-        os.close(file)
+        if os.fstat(file.fileno()).st_size:  # what is no file, such as /dev/stderr, cannot be emptied
+            file.truncate(0)
+    except BlockingIOError as error:
         raise ConfigError(
             f"the trace {path} is being written by another session; name a folder, where each has a file of its own"
         ) from error
+    except OSError as error:
+        raise ConfigError(f"the trace {path} cannot be written: {error.strerror}") from error
     return file

@@ -42,8 +42,8 @@ class TraceCodec:
             CheckpointKey: (_write_key, _read_key),
             Table: (_write_table, _read_table),
             Adaptive: (self._write_adaptive, self._read_adaptive),
-            QoopError: (_write_error, read_error),
-            Cancelled: (_write_error, read_error),
+            QoopError: (write_error, read_error),
+            Cancelled: (write_error, read_error),
         }
         self._codec = Codec(own | {kind: self._by_digest(kind) for kind in _KINDS.values()}, also=frozenset({"told"}))
         self._fields = Codec(own, also=frozenset({"told"}))
@@ -189,7 +189,7 @@ def _read_table(data: Any) -> Table:
     return Table(str(name), (), str(version), _Elsewhere(), int(rows))
 
 
-def _write_error(error: QoopError) -> Any:
+def write_error(error: QoopError) -> Any:
     """The class, or the nearest one of :mod:`qoop.catalog.errors`, the message, and where it was."""
     kind = next(base for base in type(error).__mro__ if base.__module__ == errors.__name__)
     where = {name: value for name in ("stage", "part") if (value := getattr(error, name)) is not None}

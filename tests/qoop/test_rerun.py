@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import qoop
+from qoop.__main__ import main
 from qoop.adaptive import Adaptive
+from qoop.catalog.errors import ConfigError, ExecutionError, OutOfMemory, Revoked, Suspended
 from qoop.cluster import Cluster, JobHandle
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
-from qoop.engine.events import SlotsChanged
-from qoop.engine.task import TaskSpec
-from qoop.letters import JobRequest
+from qoop.engine.events import CapacityNotice, CheckpointLost, MachineJoined, MachineLost, SlotsChanged, TaskFailed
+from qoop.engine.history import Ended
+from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
+from qoop.letters import JobRequest, SuspendAsked
 from qoop.planner.alternatives import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanner import Greedy
 from qoop.rerun import Recording, read_trace, rerun
 from qoop.schedulers.max_min import MaxMin
-from qoop.trace import MemoryTrace
+from qoop.story import story
+from qoop.trace import INPUTS, OUTPUTS, MemoryTrace
+from qoop.trace_codec import read_error, write_error
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)
@@ -122,3 +138,306 @@ def test_another_scheduler_is_a_difference(tmp_path: Path) -> None:
     world.settle()
     assert rerun(world.recording(tmp_path)).difference is None
     assert rerun(world.recording(tmp_path), scheduler=LastFirst).difference is not None
+
+
+OPTIONS = (WIDE, NARROW, plan(stage("scan", 2, 1), stage("few", 3, 3, "scan"), stage("root", 1, 1, "few")))
+
+
+class Script:
+    """What attempts come to, drawn by lot: mostly what was estimated; rows that are not; failures of some kinds."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+
+    def __call__(self, spec: TaskSpec) -> Outcome:
+        usual = as_estimated(spec)
+        match self.random.randrange(12):
+            case 0:
+                return replace(usual, error=ExecutionError("bad luck"), retryable=True)
+            case 1:
+                return replace(usual, error=OutOfMemory("too little"), retryable=True)
+            case 2:
+                return replace(usual, error=Revoked("gone"), retryable=True)
+            case 3:
+                return replace(usual, rows=200_000)
+            case 4 if self.random.random() < 0.1:
+                return replace(usual, error=ExecutionError("no hope"), retryable=False)
+        return replace(usual, seconds=usual.seconds * self.random.uniform(0.5, 2))
+
+
+class Lot:
+    """What callers and machines do, drawn by lot, turn after turn."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        self.world = World(8, Script(seed), machines=random.choice([1, 2]))
+        self.handles: list[JobHandle] = []
+
+    def run(self) -> World:
+        self.submit()
+        for _ in range(self.random.randint(5, 60)):
+            self.act()
+            if self.world.cluster.busy:
+                self.world.cluster.step(self.random.choice([None, 0.3, 2.0]))
+        self.world.backend.happen(MachineJoined("m9", room(8)), self.world.clock.now())
+        self.world.settle()
+        return self.world
+
+    def submit(self) -> None:
+        launch, *others = self.random.sample(OPTIONS, 3)
+        handle = self.world.submit(
+            launch, *others, timeout=self.random.choice([None, None, 9.0, 1e6]), weight=self.random.choice([1.0, 2.5]),
+            reuse=self.random.random() < 0.5,
+        )  # fmt: skip
+        self.handles.append(handle)
+
+    def act(self) -> None:
+        machine = f"m{self.random.randrange(2)}"
+        handle, now = self.random.choice(self.handles), self.world.clock.now()
+        happen = self.world.backend.happen
+        match self.random.randrange(16):
+            case 0 if len(self.handles) < 4:
+                self.submit()
+            case 1:
+                handle.reconsider("it was time")
+            case 2 if self.random.random() < 0.3:
+                handle.cancel()
+            case 3 if self.random.random() < 0.3:
+                self.suspend(handle)
+            case 4:
+                handle.release()
+            case 5 | 6 | 7:
+                happen(SlotsChanged(machine, room(self.random.randint(0, 8))), now)
+            case 8:
+                happen(CapacityNotice(machine, room(self.random.randint(0, 4)), now + 2), now)
+            case 9 if self.random.random() < 0.5:
+                happen(MachineLost(machine), now)
+            case 10:
+                happen(MachineJoined(machine, room(self.random.randint(1, 8))), now)
+            case 11:
+                happen(CheckpointLost(checkpoint_key(self.random.choice(WIDE.stages), 0)), now)
+            case 12:
+                happen(TaskFailed(AttemptId(TaskId("job1", "scan", 0), 1), ExecutionError("late"), True), now)
+            case 13:
+                self.resize()
+
+    def suspend(self, handle: JobHandle) -> None:
+        self.world.cluster.post(SuspendAsked(handle.id, "bundle", Suspended("to be gone on with elsewhere")))
+
+    def resize(self) -> None:
+        notice = self.random.choice([0.0, 3.0])
+        with suppress(ConfigError):  # where there are two machines it is refused
+            self.world.cluster.resize(self.random.randint(0, 8), None, notice)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_whatever_happens_a_rerun_comes_to_the_same(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    world = Lot(seed).run()
+    found = rerun(world.recording(tmp_path_factory.mktemp("traces")))
+    assert found.difference is None, f"seed {seed}: {found}"
+    assert found.turns > 2
+
+
+def test_the_lots_reach_everything_that_can_be_in_a_trace() -> None:
+    """Else the test above would prove little."""
+    seen = {type(entry.what).__name__ for seed in range(60) for entry in Lot(seed).run().trace.entries}
+    real = {"CheckpointSaved", "CloseAsked", "HoldAsked"}  # only sessions have these
+    assert {*INPUTS, *OUTPUTS, "Start"} - seen == {*real, "Starting"}
+
+
+# --- real ---------------------------------------------------------------------------------------------------
+
+
+SALES = pa.table({"item": [i % 5000 for i in range(300_000)], "price": list(range(300_000))})
+ITEMS = pa.table({"item": list(range(5000)), "name": [f"item {i % 40}" for i in range(5000)]})
+QUERY = """SELECT name, sum(s.price) AS total, count(DISTINCT t.price) AS prices
+FROM sales s JOIN items USING (item) JOIN sales t USING (item) WHERE s.price % 7 < 3 GROUP BY name"""
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trace of a session with jobs side by side, one of them cancelled and one that fails, while it is resized."""
+    path = tmp_path_factory.mktemp("traces") / "session.jsonl"
+    with qoop.connect(slots=2, memory="2GB", trace=path) as session:
+        session.register("sales", SALES)
+        session.register("items", ITEMS)
+        jobs = [session.submit(QUERY), session.submit(f"{QUERY} ORDER BY total LIMIT 3", weight=2.0)]
+        doomed = session.submit(QUERY.replace("s.price)", "s.price + 1)"))
+        failing = session.submit("SELECT CAST(name AS INTEGER) FROM items")
+        for count in (1, 0, 2, 1, 2):
+            time.sleep(0.03)
+            session.resize(slots=count)
+        doomed.cancel()
+        session.resize(slots=1, notice=0.05)
+        assert [job.result().fetchall() != [] for job in jobs] == [True, True]
+        with pytest.raises(ExecutionError):
+            failing.result()
+    return path
+
+
+def test_a_real_session_is_gone_through_again(traced: Path) -> None:
+    found = rerun(read_trace(traced))
+    assert found.difference is None, found
+    ends = [record.state for job in found.jobs for record in job.history if isinstance(record, Ended)]
+    assert ends == ["SUCCEEDED", "SUCCEEDED", "CANCELLED", "FAILED"]
+    assert any("the share" in str(record) for job in found.jobs for record in job.history)
+
+
+def test_the_command_tells_the_history_and_the_verdict(traced: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(traced)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("job1: SELECT name, sum(s.price)") and told[-1].endswith(": all the same")
+    assert not any("started on local" in line for line in told)
+    assert main(["replay", str(traced), "--job", "job2", "--full"]) == 0
+    full = capsys.readouterr().out
+    assert "started on local" in full and "job1:" not in full
+
+
+def test_the_command_says_where_another_hysteresis_decides_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shrunk().recording(tmp_path)
+    assert main(["replay", str(tmp_path / "trace.jsonl"), "--hysteresis", "0.99"]) == 1
+    told = capsys.readouterr().out
+    assert "the rerun differs" in told and "switched, keeping scan" in told and "less than 99%" in told
+
+
+def test_an_unknown_job_is_named(traced: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(traced), "--job", "job77"]) == 1
+    assert "there is no job job77 in the trace; there are job1, job2" in capsys.readouterr().err
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def damaged(path: Path, folder: Path, change: Callable[[list[str]], object]) -> Path:
+    lines = path.read_text().splitlines(keepends=True)
+    change(lines)
+    other = folder / "damaged.jsonl"
+    other.write_text("".join(lines))
+    return other
+
+
+def test_a_cut_off_last_line_is_left_out_and_told(traced: Path, tmp_path: Path) -> None:
+    lines = traced.read_text().splitlines(keepends=True)
+    for kept in (len(lines) - 1, len(lines) // 2, 12):
+        path = tmp_path / f"{kept}.jsonl"
+        path.write_text("".join(lines[:kept])[:-5])
+        recording = read_trace(path)
+        assert recording.cut_off and not recording.ended
+        assert [remark[:8] for remark in recording.remarks()] == ["the last", "the trac"]
+        assert rerun(recording).difference is None
+
+
+def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
+    """In the first line with the word, put other text; without an old one, leave the line out."""
+
+    def change(lines: list[str]) -> None:
+        place = next(place for place, line in enumerate(lines) if word in line)
+        lines[place] = lines[place].replace(old, new) if old else ""
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (tamper("qoop-trace", '"version": 2', '"version": 9'), "is of version 9; only 2"),
+        (tamper("qoop-trace", "", ""), "is no trace of qoop"),
+        (lambda lines: lines.clear(), "is no trace of qoop"),
+        (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),
+        (lambda lines: lines.__setitem__(4, lines[4][:9] + "\n"), "line 5 of the trace .* is damaged"),
+        (tamper('"in"', "Opened", "Miracle"), "line 2 .* nothing is called Miracle"),
+        (tamper('"define"', "SELECT", "SELEKT"), "does not have its digest"),
+        (tamper('"define"', "", ""), "there is no definition of the stage"),
+        (tamper("TaskSucceeded", "#", "?"), "is no attempt"),
+        (tamper("TaskSucceeded", '"committed": {', '"committed": {"colour": 1, '), "damaged TaskSucceeded"),
+        (tamper('"turn"', "", ""), "it belongs to no turn"),
+    ],
+)
+def test_damage_is_told(traced: Path, tmp_path: Path, change: Callable[[list[str]], object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_trace(damaged(traced, tmp_path, change))
+
+
+def test_a_decision_that_was_tampered_with_is_found(traced: Path, tmp_path: Path) -> None:
+    def change(lines: list[str]) -> None:
+        place = next(place for place, line in enumerate(lines) if '"out": "Starting"' in line)
+        lines[place] = lines[place].replace('"cpu": 1', '"cpu": 2')
+
+    found = rerun(read_trace(damaged(traced, tmp_path, change)))
+    assert found.difference is not None and '"cpu": 2' in str(found) and '"cpu": 1' in str(found)
+
+
+def test_a_folder_gets_a_file_for_every_session_and_a_file_belongs_to_one(tmp_path: Path) -> None:
+    with qoop.connect(slots=1, trace=tmp_path) as one, qoop.connect(slots=1, trace=tmp_path) as other:
+        assert one.sql("SELECT 1").fetchall() == other.sql("SELECT 1").fetchall() == [(1,)]
+    assert len(list(tmp_path.glob("qoop-*.jsonl"))) == 2
+    path = tmp_path / "one.jsonl"
+    with qoop.connect(slots=1, trace=path), pytest.raises(ConfigError, match="is being written by another session"):
+        qoop.connect(slots=1, trace=path)
+    with pytest.raises(ConfigError, match="cannot be written: No such file"):
+        qoop.connect(slots=1, trace=tmp_path / "nowhere" / "t.jsonl")
+
+
+def test_a_full_disk_ends_the_trace_but_no_query() -> None:
+    with (
+        pytest.warns(RuntimeWarning, match="the trace /dev/full ends at turn 1: .*No space left"),
+        qoop.connect(slots=1, trace="/dev/full") as session,
+    ):
+        assert session.sql("SELECT 41 + 1").fetchall() == [(42,)]
+
+
+def test_the_environment_asks_for_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QOOP_TRACE", str(tmp_path / "t.jsonl"))
+    with qoop.connect(slots=1) as session:
+        session.sql("SELECT 1")
+    assert read_trace(tmp_path / "t.jsonl").ended
+
+
+def test_stages_and_plans_are_written_once(traced: Path) -> None:
+    lines = [json.loads(line) for line in traced.read_text().splitlines()]
+    digests = [line["define"] for line in lines if "define" in line]
+    assert len(digests) == len(set(digests)) > 5
+
+
+def test_errors_come_back_as_ours() -> None:
+    error = OutOfMemory("too little")
+    error.stage, error.part = "s3", 2
+    back = read_error(write_error(error))
+    assert (type(back), str(back), back.stage, back.part) == (OutOfMemory, "too little", "s3", 2)
+
+
+# --- EXPLAIN HISTORY ----------------------------------------------------------------------------------------
+
+
+def test_explain_history_tells_what_happened_without_every_task() -> None:
+    with qoop.connect(slots=2, memory="1GB") as session:
+        session.register("sales", SALES)
+        session.register("items", ITEMS)
+        [(key, text)] = session.sql(f"EXPLAIN HISTORY {QUERY}").fetchall()
+        assert key == "history"
+        assert "started:" in text and "was done:" in text and text.endswith("the job succeeded")
+        assert "#" not in text, "an attempt is named"
+        with pytest.raises(ConfigError, match="told as text"):
+            session.explain(QUERY, history=True, format="svg")
+
+
+def test_failures_of_a_kind_are_told_as_one() -> None:
+    class Twice:
+        def __init__(self) -> None:
+            self.failed = 0
+
+        def __call__(self, spec: TaskSpec) -> Outcome:
+            self.failed += spec.stage.id == "wide"
+            error = Revoked("gone") if spec.stage.id == "wide" and self.failed <= 8 else None
+            return replace(as_estimated(spec), error=error)
+
+    world = World(8, Twice())
+    handle = world.submit(WIDE)
+    world.settle()
+    lines = story(handle.history())
+    assert "at 3.000 s 8 tasks of wide failed and may be retried: gone" in lines
+    assert any("stage wide was done: 8 rows, estimated 100,000; 8 tasks in 16.0 s" in line for line in lines)
+    assert len(lines) < 12 < len(story(handle.history(), full=True))
