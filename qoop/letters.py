@@ -112,13 +112,15 @@ class Answered:
     """The planner has answered a question about a job.
 
     found: the plans that it has searched for, None if it has not. error: why there is no answer.
-    seconds: what it took. The rest of the answer follows from the question; it is `answer`.
+    seconds: what it took; searching: of these, for the search. The rest of the answer follows from the question; it is
+        `answer`.
     """
 
     job: JobId
     found: tuple[Candidate, ...] | None
     error: QoopError | None
     seconds: float
+    searching: float = 0.0
     answer: Answer | Useful | None = field(default=None, compare=False, repr=False)
 
 

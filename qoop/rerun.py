@@ -401,7 +401,7 @@ class _RecordedPlanner:
         finally:
             self._letter = None
         if isinstance(answer, Answer):
-            return replace(letter, answer=replace(answer, seconds=letter.seconds))
+            return replace(letter, answer=replace(answer, seconds=letter.seconds, searching=letter.searching))
         return replace(letter, answer=answer if isinstance(answer, Useful) else None)
 
     def find(self, observed: Observations) -> Sequence[Candidate]:

@@ -239,7 +239,7 @@ def test_whatever_happens_a_rerun_comes_to_the_same(tmp_path_factory: pytest.Tem
     world = Lot(seed).run()
     found = rerun(world.recording(tmp_path_factory.mktemp("traces")))
     assert found.difference is None, f"seed {seed}: {found}"
-    assert found.turns > 2
+    assert found.turns > 0
 
 
 def test_the_lots_reach_everything_that_can_be_in_a_trace() -> None:
