@@ -15,7 +15,7 @@ from qoop.planner.canonical_text import Name, digest_of, halves, is_plain, leaf_
 from qoop.planner.expr import Call, Column, Expr, columns_of, conjuncts, substitute, transform
 from qoop.planner.facts import Facts
 from qoop.planner.implication import essential
-from qoop.planner.relation import SetOp
+from qoop.planner.relation import Aggregation, SetOp
 from qoop.planner.rules.fold_constants import simplify
 from qoop.planner.rules.properties import equated, interchangeable, is_constant
 
@@ -27,7 +27,8 @@ class Source:
     kind: left, full, semi (joins), distinct, rows (windows' input), set (a set operation).
     blocks: the inputs; of a left or semi join only the right one. on: conditions of a join.
     args: the columns of other factors in `on`, in the order of the factor's own args.
-    names: the relation's column by the own name of the factor's.
+    names: the relation's column by the own name of the factor's; of groups the keys'.
+    values: of groups, the aggregations by the own name of the factor's column.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Source:
     on: tuple[Expr, ...] = ()
     args: tuple[Expr, ...] = ()
     node: SetOp | None = None
+    values: Mapping[str, Aggregation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,6 +55,7 @@ from qoop.planner.rules.fold_constants import simplify
 from qoop.planner.rules.outer_to_inner import rejected_by
 from qoop.planner.rules.properties import equated, strict_columns, unique_keys
 from qoop.planner.rules.semi_joins import ignores_duplicates
+from qoop.planner.two_phase import whole_of
 
 Exprs = Iterable[Expr]
 
@@ -444,9 +445,13 @@ class Blocks:
         below = self.of(node.input)
         distinct = not node.aggregations and node.grouping_sets is None
         once = node.grouping_sets is None and any(key <= frozenset(node.keys) for key in unique_keys(node.input))
+        early = self._early_groups(node, below)
+        aggregations = node.aggregations
+        if early is not None:
+            aggregations, below, once = *early, False
         if distinct and once:
             return replace(below, columns={key: below.columns[key] for key in node.keys})
-        used = {*node.keys, *columns_of_all(expr for agg in node.aggregations for expr in agg.exprs)}
+        used = {*node.keys, *columns_of_all(expr for agg in aggregations for expr in agg.exprs)}
         read = sorted(used, key=lambda c: c.name)
         below = self.needed(below, read)
         if ignores_duplicates(node):
@@ -461,11 +466,35 @@ class Blocks:
         sets = "" if node.grouping_sets is None else repr(sorted(sorted(texts[k] for k in s) for s in
                                                                  node.grouping_sets))  # fmt: skip
         digest = digest_of("group", written.core, sets, *sorted(set(texts.values())))
-        values = {agg.column: _aggregation_text(agg, below, written, texts) for agg in node.aggregations}
+        values = {agg.column: _aggregation_text(agg, below, written, texts) for agg in aggregations}
         kind = "rows" if once else "distinct"  # what groups are for those that read keys alone
-        source = Source(kind, (below,), {}) if node.grouping_sets is None else None
+        made = {short(values[agg.column]): agg for agg in aggregations}
+        source = Source(kind, (below,), {}, values=made) if node.grouping_sets is None else None
         block = self._leaf(digest, {**{k: f"key {text}" for k, text in texts.items()}, **values}, source=source)
         return self._above(block, lifted, {expr: block.columns[key] for expr, key in keys.items()})
+
+    def _early_groups(self, node: Aggregate, below: Block) -> tuple[tuple[Aggregation, ...], Block] | None:
+        """An aggregate of groups' aggregates as one of the rows that those were made of, over the block of these.
+
+        Each group is read as often as each of its rows would have been (Yan and Larson, "Eager Aggregation and Lazy
+        Aggregation", VLDB 1995). None if the aggregations are not the two phases of one, or more reads the values.
+        """
+        leaf = _grouped_leaf(node, below) if node.grouping_sets is None else None
+        if leaf is None or leaf.source is None:
+            return None
+        values = {column: leaf.source.values.get(own_name(expr)) for column, expr in below.columns.items()
+                  if isinstance(expr, Column) and leaf_number(expr) == leaf.number}  # fmt: skip
+        parts = {column: agg for column, agg in values.items() if agg is not None}
+        whole = [whole_of(agg, parts) for agg in node.aggregations]
+        found = tuple(agg for agg in whole if agg is not None)
+        if len(found) < len(whole):
+            return None
+        inner, _ = self._renumbered(leaf.source.blocks[0])
+        kept = replace(below, columns={key: below.columns[key] for key in node.keys})
+        opened = spliced(kept, leaf.number, inner, _exprs_of(leaf, kept, inner))
+        read = columns_of_all(expr for agg in found for expr in agg.exprs)
+        columns = {**{column: inner.columns[column] for column in read}, **opened.columns}
+        return found, replace(opened, columns=columns)
 
     def _above(self, block: Block, lifted: Sequence[Expr], columns: Mapping[Expr, Expr]) -> Block:
         """The block under predicates that were lifted out of it."""
@@ -589,6 +618,18 @@ def _distinct_leaf(block: Block) -> Leaf | None:
         if all(own_name(column) in names for column in used if leaf_number(column) == leaf.number):
             return leaf
     return None
+
+
+def _grouped_leaf(node: Aggregate, below: Block) -> Leaf | None:
+    """Groups whose values all aggregations read, and nothing else does."""
+    read = {leaf_number(column) for agg in node.aggregations for column in columns_of_all(map(below.expr, agg.exprs))}
+    leaf = next((leaf for leaf in below.leaves if read == {leaf.number}), None)
+    if leaf is None or leaf.source is None or not leaf.source.values:
+        return None
+    args = (arg for other in below.leaves for arg in other.args)
+    others = columns_of_all((*below.predicates, *(below.columns[key] for key in node.keys), *args))
+    keys = leaf.source.names
+    return leaf if all(own_name(c) in keys for c in others if leaf_number(c) == leaf.number) else None
 
 
 def _columns(exprs: Exprs) -> tuple[Column, ...]:

@@ -50,7 +50,8 @@ def text_of(expr: Expr, name: Name) -> str:
         if len(values) == 1 and expr.args[0].type == expr.args[1].type:
             return text_of(binary("=", expr.args[0], expr.args[1]), name)
         return f"in({args[0]};{','.join(values)})"
-    return f"{op}[{expr.template!r}:{expr.type}]({','.join(args)})"
+    template = expr.template.lower() if expr.template.lower() == f"{op}({{0}})" else expr.template
+    return f"{op}[{template!r}:{expr.type}]({','.join(args)})"
 
 
 @lru_cache(maxsize=256)

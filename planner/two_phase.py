@@ -17,7 +17,8 @@ Variances are left whole: merging their parts by plain sums cancels, and DuckDB'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from qoop.planner.expr import Call, Column, Expr, Literal, is_volatile
 from qoop.planner.relation import Aggregate, Aggregation, Project, Relation
@@ -69,6 +70,35 @@ def two_phase(aggregate: Aggregate) -> TwoPhase | None:
         partials += split[0]
         finals.append(split[1])
     return TwoPhase(aggregate, tuple(keys), tuple(computed), tuple(partials), tuple(finals))
+
+
+def whole_of(final: Aggregation, parts: Mapping[Column, Aggregation]) -> Aggregation | None:
+    """The aggregation that these two phases make together, None if they are not the phases of one.
+
+    parts: by the columns that hold them, what `final` may be made of.
+    """
+    args = [parts.get(arg) if isinstance(arg, Column) else None for arg in final.call.args]
+    if final.distinct or final.ordered or final.filter is not None or not args:
+        return None
+    known = [arg for arg in args if arg is not None and not arg.distinct]
+    if len(known) < len(args):
+        return None
+    whole = replace(known[0], column=final.column)
+    if len(known) > 1:
+        whole = replace(whole, call=Call("avg", known[0].call.args, "avg({0})", final.column.type))
+    split = _split(whole)
+    return whole if split is not None and _are_phases(split, known, final) else None
+
+
+def _are_phases(split: _Split, parts: Sequence[Aggregation], final: Aggregation) -> bool:
+    partials, expected = split
+    return _plainly(expected.call) == _plainly(final.call) and [
+        (_plainly(part.call), part.call.args, part.filter) for part in parts
+    ] == [(_plainly(part.call), part.call.args, part.filter) for part in partials]
+
+
+def _plainly(call: Call) -> tuple[str, str, str]:
+    return call.op, call.template.lower(), call.type
 
 
 _Split = tuple[tuple[Aggregation, ...], Aggregation]
