@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +27,7 @@ from qoop.engine.events import Committed, Event, Start
 from qoop.engine.guard import versions
 from qoop.engine.history import Record
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
-from qoop.letters import Answered, Letter, Submitted
+from qoop.letters import Answered, Letter, ResizeAsked, Submitted, SuspendAsked
 from qoop.planner.alternatives import Candidate
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources
@@ -334,6 +335,10 @@ class _Again:
                 self._handles.append((letter, self._cluster.enter(letter)))
             case Answered():
                 self._cluster.post(self._planner.answered(letter))
+            case ResizeAsked():  # a recording may be gone through several times, and a promise is kept once
+                self._cluster.post(replace(letter, done=Future()))
+            case SuspendAsked():
+                self._cluster.post(replace(letter, kept=Future()))
             case _:
                 self._cluster.post(letter)
 

@@ -237,7 +237,9 @@ class Lot:
 @given(st.integers(0, 100_000))
 def test_whatever_happens_a_rerun_comes_to_the_same(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     world = Lot(seed).run()
-    found = rerun(world.recording(tmp_path_factory.mktemp("traces")))
+    recording = world.recording(tmp_path_factory.mktemp("traces"))
+    found = rerun(recording)
+    assert str(rerun(recording)) == str(found)
     assert found.difference is None, f"seed {seed}: {found}"
     assert found.turns > 0
 
