@@ -276,9 +276,9 @@ class _Run:
             self.happened.times.update(_said(record))
 
     def note_ways(self, subject: Subject, job: Job, plans: tuple[int, int, int]) -> None:
-        named = dict(zip(_PLACES, plans, strict=True))
+        named = dict(zip(_PLACES, plans, strict=True))  # a plan that was found again has another name
         for record in job.history():
-            if isinstance(record, Decided) and record.switched:
+            if isinstance(record, Decided) and record.switched and {record.running, record.chosen} <= named.keys():
                 self.happened.ways.add((subject.number, named[record.running], named[record.chosen]))
 
     def once_more(self, wanted: list[Subject]) -> None:
