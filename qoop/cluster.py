@@ -241,6 +241,7 @@ class Cluster:
         if trace is not None:
             opened = Opened(self._now, dict(backend.machines()), wait_for_capacity, type(self._scheduler).__name__)
             trace.record(self._now, opened)
+            trace.flush()
         self._thread: threading.Thread | None = None
         if thread:
             self._thread = threading.Thread(target=self._loop, name="qoop-cluster", daemon=True)

@@ -388,7 +388,7 @@ def test_a_folder_gets_a_file_for_every_session_and_a_file_belongs_to_one(tmp_pa
 
 def test_a_full_disk_ends_the_trace_but_no_query() -> None:
     with (
-        pytest.warns(RuntimeWarning, match="the trace /dev/full ends at turn 1: .*No space left"),
+        pytest.warns(RuntimeWarning, match="the trace /dev/full ends at turn 0: .*No space left"),
         qoop.connect(slots=1, trace="/dev/full") as session,
     ):
         assert session.sql("SELECT 41 + 1").fetchall() == [(42,)]
