@@ -47,8 +47,9 @@ class Told:
 
     @property
     def facts(self) -> Facts | None:
-        if self._make is not None:
-            self._facts = self._make()
+        make = self._make
+        if make is not None:  # two threads may come here at once, and make the same
+            self._facts = make()
             self._make = None
         return self._facts
 
