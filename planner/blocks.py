@@ -330,12 +330,42 @@ class Blocks:
         both = Block(left.leaves + right.leaves, left.predicates, {**left.columns, **right.columns})
         on = self._parts_in(both, node.on)
         if node.kind == "inner":
-            return self._restricted(both, (*right.predicates, *on))
+            return self._without_own_partners(self._restricted(both, (*right.predicates, *on)))
         if node.kind == "full":
             return self._full(left, right, on)
         if node.kind == "mark":
             return self._marked(node, left, right, [both.expr(predicate) for predicate in node.on])
         return self._dependent(node.kind, left, right, on)
+
+    def _without_own_partners(self, block: Block) -> Block:
+        """The block without semi joins whose partner each row has in itself (semi-join reductions)."""
+        semis = [p for p in block.predicates if isinstance(p, Call) and p.template in self._semi_joins]
+        if not semis:
+            return block
+        classes, others = equal_columns(block.predicates)
+        name = merged_names(str, classes)
+        held = {text_of(predicate, name) for predicate in others}
+        implied = {semi for semi in semis if self._is_own_partner(semi, block, held, classes)}
+        return replace(block, predicates=tuple(p for p in block.predicates if p not in implied)) if implied else block
+
+    def _is_own_partner(
+        self, semi: Call, block: Block, held: set[str], classes: Mapping[Column, tuple[Column, ...]]
+    ) -> bool:
+        """True if the factors of a semi join's right side are among the block's own, as restricted and so joined.
+
+        held: texts of the block's predicates. classes: its columns that are equal, and so not NULL.
+        """
+        name = merged_names(str, classes)
+        source = self._semi_joins[semi.template]
+        right = source.blocks[0]
+        mine = {(leaf.number, leaf.args) for leaf in block.leaves}
+        if not mine.issuperset((leaf.number, leaf.args) for leaf in right.leaves):
+            return False
+        outer = dict(zip(_columns(source.args), semi.args, strict=True))
+        for part in (*right.predicates, *(substitute(part, outer) for part in source.on)):
+            if is_volatile(part) or not (_is_equated(part, classes) or text_of(part, name) in held):
+                return False
+        return True
 
     def _marked(self, node: Join, left: Block, right: Block, on: list[Expr]) -> Block:
         parts = [part for predicate in on[1:] for part in parts_of(predicate)]
@@ -630,6 +660,12 @@ def _grouped_leaf(node: Aggregate, below: Block) -> Leaf | None:
     others = columns_of_all((*below.predicates, *(below.columns[key] for key in node.keys), *args))
     keys = leaf.source.names
     return leaf if all(own_name(c) in keys for c in others if leaf_number(c) == leaf.number) else None
+
+
+def _is_equated(predicate: Expr, classes: Mapping[Column, tuple[Column, ...]]) -> bool:
+    """True for an equality of two columns of a class."""
+    pair = equated(predicate)
+    return pair is not None and pair[1] in classes.get(pair[0], ())
 
 
 def _columns(exprs: Exprs) -> tuple[Column, ...]:

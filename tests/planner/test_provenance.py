@@ -481,6 +481,30 @@ def test_interchangeable_pairs_stay_pairs() -> None:
     assert len(signatures) == 1
 
 
+def reduced(keys: Relation, *on: Call) -> Relation:
+    """T joined with the keys' rows, after a semi join by them."""
+    other = Shared("keys", keys)
+    fresh = Project(other, ((column("k"), D), (column("l"), E)))
+    whole = Project(other, tuple((c, c) for c in keys.columns))
+    return Join(Join(T, fresh, "semi", on), whole, "inner", (equals(A, D),))
+
+
+def test_a_semi_join_by_the_keys_of_a_partner_leaves_no_trace() -> None:
+    few = Filter(U, (binary("<", E, literal(2)),))
+    plain = provenance(Join(T, few, "inner", (equals(A, D),))).signature
+    assert provenance(reduced(few, equals(A, column("k")))).signature == plain
+    fewer = Filter(scan("u", "2"), (binary("<", column("e2"), literal(1)),))
+    others = [
+        reduced(few, equals(B, column("k"))),
+        reduced(few, equals(A, column("l"))),
+        reduced(few, binary("<", A, column("k"))),
+        reduced(U, equals(A, column("k"))),
+        Join(Join(T, fewer, "semi", (equals(A, column("d2")),)), few, "inner", (equals(A, D),)),
+        Join(Join(T, few, "semi", (equals(A, D),)), U, "inner", (equals(B, E),)),
+    ]
+    assert plain not in {provenance(other).signature for other in others}
+
+
 def test_stages_of_one_query_share_what_is_known() -> None:
     known = Provenances()
     assert known.of(Exchange(JOINED, "gather")).signature == known.of(JOINED).signature
