@@ -1,7 +1,8 @@
 """Statistics of a table, collected by DuckDB in two or three queries over the columns asked for.
 
 1. A sample of about 100,000 rows, spread over the whole table by a hash of the row's place, so that it is the
-   same every time; a small table is taken whole. From it come NULLs, common values, histogram and widths.
+   same every time; a small table is taken whole. From it come NULLs, common values, histogram, widths, and how far
+   rows lie in the order of a column.
 2. Minimum and maximum over all rows; for Parquet and DuckDB files they cost nothing.
 3. Distinct values of those columns whose sample does not settle it: a HyperLogLog over all rows, or over evenly
    spread blocks of a table of many millions.
@@ -26,13 +27,15 @@ from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.keys import find_keys
 from qoop.catalog.probe import Probe, attached
 from qoop.catalog.scalars import INTEGERS, TEXT, is_ordered, is_text, scalar_sql, select
-from qoop.catalog.stats import ColumnStats, Scalar, TableStats, to_scalar
+from qoop.catalog.stats import BLOCKS, ColumnStats, Scalar, TableStats, to_scalar
 from qoop.catalog.table import Columns, Split, Table, width_of
 
 # Tables up to twice this are taken whole.
 SAMPLE_ROWS = 100_000
 # HyperLogLog costs some 10 ns a value: above this, it sees every n-th piece of the table only.
 DISTINCT_ROWS = 4_000_000
+
+_Counts = numpy.ndarray[tuple[int], numpy.dtype[numpy.int64]]
 
 _COMMON = 20
 _BINS = 64
@@ -96,11 +99,12 @@ class _SampledColumn:
 
     name: str
     values: pa.Array
-    counts: numpy.ndarray[tuple[int], numpy.dtype[numpy.int64]]
+    counts: _Counts
     sampled: int
     rows: int
     width: float
     ordered: bool
+    locality: float
 
     @property
     def whole(self) -> bool:
@@ -125,7 +129,7 @@ class _SampledColumn:
     def stats(self) -> ColumnStats:
         """Statistics of the column in the whole table; min and max are those of the sample."""
         nulls = (self.sampled - self.total) * (self.rows / self.sampled) if self.sampled else 0.0
-        stats = ColumnStats(nulls, min(self._distinct(), self.rows - nulls), width=self.width)
+        stats = ColumnStats(nulls, min(self._distinct(), self.rows - nulls), width=self.width, locality=self.locality)
         if not self.ordered or not self._finite.any():
             return stats
         frequent = self._frequent()
@@ -194,18 +198,35 @@ def _read_column(sample: pa.Table, index: int, name: str, type_: str, rows: int)
     column = sample.column(f"v{index}").drop_null().combine_chunks()
     found = column.value_counts()
     order = pc.sort_indices(found.field("values"))
+    values, counts = found.field("values").take(order), found.field("counts").take(order).to_numpy()
+    ordered = is_ordered(type_)
     width = width_of(type_)
     if is_text(type_):
         width = pc.mean(sample.column(f"w{index}")).as_py() or 0.0
     return _SampledColumn(
         name=name,
-        values=found.field("values").take(order),
-        counts=found.field("counts").take(order).to_numpy(),
+        values=values,
+        counts=counts,
         sampled=sample.num_rows,
         rows=rows,
         width=width,
-        ordered=is_ordered(type_),
+        ordered=ordered,
+        locality=_locality(column, values, counts) if ordered else 1.0,
     )
+
+
+def _locality(column: pa.Array, values: pa.Array, counts: _Counts) -> float:
+    """How sorted the rows are (:class:`~qoop.catalog.stats.ColumnStats`): the mean range of blocks, in rows.
+
+    column: in the order of the table. values, counts: its distinct values, ascending, and the rows of each.
+    """
+    if len(column) < BLOCKS or len(values) < 2:
+        return 1.0
+    ends = numpy.cumsum(counts) / len(column)
+    places = pc.index_in(column, value_set=values).to_numpy(zero_copy_only=False)
+    blocks = numpy.array_split(places, BLOCKS)
+    before = numpy.concatenate(([0.0], ends))
+    return float(numpy.mean([ends[block.max()] - before[block.min()] for block in blocks]))
 
 
 def _add_extremes(

@@ -29,7 +29,6 @@ class Probe:
                 raise CatalogError("the catalog was closed")
             if self._connection is None:
                 self._connection = duckdb.connect(":memory:")
-                self._connection.execute("SET preserve_insertion_order = false")
                 self._connection.execute("SET enable_progress_bar = false")
             cursor = self._connection.cursor()
         with _explained(what):

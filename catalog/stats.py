@@ -14,6 +14,9 @@ from decimal import Decimal
 
 Scalar = float | str
 
+BLOCKS = 16
+"""Into how many blocks of neighbouring rows a table is thought to be cut to tell how well it is sorted."""
+
 _EPOCH = date(1970, 1, 1)
 _SECONDS_OF_DAY = 86_400.0
 
@@ -51,6 +54,8 @@ class ColumnStats:
     bounds: edges of an equi-depth histogram over the non-NULL values that are not in `common`;
         between two neighbouring edges lie equally many rows. Empty if unknown.
     width: mean bytes of a value.
+    locality: of all rows how many, as a fraction, have a value in the range that a :data:`BLOCKS`-th of the rows covers
+        which lie together: 1 where values lie anywhere, 1 / BLOCKS where the table is sorted by them.
     """
 
     nulls: float
@@ -60,6 +65,7 @@ class ColumnStats:
     common: tuple[tuple[Scalar, float], ...] = ()
     bounds: tuple[Scalar, ...] = ()
     width: float = 8.0
+    locality: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from qoop.catalog.stats import ColumnStats, TableStats
 from qoop.catalog.table import Table
 
 # Raised when the meaning of the file, or the way statistics are collected, changes.
-FORMAT = 1
+FORMAT = 2
 
 Collect = Callable[[Sequence[str], TableStats | None], TableStats]
 

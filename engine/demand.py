@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from qoop.engine.frontier import StageNode
 from qoop.engine.task import Content, MachineId
-from qoop.planner.packing import cap, least
+from qoop.planner.packing import cap, least, on_threads
 from qoop.planner.plan import Resources
 
 
@@ -80,7 +80,7 @@ class Demands:
             stage, content = node.stage, _content(node)
             memory = max(self._least(), stage.estimate.task_memory, self._raised.get(content, 0.0))
             room = cap(Resources(float(stage.slots), memory), self._machines.values())
-            seconds = self._longest.get(content, stage.estimate.task_seconds / max(1.0, room.cpu))
+            seconds = self._longest.get(content, on_threads(stage.estimate.task_seconds, room.cpu))
             known = self._known[node] = room, seconds
         return known
 

@@ -51,6 +51,7 @@ from qoop.planner.relation import (
     Window,
 )
 from qoop.planner.selectivity import Spread
+from qoop.planner.skipping import part_read
 
 UNKNOWN_TABLE_ROWS = 100_000.0
 
@@ -71,6 +72,7 @@ class Cardinality:
         self._stats = stats
         self.observed = observed if observed is not None and observed.table_sets else None
         self._profiles: dict[int, tuple[Relation, Profile]] = {}
+        self._parts_read: dict[int, tuple[Relation, float]] = {}
         self._widths: dict[str, float] = {}
         self._origins = 0
 
@@ -93,6 +95,13 @@ class Cardinality:
     def bytes(self, relation: Relation) -> float:
         """Estimated bytes of all rows of the relation's output."""
         return self.rows(relation) * self.width(relation.columns)
+
+    def part_read(self, relation: Join | Filter) -> float:
+        """Estimated fraction of the rows of the table below that are read (:mod:`~qoop.planner.skipping`)."""
+        known = self._parts_read.get(id(relation))
+        if known is None:
+            known = self._parts_read[id(relation)] = (relation, part_read(relation, self))
+        return known[1]
 
     def same_rows(self, relation: Relation, known: Relation) -> None:
         """From now on believe of a relation what is believed of one that puts out the very same rows and columns.
@@ -250,7 +259,10 @@ def type_width(type_: str) -> float:
 def _base_spread(stats: ColumnStats, rows: float, origin: int) -> Spread:
     distinct = min(max(1.0, stats.distinct), max(1.0, rows))
     nulls = min(1.0, stats.nulls / rows) if rows > 0 else 0.0
-    return Spread(distinct, rows, distinct, nulls, stats.minimum, stats.maximum, stats.common, stats.bounds, origin)
+    return Spread(
+        distinct, rows, distinct, nulls, stats.minimum, stats.maximum, stats.common, stats.bounds, origin,
+        locality=stats.locality,
+    )  # fmt: skip
 
 
 def _values(values: Values) -> Profile:

@@ -157,7 +157,7 @@ class _Placer:
 
     def fragment(self, placed: Placed, relation: Relation, width: int) -> Fragment:
         rows = placed.rows_of(width)
-        seconds = placed.seconds / width + placed.repeated
+        seconds = placed.seconds / width + placed.repeated + self.costs.starting(relation)
         memory = BASE_MEMORY + placed.held_each + 1.5 * placed.held / width + self.costs.bytes(rows, relation) / width
         slots = self.costs.threads if width == 1 and seconds > self.limits.threads_seconds else 1
         asked = min(memory, self.costs.most_memory(slots))
@@ -199,8 +199,9 @@ class _Placer:
         """An operator that every task can do on its share."""
         hashed = child.hashed if hashed is None else hashed
         rows = min(child.rows, self.rows(node)) if isinstance(node, Filter | Limit) else self.rows(node)
+        seconds = self.work(node) - min(child.seconds, self.costs.spared(node))
         return child.under(
-            node, lambda below: with_inputs(node, (below,)), rows, self.work(node), hashed=hashed,
+            node, lambda below: with_inputs(node, (below,)), rows, seconds, hashed=hashed,
             held=child.held + self.costs.memory(node),
         )  # fmt: skip
 
@@ -252,7 +253,7 @@ class _Placer:
         def wrap(below: Relation) -> Relation:
             return Limit(Sort(below, sort.keys) if sort else below, most)
 
-        seconds = self.work(sort) / 2 if sort else 0.0
+        seconds = self.work(sort) + self.work(Limit(sort, most)) if sort else 0.0
         return child.under(Limit(child.meaning if sort is None else sort, most), wrap, child.rows, seconds,
                            per_task=float(most), partial=True)  # fmt: skip
 
@@ -378,7 +379,8 @@ class _Placer:
         work, building = self.work(node), self.costs.build(right)
         build = self.costs.table_bytes(right.rows, right.meaning)
         both = left.spread == right.spread
-        seconds, repeated = left.seconds + right.seconds + work, left.repeated + right.repeated
+        spared = min(left.seconds, self.costs.spared(node))
+        seconds, repeated = left.seconds - spared + right.seconds + work, left.repeated + right.repeated
         if not both:
             once = left if right.spread else right
             doing = building if left.spread else self.costs.probe(left, right)

@@ -8,7 +8,7 @@ from math import ceil
 
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
-from qoop.planner.distribution import EquiPair, Placed, partner_keys
+from qoop.planner.distribution import EquiPair, Placed, fragment_nodes, partner_keys
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources
 from qoop.planner.relation import Join, Relation
@@ -86,6 +86,14 @@ class Costs:
         if known is None:
             known = self._known[id(relation)] = (relation, self.cost.own_seconds(relation, self.cardinality))
         return known[1]
+
+    def spared(self, relation: Relation) -> float:
+        """Seconds of one thread that this operator spares the scan below it, if that is in its fragment."""
+        return self.cost.spared_seconds(relation, self.cardinality)
+
+    def starting(self, relation: Relation) -> float:
+        """Seconds until the operators of a task with this fragment are planned and started."""
+        return self.cost.operator_seconds * sum(1 for _ in fragment_nodes(relation))
 
     def memory(self, relation: Relation) -> float:
         """Bytes that this operator alone holds."""
@@ -192,7 +200,8 @@ class JoinSeconds:
         stages += sum(self.costs.copies(side.rows, side.meaning) for side in spread)  # over the link of one machine
         work = self.costs.work(self.node)
         long = max(0.0, work - self.costs.limits.single_seconds)
-        return stages + (self._join() + long) / self.costs.threads + 0.25 * work + self.costs.spilling(self.right)
+        alone = self.costs.cost.on_threads(self._join() + long, self.costs.threads)
+        return stages + alone + 0.25 * work + self.costs.spilling(self.right)
 
     def _join(self) -> float:
         return self.costs.build(self.right) + self.costs.probe(self.left, self.right)

@@ -98,6 +98,21 @@ class Call:
         """All columns the call refers to, at any depth."""
         return frozenset().union(*(columns_of(arg) for arg in self.args)) if self.args else frozenset()
 
+    @cached_property
+    def steps(self) -> int:
+        """How many functions a row goes through: and, or and not only say what becomes of others."""
+        return (self.op not in LOGIC) + sum(steps(arg) for arg in self.args)
+
+
+def steps(expr: Expr) -> int:
+    """Return how many functions have to be computed for the expression's value.
+
+    >>> a = Column("a", "INTEGER")
+    >>> steps(a), steps(conjunction((equals(a, a), negate(equals(a, a)))))
+    (0, 2)
+    """
+    return expr.steps if isinstance(expr, Call) else 0
+
 
 def columns_of(expr: Expr) -> frozenset[Column]:
     """Return the columns that an expression refers to."""

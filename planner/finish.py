@@ -98,7 +98,7 @@ class Finish:
 
     def __init__(self, plan: Plan, machine: int = ONE_MACHINE, cost: CostModel = DEFAULT) -> None:
         self.plan = plan
-        self.machine = machine
+        self.machine, self.cost = machine, cost
         place = {stage.id: i for i, stage in enumerate(plan.stages)}
         self.sources = [
             tuple(dict.fromkeys((place[item.stage], item.mode == "forward") for item in stage.stage_inputs))
@@ -156,6 +156,13 @@ class Finish:
         """Slot seconds of the whole plan, moving rows between stages included."""
         return sum(task.width * (task.seconds + task.slots * task.local) for task in self.tasks)
 
+    def thread_seconds(self) -> dict[StageId, float]:
+        """By stage the seconds of all of its tasks, were each to run on one thread: the way in and out included."""
+        return {
+            stage.id: task.width * (task.seconds + task.local)
+            for stage, task in zip(self.plan.stages, self.tasks, strict=True)
+        }
+
     def machines(self, share: Resources) -> int:
         """Over how many machines the share is spread."""
         return ceil(share.cpu / self.machine) if share.cpu < inf else 1
@@ -180,7 +187,7 @@ class Finish:
         for task in self.tasks:
             cpu = min(task.slots, most_cpu)
             memory = min(task.memory, most_memory)
-            seconds = task.seconds / cpu + task.local
+            seconds = self.cost.on_threads(task.seconds, cpu) + task.local
             if most_memory > 0 and task.wants > memory:
                 seconds += (task.wants - memory) * SPILL_BYTE
             if machines > 1 and share.network > 0:

@@ -61,6 +61,19 @@ def best_fit(demands: Sequence[Resources], rooms: Sequence[Room]) -> tuple[int, 
     return best
 
 
+SERIAL_PART = 0.1
+"""Of a task with several threads, the part of its seconds that only one of them can do, where it was not measured."""
+
+
+def on_threads(seconds: float, threads: float, serial_part: float = SERIAL_PART) -> float:
+    """How long so many seconds of one thread take on several: Amdahl's law (AFIPS 1967).
+
+    >>> on_threads(10.0, 1.0), on_threads(10.0, 9.0)
+    (10.0, 2.0)
+    """
+    return seconds * (serial_part + (1.0 - serial_part) / max(1.0, threads))
+
+
 def cap(demand: Resources, machines: Iterable[Resources]) -> Resources:
     """The demand, or as much of it as an empty machine has if it fits none of them.
 

@@ -196,7 +196,7 @@ def _cut_of(finished: Stage) -> str:
 def _estimate(stage: Stage, finished: Stage, how: Served, cost: CostModel) -> Estimate:
     """Rows are as planned, or as many as there are; the work is that of one pass over what is held."""
     rows, width = finished.estimate.rows, finished.width
-    each = cost.exchange_row + cost.filter_row * len(how.predicates) + cost.output_row
+    each = cost.exchange_row + cost.filter_row * len(how.predicates)
     hashing = USUAL.hash_row * stage.estimate.rows if stage.layout.parts > 1 else 0.0
     return Estimate(
         min(stage.estimate.rows, rows),

@@ -30,6 +30,7 @@ class Spread:
     nulls: fraction of rows that are NULL.
     minimum, maximum, common, bounds: as in :class:`~qoop.catalog.stats.ColumnStats`.
     origin: number of the scan or aggregate the column comes from; None for a computed one.
+    locality: as in ColumnStats; 1 for what does not come straight from a scan.
     share: fraction of the range from minimum to maximum that the values are believed to lie in, wherever it is.
     """
 
@@ -43,6 +44,7 @@ class Spread:
     bounds: tuple[Scalar, ...] = ()
     origin: int | None = None
     share: float = 1.0
+    locality: float = 1.0
 
     @property
     def rest(self) -> float:

@@ -19,36 +19,50 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.stats_cache import default_directory
+from qoop.config import configure
+from qoop.engine.history import Succeeded
 from qoop.planner.bind import Binder
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import DEFAULT, CostModel
+from qoop.planner.distribution import fragment_nodes
+from qoop.planner.plan import Plan
 from qoop.planner.planner import logical, stats_needed
-from qoop.planner.relation import Aggregate, Project, Relation
+from qoop.planner.relation import Exchange, walk
 from qoop.planner.sqlgen import to_sql
+from qoop.planner.variants import Variant
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from qoop.session import Session
+
+FORMAT = 2
 """Raised when the constants mean something else than before; files of another format are not used."""
 
 Amounts = Mapping[str, float]
 
 MEASURED = (
-    "scan_row", "scan_byte", "filter_row", "build_row", "build_byte", "probe_row", "miss_row", "output_row",
-    "nested_pair", "aggregate_row", "key_byte", "group_row", "sort_row", "exchange_row", "exchange_byte",
+    "scan_row", "scan_byte", "filter_row", "build_row", "build_byte", "probe_row", "miss_row", "more_keys_row",
+    "output_row", "nested_pair", "aggregate_row", "key_byte", "group_row", "aggregate_value", "sort_row",
+    "exchange_row", "exchange_byte", "task_overhead_seconds", "operator_seconds",
 )  # fmt: skip
-"""The constants that are measured; the others are no time per row or byte."""
+"""The constants in which a query's time is linear."""
+
+KEPT = (*MEASURED, "serial_part")
+"""The constants that are kept; the others are no times."""
 
 ROWS = 2_000_000
 _PULL = 0.01  # of the shipped constants, in units of one query's squared relative error
 _REPEAT = 3
+_CACHES = 16 << 20
 _ROUNDS, _SWEEPS = 12, 150
 
 _TABLES = {
@@ -60,6 +74,8 @@ _TABLES = {
         'item ' || (hash(range + 37) % 200000) AS item FROM range({rows})""",
     "small": "SELECT (range * 5003)::INTEGER AS id, 'name ' || range AS name FROM range(1000)",
     "middle": "SELECT (range * 37)::INTEGER AS id, 'name ' || range AS name FROM range({rows} // 10)",
+    "pair": """SELECT (hash(range + 7) % 200000 * 37)::INTEGER AS many, (hash(range + 17) % 100)::INTEGER AS percent,
+        range AS number FROM range({rows} // 20)""",
     "large": "SELECT (range * 5)::INTEGER AS id, range * 3 AS other FROM range({rows} // 2)",
 }
 
@@ -76,15 +92,48 @@ _QUERIES = {
     "large table probed": "SELECT count(*) FROM fact, large WHERE most = large.id",
     "large table probed, columns taken along": "SELECT sum(other) FROM fact, large WHERE most = large.id",
     "two tables probed": "SELECT sum(price) FROM fact, small, middle WHERE few = small.id AND many = middle.id",
+    "two keys": "SELECT sum(p.number) FROM fact f, pair p WHERE f.many = p.many AND f.percent = p.percent",
     "large table built": "SELECT count(*) FROM large a, fact WHERE a.id = fact.most",
     "few groups": "SELECT few + percent AS key, sum(price) FROM fact GROUP BY key",
     "many groups": "SELECT many, sum(price) FROM fact GROUP BY many",
     "very many groups": "SELECT most, count(*) FROM fact GROUP BY most",
-    "groups by two keys": "SELECT many + 1 AS key, percent % 2 AS half, sum(price) FROM fact GROUP BY key, half",
+    "groups by two texts": "SELECT name, item, sum(price), count(*) FROM fact WHERE percent < 30 GROUP BY name, item",
+    "texts taken along, then grouped by": """SELECT a.name, b.name, sum(price) FROM fact, small a, middle b
+        WHERE few = a.id AND many = b.id AND percent < 30 GROUP BY a.name, b.name""",
+    "distinct rows": "SELECT DISTINCT few, percent FROM fact",
+    "groups of groups": "SELECT few, percent, sum(price) FROM fact GROUP BY ROLLUP (few, percent)",
+    "many values": "SELECT sum(price), sum(number), avg(price), max(number), count(id), sum(many), min(most) FROM fact",
+    "cases": """SELECT sum(CASE WHEN percent = 1 THEN price END), sum(CASE WHEN percent = 2 THEN price END),
+        sum(CASE WHEN percent = 3 THEN price END), sum(CASE WHEN percent > 50 THEN number END) FROM fact""",
+    "alternatives": """SELECT count(*) FROM fact WHERE percent < 10 AND price > 500 OR percent < 20 AND number > 9000
+        OR percent < 30 AND many < 100000""",
+    "few rows find a partner": """SELECT sum(price), sum(number) FROM fact, middle m
+        WHERE many = m.id AND m.name LIKE '%77'""",
+    "the first rows": "SELECT id, price, name FROM fact ORDER BY number, id LIMIT 100",
     "many groups by text": "SELECT item, count(*) FROM fact GROUP BY item",
+    "many groups by a text and a number": """SELECT item, price, count(*) FROM fact WHERE percent < 30
+        GROUP BY item, price""",
     "window": "SELECT max(r) FROM (SELECT rank() OVER (PARTITION BY few ORDER BY number) AS r FROM fact)",
     "all pairs": "SELECT count(*) FROM middle a, small b WHERE b.id < 250000 AND (a.id + b.id) % 999983 = 1",
 }
+
+_SPREAD = ("two tables probed", "very many groups", "window")
+"""Queries of several kinds, to be run on two threads."""
+
+_SMALL_TABLES = {
+    "s": "SELECT range AS id, range % 7 AS key, 'name ' || range AS name FROM range(100)",
+    "t": "SELECT range AS id, range % 5 AS key, 'text ' || range AS name FROM range(100)",
+}
+
+_SMALL_QUERIES = (
+    "SELECT id, name FROM s",
+    "SELECT name, sum(key) FROM s GROUP BY name ORDER BY name LIMIT 10",
+    "SELECT s.name, sum(t.key) FROM s, t WHERE s.id = t.id AND t.key > 1 GROUP BY s.name ORDER BY s.name LIMIT 10",
+    """SELECT * FROM (SELECT s.key, rank() OVER (PARTITION BY s.key ORDER BY sum(t.id)) AS r FROM s, t
+        WHERE s.id = t.id GROUP BY s.key, s.id) WHERE r < 3 ORDER BY key LIMIT 10""",
+    """SELECT key, count(*) FROM (SELECT key FROM s WHERE id < 50 UNION ALL SELECT key FROM t WHERE id > 50
+        UNION ALL SELECT s.key FROM s, t WHERE s.id = t.key) GROUP BY key ORDER BY key""",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +158,7 @@ class Calibration:
         return {
             "format": FORMAT,
             "duckdb": duckdb.__version__,
-            "constants": {name: getattr(self.model, name) for name in MEASURED},
+            "constants": {name: getattr(self.model, name) for name in KEPT},
             "measurements": [asdict(one) for one in self.measurements],
             "seconds": self.seconds,
         }
@@ -119,13 +168,16 @@ def calibrate(rows: int = ROWS, told: Callable[[str], object] = lambda query: No
     """Measure this machine; takes about 20 s of one processor. `told` hears of each query before it is run."""
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="qoop-calibrate-") as folder:
-        probes = _probes(Path(folder), rows, told)
+        probes, serial_part = _probes(Path(folder), rows, told)
+    told("small queries")
+    probes += _small_queries()
     constants = fit([amounts for _, amounts, _ in probes], [seconds for _, _, seconds in probes])
     measurements = tuple(
         Measurement(query, seconds, sum(constants[name] * amount for name, amount in amounts.items()))
         for query, amounts, seconds in probes
     )
-    return Calibration(replace(DEFAULT, **constants), measurements, time.perf_counter() - begun)
+    model = replace(DEFAULT, **constants, serial_part=serial_part)
+    return Calibration(model, measurements, time.perf_counter() - begun)
 
 
 def fit(
@@ -199,11 +251,7 @@ def load(path: Path) -> CostModel:
     if not isinstance(held, dict) or held.get("format") != FORMAT or held.get("duckdb") != duckdb.__version__:
         return DEFAULT
     constants = held.get("constants")
-    if (
-        not isinstance(constants, dict)
-        or set(constants) != set(MEASURED)
-        or not all(map(_positive, constants.values()))
-    ):
+    if not isinstance(constants, dict) or set(constants) != set(KEPT) or not all(map(_positive, constants.values())):
         raise ConfigError(f"{path} does not hold the constants of the cost model; run `qoop calibrate`, or remove it")
     return replace(DEFAULT, **constants)
 
@@ -214,9 +262,10 @@ def _positive(value: object) -> bool:
 
 def report(calibration: Calibration) -> str:
     """The constants beside those that ship, and each query's seconds beside what the constants say."""
-    lines = [f"{'constant':<14} {'ns':>8} {'shipped':>8}"]
+    lines = [f"{'constant':<21} {'ns':>8} {'shipped':>8}"]
     for name in MEASURED:
-        lines.append(f"{name:<14} {getattr(calibration.model, name) * 1e9:>8.3g} {getattr(DEFAULT, name) * 1e9:>8.3g}")
+        lines.append(f"{name:<21} {getattr(calibration.model, name) * 1e9:>8.3g} {getattr(DEFAULT, name) * 1e9:>8.3g}")
+    lines.append(f"{'serial_part':<21} {calibration.model.serial_part:>8.2g} {DEFAULT.serial_part:>8.2g}  (no time)")
     lines += ["", f"{'query':<42} {'measured':>9} {'predicted':>9}"]
     for one in calibration.measurements:
         lines.append(f"{one.query:<42} {one.seconds * 1e3:>6.1f} ms {one.predicted * 1e3:>6.1f} ms")
@@ -226,7 +275,8 @@ def report(calibration: Calibration) -> str:
 Probe = tuple[str, Amounts, float]
 
 
-def _probes(folder: Path, rows: int, told: Callable[[str], object]) -> list[Probe]:
+def _probes(folder: Path, rows: int, told: Callable[[str], object]) -> tuple[list[Probe], float]:
+    """What the queries over large tables took, and the part of them that more threads do not speed up."""
     found: list[Probe] = []
     with duckdb.connect(config={"threads": 1}) as connection, Catalog(folder / "cache") as catalog:
         data = folder / "data"
@@ -240,10 +290,12 @@ def _probes(folder: Path, rows: int, told: Callable[[str], object]) -> list[Prob
             told(query)
             sql, amounts = planned.of(text)
             found.append((query, amounts, _seconds(connection, sql)))
-        planned.close()
         told("rows into and out of Arrow")
         found += _arrow(connection, rows)
-    return found
+        told("two threads")
+        serial_part = _serial_part(connection, [planned.of(_QUERIES[query])[0] for query in _SPREAD])
+        planned.close()
+    return found, serial_part
 
 
 class _Planned:
@@ -259,23 +311,17 @@ class _Planned:
         relation = logical(self._binder.bind(text), self._binder.describe)
         stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
         cardinality = Cardinality(stats)
-        return to_sql(relation), {name: _only(name).seconds(_work(relation), cardinality) for name in MEASURED}
+        amounts = {name: _only(name).seconds(relation, cardinality) for name in MEASURED}
+        starting = {"task_overhead_seconds": 1.0, "operator_seconds": float(sum(1 for _ in walk(relation)))}
+        return to_sql(relation), amounts | starting
 
     def close(self) -> None:
         self._binder.close()
 
 
-def _work(relation: Relation) -> Relation:
-    """What a query is run for: an aggregate without groups on top only takes its rows, at next to no cost."""
-    while isinstance(relation, Project) or (isinstance(relation, Aggregate) and not relation.keys):
-        relation = relation.input
-    return relation
-
-
 def _only(constant: str) -> CostModel:
     """A model in which nothing but one constant costs anything."""
-    zero = {field.name: 0.0 for field in fields(CostModel) if field.name not in ("cached_rows", "hash_entry_bytes")}
-    return replace(DEFAULT, **{**zero, constant: 1.0})
+    return replace(DEFAULT, **{**dict.fromkeys(MEASURED, 0.0), constant: 1.0})
 
 
 def _seconds(connection: duckdb.DuckDBPyConnection, sql: str) -> float:
@@ -300,3 +346,62 @@ def _arrow(connection: duckdb.DuckDBPyConnection, rows: int) -> list[Probe]:
         amounts = {"exchange_row": 2.0 * rows, "exchange_byte": 2.0 * rows * width}
         found.append((f"{query} rows into and out of Arrow", amounts, both))
     return found
+
+
+def _serial_part(connection: duckdb.DuckDBPyConnection, queries: Sequence[str]) -> float:
+    """What part of a task does not gain by a second thread (Amdahl's law), by the time on the clock.
+
+    That is what ships where there is no second processor, or where other work takes so much of them that a thread
+    waits for its turn.
+    """
+    if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) < 2:
+        return DEFAULT.serial_part
+    begun = time.process_time()
+    alone, all_runs = _wall_seconds(connection, queries, 1)
+    waited = all_runs > 1.1 * (time.process_time() - begun)
+    both, _ = _wall_seconds(connection, queries, 2)
+    connection.execute("SET threads = 1")
+    if waited:
+        return DEFAULT.serial_part
+    return min(0.5, max(0.01, 2.0 * both / alone - 1.0))
+
+
+def _wall_seconds(connection: duckdb.DuckDBPyConnection, queries: Sequence[str], threads: int) -> tuple[float, float]:
+    """Seconds on the clock of each query's fastest run, and of all runs."""
+    connection.execute(f"SET threads = {threads}")
+    least = whole = 0.0
+    for sql in queries:
+        runs = []
+        for _ in range(_REPEAT):
+            begun = time.perf_counter()
+            connection.sql(sql).to_arrow_table()
+            runs.append(time.perf_counter() - begun)
+        least, whole = least + min(runs), whole + sum(runs)
+    return least, whole
+
+
+def _small_queries() -> list[Probe]:
+    """Queries over a hundred rows, whose time is that of starting tasks and operators."""
+    from qoop.session import Session  # which reads calibrations
+
+    with Session(configure(slots=1, replan=False), DEFAULT) as session, duckdb.connect() as connection:
+        for name, text in _SMALL_TABLES.items():
+            session.register(name, connection.sql(text).to_arrow_table())
+        return [_small_query(session, text) for text in _SMALL_QUERIES]
+
+
+def _small_query(session: Session, text: str) -> Probe:
+    planning = session.prepare(text).planning()
+    placed = planning.placed(Variant(), session.room)
+    plan = planning.cut(placed)
+    operators = sum(len(list(fragment_nodes(one.input))) for one in walk(placed) if isinstance(one, Exchange))
+    seconds = median(_task_seconds(session, text, plan) for _ in range(3 * _REPEAT))
+    tasks = sum(stage.width for stage in plan.stages)
+    return text, {"task_overhead_seconds": float(tasks), "operator_seconds": float(operators)}, seconds
+
+
+def _task_seconds(session: Session, text: str, plan: Plan) -> float:
+    bytes(_CACHES)  # between tasks of other stages a small one finds nothing in the processor's caches
+    job = session.submit(text, plan=plan)
+    job.result()
+    return sum(one.committed.cpu_seconds for one in job.history() if isinstance(one, Succeeded))

@@ -45,6 +45,7 @@ from qoop.observations import MISJUDGED, Seen, committed, outputs, surprise
 from qoop.plan_cache import PlanCache, Settings
 from qoop.planner.alternatives import Alternatives, Candidate, Grid, keep, local_grid, pool
 from qoop.planner.bind import Binder, Bound
+from qoop.planner.cost import CostModel
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.planner import logical, stats_needed
@@ -105,9 +106,10 @@ class Session:
     plan_cache: the plans of texts that were planned before.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, cost: CostModel | None = None) -> None:
+        """cost: the machine's constants; by default those that `qoop calibrate` has kept."""
         self.config = config
-        self._cost = load(calibration_path())
+        self._cost = load(calibration_path()) if cost is None else cost
         self._numbers = itertools.count(1)
         self._names = threading.RLock()  # what the binder knows and what the catalog holds change together
         self._closed = False

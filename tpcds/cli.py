@@ -71,8 +71,9 @@ def _add_cost(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser = commands.add_parser("cost", help=what, description=f"{what}.")
     parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
-    parser.add_argument("--slots", type=int, metavar="N", help="our tasks at a time (the CPUs there are)")
+    parser.add_argument("--slots", type=int, metavar="N", help="slots of the plans (the CPUs there are)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs; the least seconds count (1)")
+    parser.add_argument("--shipped", action="store_true", help="by the constants that ship, not by `qoop calibrate`")
     parser.add_argument("--json", metavar="FILE", help="write the report there")
     parser.add_argument("--worst", type=int, default=20, metavar="N", help="print so many of the worst estimates (20)")
     _add_suite(parser)
@@ -152,7 +153,9 @@ def _cost(options: argparse.Namespace) -> int:
     with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
         task = bar.add_task("running", total=len(wanted))
         done = stage_cost.measure(
-            stage_cost.Options(Path(options.directory), wanted, options.suite, options.slots, options.repeat),
+            stage_cost.Options(
+                Path(options.directory), wanted, options.suite, options.slots, options.repeat, options.shipped
+            ),
             lambda number: bar.update(task, advance=1, description=f"query {number}"),
         )
     print(stage_cost.table(done, options.worst))

@@ -1,20 +1,27 @@
 """How good the estimates of seconds are: for every stage of a query, predicted against measured seconds.
 
-Measured are processor seconds of a stage's tasks where each ran on one thread, which other work on the machine disturbs
-little, and else wall seconds times threads. Of several runs the least counts. Predicted are the estimates in the plan
-plus what starting each task takes; the model was made without these queries (:mod:`qoop.calibration`).
+Each query runs the plan that it would have on so many slots, but with one thread a task, since a thread's processor
+seconds are known exactly and other work on the machine disturbs them little. Of several runs the least counts.
+Predicted
+is what the completion time estimate believes of the same stage (:meth:`qoop.planner.finish.Finish.thread_seconds`); the
+model was made without these queries (:mod:`qoop.calibration`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import QoopError
 from qoop.engine.history import Succeeded
 from qoop.planner.cost import DEFAULT
+from qoop.planner.finish import Finish
+from qoop.planner.observed import NOTHING
+from qoop.planner.plan import Plan, StageId
+from qoop.planner.variants import Variant
+from qoop.session import Session
 from qoop.tpcds.bench import quantile
 from qoop.tpcds.queries import texts
 
@@ -24,13 +31,17 @@ NOISE = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Which queries on which data; `slots` of the session; each query is run `repeat` times."""
+    """Which queries on which data; `slots` of the session; each query is run `repeat` times.
+
+    shipped: predict by the constants that ship, even if this machine was calibrated.
+    """
 
     directory: Path
     queries: tuple[int, ...] = ()
     suite: str = "tpcds"
     slots: int | None = None
     repeat: int = 1
+    shipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,38 +119,55 @@ def measure(options: Options, told: Callable[[int], object] = lambda query: None
     Raises ConfigError or SourceError if the run cannot begin.
     """
     import qoop
-    from qoop.session import Session
 
     chosen = texts(options.suite)
     stages: list[StageCost] = []
     failed: dict[int, str] = {}
-
-    def one(session: Session, number: int) -> list[StageCost]:
-        best: dict[str, StageCost] = {}
-        for _ in range(options.repeat):
-            job = session.submit(chosen[number])
-            job.result()
-            records = [r for r in job.history() if isinstance(r, Succeeded) and r.used]
-            for stage in job.plan.stages:
-                done = [r.committed for r in records if r.attempt.task.stage == stage.id]
-                seconds = sum(c.cpu_seconds or c.seconds * stage.slots for c in done)
-                predicted = len(done) * (stage.estimate.task_seconds + DEFAULT.task_overhead_seconds)
-                if seconds > 0 and (stage.id not in best or seconds < best[stage.id].measured):
-                    best[stage.id] = StageCost(
-                        number, stage.id, stage.label, len(done), predicted, seconds,
-                        stage.estimate.rows, sum(sum(c.rows) for c in done),
-                    )  # fmt: skip
-        return list(best.values())
-
-    with qoop.connect(options.slots) as session:
+    with qoop.connect(options.slots, replan=False, reuse=False) as session:
         session.register_folder(options.directory)
         for number in options.queries or tuple(chosen):
             try:
-                stages += one(session, number)
+                stages += _compared(session, options, number, chosen[number])
             except QoopError as error:
                 failed[number] = str(error)
             told(number)
     return CostReport(tuple(stages), failed)
+
+
+def _compared(session: Session, options: Options, number: int, text: str) -> list[StageCost]:
+    prepared = replace(session.prepare(text), seen=NOTHING)  # earlier queries must not help
+    if options.shipped:
+        prepared = replace(prepared, cost=DEFAULT)
+    plan = in_one_thread(prepared.planning().plan(Variant(), session.room))
+    predicted = Finish(plan, cost=prepared.cost).thread_seconds()
+    best: dict[StageId, StageCost] = {}
+    for _ in range(options.repeat):
+        for id_, (seconds, rows) in _run(session, text, plan).items():
+            if id_ in best and best[id_].measured <= seconds:
+                continue
+            stage = plan.by_id[id_]
+            best[id_] = StageCost(
+                number, id_, stage.label, stage.width, predicted[id_], seconds, stage.estimate.rows, rows
+            )
+    return list(best.values())
+
+
+def _run(session: Session, text: str, plan: Plan) -> dict[StageId, tuple[float, int]]:
+    """By stage the processor seconds of its tasks and the rows they put out."""
+    job = session.submit(text, plan=plan)
+    job.result()
+    found: dict[StageId, tuple[float, int]] = {}
+    for record in job.history():
+        if isinstance(record, Succeeded) and record.used:
+            seconds, rows = found.get(record.attempt.task.stage, (0.0, 0))
+            done = record.committed
+            found[record.attempt.task.stage] = seconds + done.cpu_seconds, rows + sum(done.rows)
+    return found
+
+
+def in_one_thread(plan: Plan) -> Plan:
+    """The plan with every task on one thread, whose processor seconds are known."""
+    return replace(plan, stages=tuple(replace(stage, slots=1) for stage in plan.stages))
 
 
 def table(report: CostReport, worst: int = 20) -> str:

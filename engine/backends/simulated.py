@@ -29,7 +29,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
-from qoop.planner.packing import first_fit
+from qoop.planner.packing import first_fit, on_threads
 from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Outcome:
 
 def as_estimated(spec: TaskSpec) -> Outcome:
     """The default script: every task takes as long as its stage's estimate says, on all its threads."""
-    return Outcome(spec.stage.estimate.task_seconds / max(1.0, spec.resources.cpu))
+    return Outcome(on_threads(spec.stage.estimate.task_seconds, spec.resources.cpu))
 
 
 class SimulatedBackend:

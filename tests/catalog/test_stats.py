@@ -172,6 +172,17 @@ def test_distinct_values_of_huge_tables_grow_as_their_blocks_say(
         assert stats["clustered"].distinct == pytest.approx(400_000, rel=0.6)
 
 
+def test_locality_tells_how_sorted_a_table_is(tmp_path: Path) -> None:
+    columns = "i AS sorted, i // 30000 AS level, 300000 - i AS falling, hash(i) % 1000 AS anyhow, i % 7 AS cycle"
+    duckdb.execute(f"COPY (SELECT {columns} FROM range(300000) r(i)) TO '{tmp_path}/t.parquet'")
+    with Catalog(tmp_path / "cache") as catalog:
+        catalog.register("t", tmp_path / "t.parquet")
+        found = {name: column.locality for name, column in catalog.stats("t").columns.items()}
+    assert found["sorted"] == pytest.approx(1 / 16, rel=0.2) == found["falling"]
+    assert 1 / 16 < found["level"] < 0.3
+    assert min(found["anyhow"], found["cycle"]) > 0.9
+
+
 def test_statistics_are_the_same_every_time(tmp_path: Path) -> None:
     duckdb.execute(f"COPY (SELECT hash(i) % 99999 AS x, i FROM range(300000) r(i)) TO '{tmp_path}/t.parquet'")
     results = []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from qoop.catalog.stats import ColumnStats, TableStats
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel, has_equality
-from qoop.planner.expr import Column, binary, equals
-from qoop.planner.relation import Aggregate, Exchange, Join, Limit, Relation, Scan, Sort, SortKey, walk
+from qoop.planner.expr import Call, Column, binary, equals
+from qoop.planner.relation import Aggregate, Aggregation, Exchange, Join, Limit, Relation, Scan, Sort, SortKey, walk
 
 A, B = Column("a", "BIGINT"), Column("b", "BIGINT")
 STATS = {
@@ -58,3 +60,28 @@ def test_a_top_n_keeps_only_its_rows(cardinality: Cardinality) -> None:
     ordered = Sort(LARGE, (SortKey(A),))
     assert model.memory(ordered, cardinality) == pytest.approx(8e7)
     assert model.memory(Limit(ordered, 100), cardinality) == pytest.approx(800)
+
+
+def test_a_top_n_compares_rows_and_sorts_none(cardinality: Cardinality) -> None:
+    model = CostModel()
+    ordered = Sort(LARGE, (SortKey(A),))
+    few, many = (model.seconds(Limit(ordered, rows), cardinality) for rows in (100, 1_000_000))
+    assert model.seconds(LARGE, cardinality) < few < 0.2 * many
+
+
+def test_what_an_aggregate_computes_costs(cardinality: Cardinality) -> None:
+    model = CostModel()
+    total = Aggregation(Column("t", "BIGINT"), Call("sum", (A,), "sum({0})", "BIGINT"))
+    one, two = (model.own_seconds(Aggregate(LARGE, (), (total,) * count), cardinality) for count in (1, 2))
+    assert two == pytest.approx(2 * one, rel=0.01)
+    guarded = Aggregate(LARGE, (), (replace(total, filter=binary("<", A, A)),))
+    grouped = Aggregate(LARGE, (A,), (total,))
+    assert model.own_seconds(guarded, cardinality) > one
+    assert one < 0.5 * model.own_seconds(grouped, cardinality)
+
+
+def test_several_threads_obey_amdahl() -> None:
+    model = CostModel(serial_part=0.2)
+    assert model.on_threads(10.0, 1) == 10.0
+    assert model.on_threads(10.0, 4) == pytest.approx(4.0)
+    assert model.on_threads(10.0, 1_000_000) == pytest.approx(2.0, rel=1e-3)

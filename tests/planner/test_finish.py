@@ -11,7 +11,7 @@ from qoop.planner.finish import SPILL_BYTE, Done, Finish, finish_time
 from qoop.planner.packing import Packer, Room, best_fit
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 
-OVERHEAD = 0.0015
+OVERHEAD = CostModel().task_overhead_seconds
 """Of every task, by the cost model."""
 INT = (("c", "INTEGER"),)
 
@@ -93,8 +93,16 @@ def test_a_task_larger_than_the_share_runs_alone_and_spills() -> None:
 
 def test_threads_shorten_a_task_as_far_as_the_share_has_them() -> None:
     found = plan(stage("a", seconds=4.0, slots=4))
-    assert finish_time(found, Done(), share(4)) == pytest.approx(1, rel=0.01)
-    assert finish_time(found, Done(), share(2)) == pytest.approx(2, rel=0.01)
+    serial = CostModel().serial_part
+    assert finish_time(found, Done(), share(4)) == pytest.approx(4 * serial + 1 - serial, rel=0.01)
+    assert finish_time(found, Done(), share(2)) == pytest.approx(4 * serial + 2 - 2 * serial, rel=0.01)
+    alike = Finish(found, cost=CostModel(serial_part=0.0))
+    assert alike.seconds(share(4)) == pytest.approx(1, rel=0.01)
+
+
+def test_seconds_of_one_thread_hold_whatever_the_threads() -> None:
+    found = Finish(plan(stage("a", seconds=4.0, slots=4), stage("root", "a", width=3)))
+    assert found.thread_seconds() == pytest.approx({"a": 4.0, "root": 3.0}, rel=0.01)
 
 
 def test_the_constants_are_those_given() -> None:
@@ -102,7 +110,9 @@ def test_the_constants_are_those_given() -> None:
     big = Stage("a", "", (), INT, 1, "a", estimate=Estimate(1, 1e6, 1.0, 1.0))
     found = plan(big, stage("root", "a"))
     usual, dear = Finish(found), Finish(found, cost=slow)
-    assert dear.seconds(share(1)) == pytest.approx(usual.seconds(share(1)) + 2 + 2 * 1e6 * (1e-6 - 0.3e-9))
+    assert dear.seconds(share(1)) == pytest.approx(
+        usual.seconds(share(1)) + 2 + 2 * 1e6 * (1e-6 - CostModel().exchange_byte)
+    )
     assert dear.at_least(share(1)) == pytest.approx(dear.seconds(share(1)))
     assert dear.work() == pytest.approx(dear.seconds(share(1)))
 

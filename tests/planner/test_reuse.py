@@ -76,8 +76,8 @@ NARROWER = {
         "select n, v from facts join dims on a = k where flag and m = 2",
     ),
     "a narrower range": (
-        "select i, a, v, n from facts join dims on a = k where v < 90",
-        "select i, n from dims join facts on a = k where v < 50",
+        "select i, a, v, n, m from facts join dims on a = k where v < 90",
+        "select i, n from dims join facts on a = k where v > 20 and v < 30",
     ),
     "a date in a range": (
         "select i, day, n from facts join dims on a = k where day between date '2000-01-05' and date '2000-02-20'",

@@ -23,7 +23,7 @@ def test_constants_are_found_again() -> None:
     """Seconds made from known constants, with 2 % of noise, lead back to them."""
     rng = random.Random(1)
     true = {name: getattr(DEFAULT, name) * rng.choice([0.3, 0.5, 2.0, 4.0]) for name in MEASURED}
-    amounts = [{name: rng.random() ** 4 * 1e6 * 1e-8 / getattr(DEFAULT, name) for name in MEASURED} for _ in range(150)]
+    amounts = [{name: rng.random() ** 4 * 1e6 * 1e-8 / getattr(DEFAULT, name) for name in MEASURED} for _ in range(300)]
     seconds = [sum(true[name] * row[name] for name in MEASURED) * rng.uniform(0.98, 1.02) for row in amounts]
     found = fit(amounts, seconds)
     for name in MEASURED:

@@ -1,0 +1,80 @@
+"""Which part of a table is read: sorted tables, ranges of keys that go with a filter, and what does not narrow them."""
+
+from __future__ import annotations
+
+import pytest
+
+from qoop.catalog.stats import ColumnStats, TableStats
+from qoop.planner.cardinality import Cardinality
+from qoop.planner.cost import CostModel
+from qoop.planner.expr import Column, Literal, binary, equals
+from qoop.planner.relation import Filter, Join, Relation, Scan, Sort, SortKey
+
+DAY, OTHER, KEY, YEAR, MONTH = (Column(name, "INTEGER") for name in ("day", "other", "key", "year", "month"))
+SORTED, ANYHOW = 1 / 16, 1.0
+
+
+def column(distinct: float, low: float, high: float, locality: float) -> ColumnStats:
+    low, high = float(low), float(high)
+    bounds = tuple(low + (high - low) * i / 20 for i in range(21))
+    return ColumnStats(0, distinct, low, high, bounds=bounds, locality=locality)
+
+
+STATS = {
+    "sales": TableStats(
+        1e7, 8e7, {"day": column(2000, 4000, 6000, SORTED), "other": column(2000, 4000, 6000, ANYHOW)}
+    ),
+    "days": TableStats(
+        10_000, 1e5,
+        {
+            "key": column(10_000, 0, 10_000, SORTED),
+            "year": column(100, 0, 100, SORTED),
+            "month": column(10, 1, 10, ANYHOW),
+        },
+        frozenset({frozenset({"key"})}),
+    ),
+}  # fmt: skip
+SALES = Scan("sales", "1", (("day", DAY), ("other", OTHER)))
+DAYS = Scan("days", "1", (("key", KEY), ("year", YEAR), ("month", MONTH)))
+
+
+def below(column: Column, value: int) -> Relation:
+    return Filter(DAYS, (binary("<", column, Literal(str(value), "INTEGER", value)),))
+
+
+def part(right: Relation, mine: Column = DAY, kind: str = "inner", left: Relation = SALES) -> float:
+    return Cardinality(STATS).part_read(Join(left, right, kind, (equals(mine, KEY),)))  # type: ignore[arg-type]
+
+
+def test_a_range_of_keys_spares_most_of_a_sorted_table() -> None:
+    """Five of a hundred years are a quarter of the twenty that the sales fall into."""
+    assert part(below(YEAR, 5)) == pytest.approx(0.25 + 1 / 16, rel=0.1)
+    assert part(below(YEAR, 5), kind="semi") == part(below(YEAR, 5))
+
+
+@pytest.mark.parametrize(
+    ("right", "mine", "kind"),
+    [(DAYS, DAY, "inner"), (below(MONTH, 2), DAY, "inner"), (below(YEAR, 5), OTHER, "inner"),
+     (below(YEAR, 5), DAY, "left"), (below(YEAR, 5), DAY, "anti")],
+)  # fmt: skip
+def test_what_narrows_no_range_or_needs_all_rows_spares_nothing(right: Relation, mine: Column, kind: str) -> None:
+    assert part(right, mine, kind) == 1.0
+
+
+def test_rows_that_were_collected_in_between_were_read() -> None:
+    assert part(below(YEAR, 5), left=Sort(SALES, (SortKey(DAY),))) == 1.0
+
+
+def test_a_filter_spares_too() -> None:
+    cardinality = Cardinality(STATS)
+    for name, spared in ((DAY, True), (OTHER, False)):
+        filtered = Filter(SALES, (binary("<", name, Literal("4200", "INTEGER", 4200)),))
+        assert (cardinality.part_read(filtered) < 0.3) is spared
+
+
+def test_what_is_spared_is_not_paid() -> None:
+    model, cardinality = CostModel(), Cardinality(STATS)
+    near, far = (Join(SALES, right, "inner", (equals(DAY, KEY),)) for right in (below(YEAR, 5), DAYS))
+    assert model.spared_seconds(far, cardinality) == 0.0
+    assert model.spared_seconds(near, cardinality) > 0.6 * model.own_seconds(SALES, cardinality)
+    assert model.seconds(near, cardinality) < 0.5 * model.seconds(far, cardinality)
