@@ -131,12 +131,16 @@ def _profile(chance: random.Random) -> CapacityProfile:
 def perform(drawn: Scenario, subjects: Subjects, caches: Path) -> Happened:
     """Do a run. Raises what goes wrong, AssertionError if it is found out here. caches: a folder for plans."""
     needed = [subjects.of(job.number) for job in drawn.jobs]
-    theirs = [subject for subject in needed if subject.folder == needed[0].folder]  # a session has one set of data
+    together = [
+        (subject, job)
+        for subject, job in zip(needed, drawn.jobs, strict=True)
+        if subject.folder == needed[0].folder  # a session has one set of data
+    ]
     before = _possessions()
     with ExitStack() as opened, tempfile.TemporaryDirectory(prefix="qoop-soak-") as name:
         opened.enter_context(checked_at_every_turn())
         faults = opened.enter_context(failing_at_random(drawn.seed, drawn.failures))
-        happened = _Run(drawn, subjects, Path(name), caches).all(theirs)
+        happened = _Run(drawn, subjects, Path(name), caches).all(together)
         happened.times["failures of kernels injected"] += faults.interrupted
         happened.times["checkpoints lost"] += faults.lost
     _nothing_is_left(before)
@@ -179,9 +183,10 @@ class _Run:
         self.happened = Happened()
         self.removed = 0  # files of data, with us to blame
 
-    def all(self, wanted: list[Subject]) -> Happened:
+    def all(self, together: list[tuple[Subject, Starting]]) -> Happened:
+        wanted = [subject for subject, _ in together]
         with self.session(wanted) as session:
-            moved = self.first_session(session, wanted)
+            moved = self.first_session(session, together)
         if moved:
             with self.session(wanted, slots=1 + self.drawn.slots % 4) as session:
                 self.happened.times["jobs resumed elsewhere"] += 1
@@ -210,14 +215,14 @@ class _Run:
             assert set(kinds) <= {".json", ".arrow", ""}, f"files are left: {kinds}"
             assert kinds[".json"] - self.removed <= kinds[".arrow"] <= kinds[".json"], f"files are left: {kinds}"
 
-    def first_session(self, session: Session, wanted: list[Subject]) -> bool:
+    def first_session(self, session: Session, together: list[tuple[Subject, Starting]]) -> bool:
         """Run the jobs; True if the first was suspended."""
         drawn = self.drawn
         with replay(session, drawn.profile, notice=drawn.notice) as changes:
-            jobs = [self.start(session, *each) for each in zip(wanted, drawn.jobs, strict=False)]
+            jobs = [self.start(session, *each) for each in together]
             moved = drawn.suspend is not None and self.suspended(jobs[0], drawn.suspend)
-            for subject, starting, job in zip(wanted, drawn.jobs, jobs, strict=False):
-                self.finish(subject, starting, job)
+            for each, job in zip(together, jobs, strict=True):
+                self.finish(*each, job)
             session.resize(2, 2_000_000_000)
         self.happened.times["changes of slots and memory"] += len(changes.applied)
         session.resize(2, 2_000_000_000)  # what was announced last may have come since
