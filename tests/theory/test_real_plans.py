@@ -21,7 +21,7 @@ MEMORY = 1e9
 def arena(tpcds_small: Path, benchmark_texts: None) -> Arena:
     with qoop.connect(slots=2) as session:
         session.register_folder(tpcds_small)
-        prepared = session.prepare(text(11))
+        prepared = session.prepare(text(95))
         prepared = replace(prepared, stats=scaled(prepared.stats, 1000), splits=scaled_splits(prepared.splits, 1000))
         kept = keep(pool(prepared.planning(), Grid.of((1, 4, 16), (MEMORY / 4, MEMORY), threads=1))).kept
     assert len(kept) > 1
