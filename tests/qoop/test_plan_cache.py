@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -290,13 +291,8 @@ def write_many(folder: str, seed: int) -> None:
 
 
 def test_two_processes_share_a_folder(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=write_many, args=(str(tmp_path), seed)) for seed in (3, 7)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    workers = [subprocess.Popen([sys.executable, __file__, str(tmp_path), seed]) for seed in ("3", "7")]
+    assert [worker.wait(60) for worker in workers] == [0, 0]
     assert {file.suffix for file in files(tmp_path)} == {".json"}
 
 
@@ -338,3 +334,7 @@ def test_a_job_that_may_change_plan_finds_its_alternatives(session: Session) -> 
     assert planned.adaptive.find(NOTHING)
     session.register("t", sales(extra=1))
     assert list(planned.adaptive.find(NOTHING)) == []  # its table is another now
+
+
+if __name__ == "__main__":
+    write_many(sys.argv[1], int(sys.argv[2]))
