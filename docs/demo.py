@@ -25,7 +25,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--data", type=Path, default=Path.home() / ".cache" / "qoop" / "data")
     options.add_argument("--scale", type=float, default=1.0)
-    options.add_argument("--query", type=int, default=4, metavar="N", help="of TPC-DS (4)")
+    options.add_argument("--query", type=int, default=78, metavar="N", help="of TPC-DS (78)")
     options.add_argument("--picture", type=Path, default=Path("demo.html"), metavar="FILE")
     arguments = options.parse_args()
     console = Console(highlight=False)
