@@ -59,6 +59,8 @@ NUMBERS = st.integers(0, 3)
 @pytest.fixture(scope="module")
 def database() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(config={"threads": 1}) as connection:
+        # DuckDB 1.5.5 pushes the keys of a join's build side below a LIMIT on its probe side, and so answers wrongly.
+        connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
         connection.execute("CREATE TABLE t(a INT, b INT, c INT)")
         connection.execute("INSERT INTO t VALUES (0,1,2),(1,1,NULL),(1,2,0),(NULL,0,1),(2,NULL,2),(3,3,3),(1,1,NULL)")
         connection.execute("CREATE TABLE u(d INT, e INT)")
