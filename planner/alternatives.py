@@ -402,7 +402,11 @@ def _headline(alternatives: Alternatives) -> str:
 
 
 def plan_name(place: int) -> str:
-    """A, B … Z, A1, B1 …"""
+    """A, B … Z, A1, B1 …
+
+    >>> plan_name(0), plan_name(27)
+    ('A', 'B1')
+    """
     return chr(ord("A") + place % 26) + (str(place // 26) if place >= 26 else "")
 
 

@@ -29,10 +29,10 @@ from qoop.engine.history import (
 )
 from qoop.engine.run import Run
 from qoop.engine.task import Content, JobId, content_of, own_islands
-from qoop.planner.alternatives import Candidate
+from qoop.planner.alternatives import Candidate, plan_name
 from qoop.planner.observed import NOTHING, Observation, Observations, observe
 from qoop.planner.plan import Plan, Resources, StageId
-from qoop.replanner import Decision, Greedy, Option, Policy, Question, Stay, Switch, option_name, reestimate, useful
+from qoop.replanner import Decision, Greedy, Option, Policy, Question, Stay, Switch, reestimate, useful
 
 EAGER_SECONDS = 4.0
 """Estimated seconds from which on the alternatives of a plan are made as soon as it starts. Making them takes about
@@ -193,7 +193,7 @@ class Replanner:
         self._job = job
         self._adaptive = adaptive
         self._run = run
-        self._options: tuple[Option, ...] = (Option(option_name(0), Candidate(launch, "launch")),)
+        self._options: tuple[Option, ...] = (Option(plan_name(0), Candidate(launch, "launch")),)
         self._running = 0
         self._found = False
         self._basis = adaptive.room
@@ -404,7 +404,7 @@ def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job
         plan = own_islands(candidate.plan, job)
         if _sketch(plan) not in known:
             known.add(_sketch(plan))
-            result.append(Option(option_name(len(result)), replace(candidate, plan=plan)))
+            result.append(Option(plan_name(len(result)), replace(candidate, plan=plan)))
     return tuple(result)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from qoop.catalog.errors import ConfigError
-from qoop.drawing import Drawing, draw_alternatives, draw_plan, draw_plans, heat_map
+from qoop.drawing import Drawing, draw_alternatives, draw_plan, draw_plans
 from qoop.picture import page
 from qoop.planner.alternatives import Alternatives, explain_alternatives, plan_name
 from qoop.planner.difference import Difference, explain_difference
@@ -48,11 +48,6 @@ def explained_difference(alternatives: Alternatives, names: Sequence[str], forma
         return _json(_difference_json(difference))
     drawing = draw_plans(list(zip(difference.names, (first, second), strict=True)), beside=True)
     return _picture(drawing, explain_difference(difference), format)
-
-
-def drawn_heat_map(alternatives: Alternatives) -> str:
-    """Only the map of shares, as SVG."""
-    return heat_map(alternatives).svg()
 
 
 def plan_names(text: str) -> tuple[str, str]:

@@ -289,12 +289,3 @@ class Greedy:
         if gain < self.least_gain or gain < needed * mine < inf:
             return Stay(f"the gain is less than {needed:.0%} or {self.least_gain * 1e3:.0f} ms", remaining)
         return switch_to(question, best)
-
-
-def option_name(place: int) -> str:
-    """A, B … Z, A1, B1 …
-
-    >>> option_name(0), option_name(27)
-    ('A', 'B1')
-    """
-    return chr(ord("A") + place % 26) + (str(place // 26) if place >= 26 else "")

@@ -26,10 +26,10 @@ from qoop.adaptive import with_candidates
 from qoop.engine.history import Succeeded
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
-from qoop.planner.alternatives import Candidate, keep, local_grid, pool
+from qoop.planner.alternatives import Candidate, keep, local_grid, plan_name, pool
 from qoop.planner.finish import Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, StageInput
-from qoop.replanner import Option, Question, option_name, propagate
+from qoop.replanner import Option, Question, propagate
 from qoop.session import Session, connect
 from qoop.tpcds.alternatives import scaled, scaled_splits
 from qoop.tpcds.queries import text
@@ -112,7 +112,7 @@ def _query(session: Session, options: Options, number: int) -> QueryResult:
     chance = random.Random(options.seed * 1000 + number)
     moments = sorted(chance.random() for _ in range(options.points))
     plans, share = (_planned_here if options.real else _planned_at_scale)(session, options, number)
-    launch = Option(option_name(0), plans[0])
+    launch = Option(plan_name(0), plans[0])
     choices = with_candidates((launch,), plans, "reuse")
     if options.real:
         progress = _measured(session, number, plans[0].plan, moments)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
-from qoop.planner.alternatives import Candidate
+from qoop.planner.alternatives import Candidate, plan_name
 from qoop.planner.observed import Observation, Observations
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
 from qoop.planner.reestimate import ROW_SECONDS
@@ -24,7 +24,6 @@ from qoop.replanner import (
     Switch,
     complete,
     left_out,
-    option_name,
     own_progress,
     propagate,
     reestimate,
@@ -225,4 +224,4 @@ def test_memory_that_was_too_little_is_asked_for_from_then_on() -> None:
 
 
 def test_names() -> None:
-    assert [option_name(place) for place in (0, 1, 25, 26)] == ["A", "B", "Z", "A1"]
+    assert [plan_name(place) for place in (0, 1, 25, 26)] == ["A", "B", "Z", "A1"]
