@@ -43,7 +43,7 @@ from qoop.catalog.errors import (
 
 if TYPE_CHECKING:
     from qoop.job import Job
-    from qoop.profile import CapacityProfile, replay
+    from qoop.profiles import CapacityProfile, replay
     from qoop.result import Result
     from qoop.session import Session, connect
     from qoop.suspend import resume
@@ -83,12 +83,12 @@ __all__ = [
 ]
 
 _HOME = {
-    "CapacityProfile": "qoop.profile",
+    "CapacityProfile": "qoop.profiles",
     "Job": "qoop.job",
     "Result": "qoop.result",
     "Session": "qoop.session",
     "connect": "qoop.session",
-    "replay": "qoop.profile",
+    "replay": "qoop.profiles",
     "resume": "qoop.suspend",
 }
 

@@ -6,7 +6,7 @@ The cluster, the scheduler, the runs and the re-planner are the real ones (law 3
 backend and callers are the trace. Searches for plans are not made again: what they found is in the trace. Everything
 that follows from it, such as estimates put right, remaining times and decisions, is worked out anew.
 
-(`qoop.profile.replay` is another thing: it lets the capacity of a session follow a profile.)
+(`qoop.profiles.replay` is another thing: it lets the capacity of a session follow a profile.)
 """
 
 from __future__ import annotations

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.catalog.errors import ConfigError, SessionClosed
-from qoop.profile import CapacityProfile, Point, replay
+from qoop.profiles import CapacityProfile, Point, replay
+from qoop.profiles.tables import from_csv, to_csv
 
 GB = 10**9
 STEPS = CapacityProfile.of([(0, 4, 8e9), (10, 4, 8e9), (60, 1, "2GB"), (90, 0, "2GB"), (100, 4, "8GB")])
@@ -32,8 +32,8 @@ class Recorder:
 
 def test_what_there_is_at_a_time() -> None:
     assert [STEPS.at(t).slots for t in (-1, 0, 59.9, 60, 95, 1000)] == [4, 4, 4, 1, 0, 4]
-    assert [point.at for point in STEPS.events()] == [0, 60, 90, 100]
-    assert [point.at for point in STEPS.compressed(10).events()] == [0, 6, 9, 10]
+    assert [point.at for point in STEPS.changes()] == [0, 60, 90, 100]
+    assert [point.at for point in STEPS.compressed(10).changes()] == [0, 6, 9, 10]
 
 
 def test_fractions_of_one_cluster_are_put_on_another() -> None:
@@ -55,16 +55,14 @@ def test_compression_changes_nothing_but_time(steps: list[tuple[float, int]], fa
         assert profile.at(middle).slots == profile.compressed(factor).at(middle / factor).slots == slots
 
 
-def test_a_profile_is_read_from_csv(tmp_path: Path) -> None:
-    path = tmp_path / "profile.csv"
-    path.write_text("seconds,slots,memory,machines\n0,2,4GB,1\n1.5,2,1000,3\n")
-    assert CapacityProfile.from_csv(path) == CapacityProfile((Point(0, 2, 4e9), Point(1.5, 2, 1000, 3)))
-    path.write_text("seconds,slots,memory\n0,2,4GB\n1,many,4GB\n")
+def test_a_profile_is_read_from_csv() -> None:
+    text = "seconds,slots,memory,machines\n0,2,4GB,1\n1.5,2,1000,3\n"
+    assert from_csv(text) == CapacityProfile((Point(0, 2, 4e9), Point(1.5, 2, 1000, 3)))
+    assert from_csv(to_csv(STEPS)) == STEPS
     with pytest.raises(ConfigError, match="line 3"):
-        CapacityProfile.from_csv(path)
-    path.write_text("time,slots\n0,2\n")
+        from_csv("seconds,slots,memory\n0,2,4GB\n1,many,4GB\n")
     with pytest.raises(ConfigError, match="columns"):
-        CapacityProfile.from_csv(path)
+        from_csv("time,slots\n0,2\n")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from switch_world import switched
 from qoop.catalog.errors import Cancelled, ConfigError, Suspended
 from qoop.engine.history import Decided, Failed, Lost, MemoryRaised, Record, Stopped, Succeeded
 from qoop.job import Job
-from qoop.profile import CapacityProfile, Point, replay
+from qoop.profiles import CapacityProfile, Point, replay
 from qoop.session import Session
 
 QUERIES = tuple(range(1, 100))
