@@ -262,7 +262,8 @@ class Decided:
     a switch. candidates: every plan considered, the running one too. kept: stages of the chosen plan of which
     something finished is used. work_left_out: seconds of finished work that the chosen plan has no use for
     (backtracking). planner_seconds: what deciding took, aside from the work of the job; search_seconds: of these, for
-    plans that were not known before.
+    plans that were not known before. stages_back: how many finished stages, one above the other, the chosen plan goes
+    back from what the running one had reached.
     """
 
     at: float
@@ -277,6 +278,7 @@ class Decided:
     work_left_out: float
     planner_seconds: float
     search_seconds: float = 0.0
+    stages_back: int = 0
 
     @property
     def switched(self) -> bool:

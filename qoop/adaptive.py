@@ -327,6 +327,7 @@ def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
         work_left_out=switch.work_left_out if switch is not None else 0.0,
         planner_seconds=answer.seconds,
         search_seconds=answer.searching,
+        stages_back=switch.stages_back if switch is not None else 0,
     )
 
 

@@ -110,6 +110,24 @@ def left_out(old: Option, new: Option, finished: Finished) -> float:
     return total
 
 
+def stages_back(old: Option, new: Option, finished: Finished) -> int:
+    """How many finished stages, one above the other, the new plan goes back from what the old one had reached.
+
+    What a plan has reached are its finished stages that something unfinished reads. A plan that uses all of them goes
+    on from there: 0. Where it does not use one, it starts from what that was made of (1), or from further down: the
+    depth of backtracking (figure 2.12). Unfinished stages do not count, for there is nothing to go back to.
+    """
+    stages = old.candidate.plan.by_id
+    whole = {id for id, stage in stages.items() if finished.done.get(id, 0) == stage.width}
+    usable = {stage.id for stage, content, usable in old.stages if usable and content in new.contents}
+    depth: dict[StageId, int] = {}
+    for stage in old.candidate.plan.stages:
+        below = [depth[item.stage] for item in stage.stage_inputs]
+        depth[stage.id] = 0 if stage.id in usable or stage.id not in whole else 1 + max(below, default=0)
+    reached = (id for id in whole if any(reader not in whole for reader in old.readers[id]))
+    return max((depth[id] for id in reached), default=0)
+
+
 def useful(options: Sequence[Option], running: int) -> frozenset[Content]:
     """What a plan other than the running one could take over, by containment and re-partitioning, too: the rest need
     not outlive its last reader."""
@@ -199,6 +217,10 @@ class Question:
         """See :func:`left_out`: what is lost by going over to an option."""
         return left_out(self.options[self.running], self.options[place], self.finished)
 
+    def stages_back(self, place: int) -> int:
+        """See :func:`stages_back`: how deep going over to an option goes back."""
+        return stages_back(self.options[self.running], self.options[place], self.finished)
+
     def _seconds(self, place: int, share: Resources) -> float:
         option, done = self.options[place], self.done[place]
         if self.finished.exhausted and self._meets_exhausted(option, done):
@@ -227,7 +249,7 @@ class Switch:
 
     plan: its place among the options. keep: its stages of which something finished is used.
     finish_old, finish_new: seconds that the running plan and it would still take. work_left_out: seconds of
-    finished work that it has no use for.
+    finished work that it has no use for. stages_back: see :func:`stages_back`.
     """
 
     plan: int
@@ -236,6 +258,7 @@ class Switch:
     finish_new: float
     work_left_out: float
     candidates: tuple[Remaining, ...]
+    stages_back: int = 0
 
 
 Decision = Stay | Switch
@@ -251,6 +274,7 @@ def switch_to(question: Question, place: int) -> Switch:
         remaining[place].seconds,
         question.left_out(place),
         remaining,
+        question.stages_back(place),
     )
 
 
@@ -268,6 +292,8 @@ class Greedy:
         err, and a plan that is left for little is soon gone back to. Measured, plans believed to gain less than the
         default gained nothing (docs/benchmarks.md).
     least_gain: and by this many seconds: less is not worth stopping attempts for.
+    backtracking: it may go back to before what the running plan has reached; without (for comparison, figure 2.13),
+        only plans count that use every finished stage which the running plan has still to read.
 
     Of many estimates the lowest is the likeliest to be too low, so a query that is misjudged would be led from one
     plan that looks better than it is to the next. Each surprise therefore takes the hysteresis off what is left of the
@@ -276,11 +302,12 @@ class Greedy:
 
     hysteresis: float = 0.15
     least_gain: float = 0.02
+    backtracking: bool = True
 
     def decide(self, question: Question) -> Decision:
         remaining = question.remaining
         mine = remaining[question.running].seconds
-        best = min(range(len(remaining)), key=lambda i: (remaining[i].seconds, i != question.running, i))
+        best = min(self._allowed(question), key=lambda i: (remaining[i].seconds, i != question.running, i))
         gain = mine - remaining[best].seconds if best != question.running else 0.0
         if best == question.running:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
@@ -289,3 +316,9 @@ class Greedy:
         if gain < self.least_gain or gain < needed * mine < inf:
             return Stay(f"the gain is less than {needed:.0%} or {self.least_gain * 1e3:.0f} ms", remaining)
         return switch_to(question, best)
+
+    def _allowed(self, question: Question) -> Sequence[int]:
+        places = range(len(question.options))
+        if self.backtracking:
+            return places
+        return [place for place in places if place == question.running or not question.stages_back(place)]

@@ -1,0 +1,181 @@
+"""The toy of figure 2.4: a join of four tables, resources that change at t = 1, and three ways to plan for it.
+
+The paper gives the end times alone (Volcano 9, Clarinet 7, QOOP 6), so the instance is our own::
+
+    slots      4 from 0 on, 2 from 1 on
+    Volcano    A⋈B 1×1 -> ⋈C 1×4 -> ⋈D 1×4          9 units of work, one task after the other
+    Clarinet   A⋈B 1×1, C⋈D 1×1 -> ⋈ 12×1          14 units of work, ends at 4 if the four slots stay
+    third      A⋈B 1×1 -> ⋈D 2×3 -> ⋈C 2×2         11 units of work, ends at 6 on two slots
+
+``2×3`` are two tasks of three units each. At t = 1 what is left takes 8, 6 and 5 units on the two slots that remain,
+if A⋈B is kept. QOOP, which began as Clarinet did, goes over to the third plan: it goes back to before the C⋈D that it
+has finished, and loses one unit of work to end one unit earlier. That is the best that any single plan could have
+done, too. All three are chosen and run by the real code: plans, choosers, cluster and core; a unit is a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
+
+from qoop.adaptive import Adaptive, Triggers
+from qoop.baselines import AtLaunch, clarinet, hindsight, volcano
+from qoop.cluster import Cluster
+from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.clock import VirtualClock
+from qoop.engine.events import SlotsChanged
+from qoop.engine.history import Record
+from qoop.letters import JobRequest
+from qoop.picture import FONT
+from qoop.planner.alternatives import Candidate
+from qoop.planner.cost import DEFAULT
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.replanner import Greedy
+from qoop.timeline import Bar, timeline
+
+SLOTS = ((0.0, 4), (1.0, 2))
+"""From when how many slots."""
+
+PAPER = {"Volcano": 9.0, "Clarinet": 7.0, "QOOP": 6.0}
+"""When each ends in the paper, in units of time."""
+
+_MACHINE = "m"
+_COST = replace(DEFAULT, exchange_byte=0.0, task_overhead_seconds=0.0)
+"""Tasks take what the drawing says: starting them and moving rows takes no time."""
+
+
+def plans() -> tuple[Candidate, ...]:
+    """The plans of A ⋈ B ⋈ C ⋈ D, the usual one first."""
+    left_deep = _plan(("ab", 1, 1.0), ("abc", 1, 4.0, "ab"), ("abcd", 1, 4.0, "abc"))
+    bushy = _plan(("ab", 1, 1.0), ("cd", 1, 1.0), ("abcd", 12, 1.0, "ab", "cd"))
+    third = _plan(("ab", 1, 1.0), ("abd", 2, 3.0, "ab"), ("abcd", 2, 2.0, "abd"))
+    names = ("one after the other", "two by two", "D before C")
+    return tuple(Candidate(plan, name, cost=_COST) for plan, name in zip((left_deep, bushy, third), names, strict=True))
+
+
+def _plan(*stages: tuple[object, ...]) -> Plan:
+    return Plan(tuple(_stage(*stage) for stage in stages), (("x", "INTEGER"),))  # type: ignore[arg-type]
+
+
+def _stage(tables: str, width: int, seconds: float, *reads: str) -> Stage:
+    """The join of some tables, so many tasks of so many seconds each. reads: joins that it is made of."""
+    inputs = tuple(StageInput(one, one, "all") for one in reads)
+    estimate = Estimate(rows=float(width), task_seconds=seconds)
+    label = " ⋈ ".join(tables.upper())
+    return Stage(tables, "", inputs, (("x", "INTEGER"),), width, tables, estimate=estimate, label=label)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run. planner: who chose. history: of the job."""
+
+    planner: str
+    history: tuple[Record, ...]
+    plans: tuple[Plan, ...]
+
+    @property
+    def ended(self) -> float:
+        """When the query ended, in units of time."""
+        return self.history[-1].at
+
+    @cached_property
+    def bars(self) -> tuple[Bar, ...]:
+        """Its tasks over time."""
+        return timeline(self.history, self.plans).bars
+
+
+def run(planner: str) -> Ran:
+    """The query as one of :data:`PAPER` plans it."""
+    room = Resources(SLOTS[0][1])
+    known = plans()
+    if planner == "Volcano":
+        return _run(planner, volcano(known))
+    launch = clarinet(known, room)
+    if planner == "Clarinet":
+        return _run(planner, launch)
+    triggers = Triggers(quiet=0.0)  # nothing else can come at the same moment
+    policy = AtLaunch(Greedy())
+    return _run(planner, launch, Adaptive(lambda _: known, room, at_once=True, policy=policy, triggers=triggers))
+
+
+def _run(planner: str, launch: Candidate, adaptive: Adaptive | None = None) -> Ran:
+    clock = VirtualClock()
+    backend = SimulatedBackend({_MACHINE: Resources(SLOTS[0][1])}, clock)
+    for at, slots in SLOTS[1:]:
+        backend.happen(SlotsChanged(_MACHINE, Resources(slots)), at)
+    cluster = Cluster(backend, clock=clock, thread=False)
+    handle = cluster.submit(JobRequest(launch.plan, adaptive=adaptive))
+    while cluster.busy:
+        cluster.step()
+    handle.outputs()
+    cluster.close()
+    return Ran(planner, tuple(handle.history()), handle.plans())
+
+
+def measure(_: object = None) -> dict[str, float]:
+    """When the query ends, by planner; and with the best single plan in hindsight."""
+    ends = {planner: run(planner).ended for planner in PAPER}
+    best = hindsight(plans(), lambda one: _run("hindsight", one).ended)
+    return ends | {"hindsight": best.seconds}
+
+
+# The picture
+
+_UNIT, _SLOT, _LEFT, _ABOVE, _GAP = 86, 26, 96, 48, 54
+_COLOURS = {"ab": "#9dbfe0", "cd": "#f0c48a", "abc": "#b9dcae", "abd": "#d6b8e3", "abcd": "#e6e6e1"}
+_LOST = "#c2504f"
+
+
+def svg(runs: Sequence[Ran] = ()) -> str:
+    """The timelines of the planners one below the other: tasks on slots, the slots that went, and the ends."""
+    runs = runs or [run(planner) for planner in PAPER]
+    tall = _ABOVE + len(runs) * (SLOTS[0][1] * _SLOT + _GAP)
+    wide = _LEFT + int(max(PAPER.values()) * _UNIT) + 130
+    body = [f'<text x="{_LEFT}" y="20" font-size="14">A ⋈ B ⋈ C ⋈ D: two of four slots are lost at t = 1</text>']
+    for place, one in enumerate(runs):
+        body += _row(one, _ABOVE + place * (SLOTS[0][1] * _SLOT + _GAP))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tall}" width="{wide}" height="{tall}" '
+        f'font-family="{escape(FONT)}" font-size="11" fill="#222222">\n'
+        '<rect width="100%" height="100%" fill="#ffffff"/>' + "\n".join(body) + "</svg>\n"
+    )
+
+
+def _row(one: Ran, top: float) -> Iterator[str]:
+    slots, ends = SLOTS[0][1], one.ended
+    bottom, right = top + slots * _SLOT, _LEFT + max(PAPER.values()) * _UNIT
+    yield f'<text x="{_LEFT - 12}" y="{top + 18}" font-size="13" text-anchor="end">{one.planner}</text>'
+    gone_at, left = SLOTS[1]
+    lost = _LEFT + gone_at * _UNIT
+    yield _box(lost, top, right - lost, (slots - left) * _SLOT, "#f1f1ef")
+    yield f'<text x="{lost + 8}" y="{top + 18}" fill="#999999">lost</text>'
+    for bar in one.bars:
+        yield from _bar(bar, one, bottom)
+    yield f'<path d="M{_LEFT} {bottom}H{right}" stroke="#555555"/>'
+    for unit in range(int(max(PAPER.values())) + 1):
+        x = _LEFT + unit * _UNIT
+        yield f'<path d="M{x} {bottom}v4" stroke="#555555"/><text x="{x}" y="{bottom + 16}" text-anchor="middle">'
+        yield f"{unit}</text>"
+    x = _LEFT + ends * _UNIT
+    yield f'<path d="M{x} {top - 6}V{bottom}" stroke="{_LOST}" stroke-width="2"/>'
+    yield f'<text x="{x + 6}" y="{top + 6}" fill="{_LOST}">ends at {ends:g} (paper: {PAPER[one.planner]:g})</text>'
+
+
+def _bar(bar: Bar, one: Ran, bottom: float) -> Iterator[str]:
+    """A task, from the lowest slot up."""
+    if bar.ended <= bar.begun:
+        return  # begun and stopped in the same moment, by a switch
+    stage = one.plans[bar.plan].by_id[bar.attempt.task.stage]
+    x, y = _LEFT + bar.begun * _UNIT, bottom - (bar.first_slot + bar.slots) * _SLOT
+    wide = (bar.ended - bar.begun) * _UNIT
+    yield _box(x + 1, y + 1, wide - 2, bar.slots * _SLOT - 2, _COLOURS[stage.id])
+    given_up = stage.id not in one.plans[-1].by_id
+    label = f"{stage.label}, given up" if given_up else stage.label
+    small = 9 if wide < 7 * len(label) else 11
+    yield f'<text x="{x + wide / 2}" y="{y + 17}" text-anchor="middle" font-size="{small}">{escape(label)}</text>'
+
+
+def _box(x: float, y: float, wide: float, tall: float, colour: str) -> str:
+    return f'<rect x="{x}" y="{y}" width="{wide}" height="{tall}" rx="3" fill="{colour}"/>'
