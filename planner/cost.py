@@ -9,7 +9,7 @@ between.  To foretell when a plan ends they do have to be near.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from math import log2
 
 from qoop.planner.cardinality import Cardinality
@@ -77,6 +77,13 @@ class CostModel:
     def on_threads(self, seconds: float, threads: float) -> float:
         """How long so many seconds of one thread take on several (:func:`~qoop.planner.packing.on_threads`)."""
         return on_threads(seconds, threads, self.serial_part)
+
+    def times(self, factor: float) -> CostModel:
+        """The constants of a machine, or an engine, that takes so many times as long for everything."""
+        seconds = {
+            item.name: getattr(self, item.name) * factor for item in fields(self) if item.name not in _NO_SECONDS
+        }
+        return replace(self, **seconds)
 
     def build(self, rows: float, width: float) -> float:
         """Seconds to put rows of `width` bytes into a hash table."""
@@ -185,6 +192,8 @@ class CostModel:
             return more + self.hash_join(left, right, cardinality.width(join.right.columns), output)
         return self.nested_loops(left, right, output)
 
+
+_NO_SECONDS = frozenset({"serial_part", "hash_entry_bytes", "cached_rows"})
 
 TOP_ROWS = 5000
 """Of more rows than these DuckDB sorts all, if they are no tiny part."""

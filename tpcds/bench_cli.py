@@ -1,4 +1,4 @@
-"""The commands ``qoop bench`` adds: ``shrink``, ``interrupt``, ``adversary``, ``overhead`` and ``reuse``."""
+"""The commands that ``qoop bench`` adds to the plain benchmark."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from qoop.picture import write
 from qoop.tpcds import adversary, interrupt, overhead, reuse_share, shrink
 from qoop.tpcds.contestant import KINDS
 from qoop.tpcds.queries import parse_selection
+from qoop.tpcds.workload import PAPER, Setting, contests, workload
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,6 +21,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_adversary(commands)
     _add_overhead(commands)
     _add_reuse(commands)
+    _add_workload(commands)
 
 
 def _add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -82,6 +84,17 @@ def _add_reuse(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--real", action="store_true", help="run each query once, on data of any scale")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_reuse)
+
+
+def _add_workload(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "The plans of the simulated queries, and which of them ends first on how many slots of the paper's cluster"
+    parser = commands.add_parser("workload", help=what, description=f"{what}. Runs no query.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument(
+        "--pace", type=float, default=PAPER.pace, metavar="N", help=f"times our kernel's seconds ({PAPER.pace:g})"
+    )
+    parser.set_defaults(run=_workload)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -155,6 +168,16 @@ def _reuse(options: argparse.Namespace) -> int:
     )  # fmt: skip
     print(reuse_share.table(done))
     _write(reuse_share.to_json(done), options.json)
+    return 0
+
+
+def _workload(options: argparse.Namespace) -> int:
+    if not options.pace > 0:
+        raise ConfigError(f"--pace must be above 0, not {options.pace:g}")
+    setting = Setting(pace=options.pace)
+    queries = parse_selection(options.queries)
+    found = workload(Path(options.directory), queries, setting, lambda query: _tell(f"query {query} is planned"))
+    print(contests(found, setting))
     return 0
 
 

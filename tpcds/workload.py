@@ -1,0 +1,316 @@
+"""The TPC-DS queries as the paper's cluster would run them: for each the plans that are kept, for simulations.
+
+    statistics of scale 1 ──scaled──> of scale 500 ──pool, keep──> candidates ──> a file each, read in milliseconds
+
+Nothing is run, and data of scale 500 need not exist.  Finding the plans of all queries takes a minute or two, so they
+are kept in the cache folder, in JSON, by the versions of the tables, of the planner and of the setting.
+
+**Pace.**  Our kernel takes 61 slot seconds for a query at scale 500 in the mean, so on 600 slots most would be over in
+a second and see nothing of a price that changes every minute.  The paper's jobs do: in its shared cluster they arrive
+20 s apart in the mean and take about 500 s, so by Little's law 25 of them share the 600 slots, and each does up to
+24 × 500 = 12,000 slot seconds of work: 200 times as much as ours.  So in a :class:`Setting` all of the kernel's times
+are multiplied by a pace, 200 by default: queries then stand to the steps of the profiles, and to the network, as they
+did there.  A pace of 1 gives our own times on that cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from qoop.adaptive import Adaptive
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import PlanError
+from qoop.catalog.stats_cache import default_directory
+from qoop.plan_cache import planner_version
+from qoop.planner.alternatives import Alternatives, Candidate, Grid, keep, pool
+from qoop.planner.codec import Codec, Pair
+from qoop.planner.collector import collector_waits
+from qoop.planner.cost import DEFAULT, CostModel
+from qoop.planner.facts import Told
+from qoop.planner.facts import from_json as read_facts
+from qoop.planner.observed import NOTHING
+from qoop.planner.plan import Resources, Stage
+from qoop.planner.relation import Join, walk
+from qoop.planner.variants import VARIANTS, Variant
+from qoop.session import Session, connect
+from qoop.tpcds.alternatives import scaled, scaled_splits
+from qoop.tpcds.queries import text
+
+FORMAT = 1
+"""Raised when a file means something else than before."""
+
+Show = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the plans are made for: the cluster of the paper's evaluation (spec section 6).
+
+    scale: of the data. pace: how many times our kernel's seconds everything takes there (see above).
+    grain: the work of a task, as part of what it would be if tasks became longer with the pace: more and shorter tasks.
+    machines: of so many slots and bytes of memory, each with a link of so many bytes per second.
+    """
+
+    scale: float = 500.0
+    pace: float = 200.0
+    grain: float = 0.2
+    machines: int = 20
+    slots: int = 30
+    memory: float = 128e9
+    link: float = 125e6
+
+    @property
+    def machine(self) -> Resources:
+        """One machine."""
+        return Resources(self.slots, self.memory, network=self.link)
+
+    @property
+    def whole(self) -> Resources:
+        """The whole cluster as a share."""
+        return self.share(self.machines * self.slots)
+
+    def share(self, slots: float) -> Resources:
+        """The share of so many slots: their part of the memory, and the links of as few machines as have them."""
+        network = self.link * ceil(slots / self.slots) if slots > self.slots else 0.0
+        return Resources(slots, slots * self.memory / self.slots, network=network)
+
+    @property
+    def cost(self) -> CostModel:
+        """The constants that are believed: those that ship, at the setting's pace."""
+        return DEFAULT.times(self.pace)
+
+    @property
+    def grid(self) -> Grid:
+        """The shares that plans are compared on: from one slot to all, with all of a slot's memory or a quarter, on
+        links as they are and a quarter of that."""
+        each, some = self.memory / self.slots, (600, 360, 240, 120, 60, 30, 8, 1)
+        slots = [count for count in some if count <= self.machines * self.slots]
+        rooms = [count for count in (600, 240, 60, 8, 1) if count in slots]
+        return Grid.of(slots, (each / 4, each), 1, self.slots, (self.link, self.link / 4), rooms)
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The variants, with thresholds at the setting's pace."""
+        factor = self.pace * self.grain
+        return tuple(replace(one, limits=one.limits.times(factor)) for one in VARIANTS)
+
+
+PAPER = Setting()
+"""The cluster of the paper, at the pace of the paper's jobs."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query with its plans.
+
+    candidates: the kept plans; the first is the usual one, made for all slots. found: plans the search had costed.
+    joins: of the query as it is written.
+    """
+
+    number: int
+    joins: int
+    found: int
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def launch(self) -> Candidate:
+        """The plan that a session with the whole cluster begins with."""
+        return self.candidates[0]
+
+    def best(self, share: Resources) -> Candidate:
+        """The plan that is believed to end first on a share that stays."""
+        return min(self.candidates, key=lambda one: one.finish.seconds(share))
+
+    def adaptive(self, room: Resources, **more: Any) -> Adaptive:
+        """What a job needs to change among the plans. room: what it was launched for. more: policy, triggers."""
+        return Adaptive(lambda _: self.candidates, room, at_once=True, **more)
+
+
+Workload = Mapping[int, Query]
+
+
+def workload(
+    directory: Path,
+    queries: Iterable[int] | None = None,
+    setting: Setting = PAPER,
+    show: Show = lambda query: None,
+    cache_dir: Path | None = None,
+) -> dict[int, Query]:
+    """The plans of TPC-DS queries (None: of all), from the cache or made anew.
+
+    directory: tables of scale 1, whose statistics are scaled. show: is called with each query that is planned, which
+    takes up to a few seconds. Raises ConfigError, SourceError.
+    """
+    numbers = tuple(range(1, 100)) if queries is None else tuple(queries)
+    with Catalog.from_folder(directory) as catalog:
+        versions = {name: f"{table.version} {table.max_parts()}" for name, table in catalog.tables().items()}
+    files = _Files((cache_dir or default_directory()) / "workload", _key(versions, setting))
+    found = {number: query for number in numbers if (query := files.load(number)) is not None}
+    missing = [number for number in numbers if number not in found]
+    if missing:
+        with connect() as session:
+            session.register_folder(directory)
+            for number in missing:
+                files.save(found.setdefault(number, _planned(session, number, setting)))
+                show(number)
+    return {number: found[number] for number in numbers}
+
+
+def fifty(found: Workload, most: int = 50) -> tuple[int, ...]:
+    """The numbers of the queries with the most alternatives, in order; of those with as many kept plans, the ones of
+    which the search has found more."""
+    ranked = sorted(found.values(), key=lambda one: (-len(one.candidates), -one.found, one.number))
+    return tuple(sorted(one.number for one in ranked[:most]))
+
+
+@collector_waits()
+def _planned(session: Session, number: int, setting: Setting) -> Query:
+    prepared = session.prepare(text(number))
+    stats, splits = scaled(prepared.stats, setting.scale), scaled_splits(prepared.splits, setting.scale)
+    there = replace(prepared, stats=stats, splits=splits, cost=setting.cost, seen=NOTHING)
+    kept = keep(pool(there.planning(), setting.grid, setting.variants))
+    joins = sum(isinstance(node, Join) for node in walk(prepared.relation))
+    return Query(number, joins, len(kept.pool.candidates), _with_launch(kept))
+
+
+def _with_launch(kept: Alternatives) -> tuple[Candidate, ...]:
+    """The kept plans, the usual one before them: a session runs it while it looks for others."""
+    usual = kept.pool.candidates[0]
+    return (usual, *(one for one in kept.kept if one is not usual))
+
+
+def _key(versions: Mapping[str, str], setting: Setting) -> str:
+    """Digest of all that the plans follow from."""
+    own = (Path(__file__), Path(__file__).with_name("alternatives.py"))
+    code = [hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in own]
+    parts = [str(FORMAT), planner_version(), *code, json.dumps(sorted(versions.items())), json.dumps(asdict(setting))]
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+
+class _Files:
+    """Queries in a folder, a file each: stages that plans have in common are written once."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self._folder, self._key = folder, key
+
+    def load(self, number: int) -> Query | None:
+        """The query, None if there is no file of it, or a damaged one."""
+        try:
+            data = json.loads(self._path(number).read_text(encoding="utf-8"))
+            if data["format"] != FORMAT or data["key"] != self._key:
+                return None
+            stages: list[Stage] = []
+            codec = _codec(stages)
+            stages += [_fields_codec().read(Stage, item) for item in data["stages"]]
+            query: Query = codec.read(Query, data["query"])
+        except (OSError, ValueError, KeyError, TypeError, PlanError):
+            return None
+        return query
+
+    def save(self, query: Query) -> None:
+        stages: list[Stage] = []
+        data = _codec(stages).write(query)
+        written = [_fields_codec().write(stage) for stage in stages]
+        content = {"format": FORMAT, "key": self._key, "query": data, "stages": written}
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=self._folder, prefix=".", suffix=".tmp", delete=False, encoding="utf-8"
+        ) as file:
+            json.dump(content, file, separators=(",", ":"), allow_nan=False)
+        os.replace(file.name, self._path(query.number))
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{self._key}-{number}.json"
+
+
+def _codec(stages: list[Stage]) -> Codec:
+    """Writes a stage as its place in the list, which grows; reads it from there."""
+    places: dict[Stage, int] = {}
+
+    def write(stage: Stage) -> int:
+        if stage not in places:
+            places[stage] = len(stages)
+            stages.append(stage)
+        return places[stage]
+
+    return Codec({Stage: (write, lambda place: stages[place])})
+
+
+@cache
+def _fields_codec() -> Codec:
+    facts: Pair = (Told.to_json, read_facts)
+    return Codec({Told: facts}, also=frozenset({"told"}))
+
+
+# ---- as text
+
+
+@dataclass(frozen=True)
+class Contest:
+    """How the plans of one query do on shares of several sizes.
+
+    seconds: by plan, then by share.
+    """
+
+    query: Query
+    slots: tuple[int, ...]
+    seconds: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of(cls, query: Query, slots: Sequence[int], setting: Setting = PAPER) -> Contest:
+        """All plans on shares of so many slots."""
+        shares = [setting.share(count) for count in slots]
+        seconds = tuple(tuple(one.finish.seconds(share) for share in shares) for one in query.candidates)
+        return cls(query, tuple(slots), seconds)
+
+    @cached_property
+    def winners(self) -> tuple[int, ...]:
+        """By share, the place of the plan that ends first."""
+        columns = list(zip(*self.seconds, strict=True))
+        return tuple(min(range(len(column)), key=column.__getitem__) for column in columns)
+
+    def gain(self, launched: int, now: int) -> float:
+        """How many times the best time on share `now` the plan takes there that is best on share `launched`."""
+        best = self.seconds[self.winners[now]][now]
+        return self.seconds[self.winners[launched]][now] / best if best else 1.0
+
+    @property
+    def most(self) -> float:
+        """The largest gain of all pairs of shares."""
+        places = range(len(self.slots))
+        return max(self.gain(i, j) for i in places for j in places)
+
+    def line(self) -> str:
+        """As a line of :func:`contests`."""
+        plans = [one.plan for one in self.query.candidates]
+        tasks = [sum(stage.width for stage in plan.stages) for plan in plans]
+        cells = "  ".join(
+            f"{self.winners[j]} {self.seconds[self.winners[j]][j]:6.0f} s" for j in range(len(self.slots))
+        )
+        last = len(self.slots) - 1
+        return (
+            f"{self.query.number:5} {len(plans):5} {min(tasks):6}-{max(tasks):<6} {cells}"
+            f"  {self.gain(0, last):5.2f} {self.gain(last, 0):5.2f} {self.most:5.2f}"
+        )
+
+
+SLOTS = (60, 120, 240, 360, 600)
+
+
+def contests(found: Workload, setting: Setting = PAPER, slots: Sequence[int] = SLOTS) -> str:
+    """Which plan of each query wins on which share, and what it is worth to have another one than at launch."""
+    done = [Contest.of(query, slots, setting) for query in found.values()]
+    head = "  ".join(f"{count:4} slots" for count in slots)
+    lines = [f"query plans  tasks         {head}     up  down  most", *(one.line() for one in done)]
+    for least in (1.02, 1.1, 1.5, 2.0):
+        lines.append(f"{sum(one.most >= least for one in done)} of {len(done)} gain {least:.2f} times somewhere")
+    return "\n".join(lines)
