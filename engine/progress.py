@@ -63,6 +63,14 @@ class Finished:
     memory: Mapping[Content, float] = field(default_factory=dict)
     exhausted: frozenset[Content] = frozenset()
 
+    @property
+    def worked(self) -> Mapping[Content, float]:
+        """Seconds that went into each content: of tasks that have ended, and of those that run."""
+        total = dict(self.spent)
+        for content, seconds in self.running.items():
+            total[content] = total.get(content, 0.0) + sum(seconds)
+        return total
+
 
 def stages_of(
     frontier: Frontier, facts: Mapping[CheckpointKey, Committed], running: frozenset[CheckpointKey]

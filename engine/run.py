@@ -257,6 +257,11 @@ class Run:
         """Attempts that have not reported their end."""
         return tuple(attempt.id for attempt in self._attempts.values())
 
+    @property
+    def began(self) -> float:
+        """When it was first spoken to: where the seconds of its history begin."""
+        return self._began if self._began is not None else self._now
+
     def running(self) -> tuple[Running, ...]:
         """Attempts that have not been told to stop, in the order in which they began."""
         return tuple(
@@ -529,7 +534,7 @@ class Run:
 
     @property
     def _at(self) -> float:
-        return self._now - (self._began if self._began is not None else self._now)
+        return self._now - self.began
 
     def _tick(self, now: float) -> None:
         self._now = now

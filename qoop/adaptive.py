@@ -11,7 +11,7 @@ question asked again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -27,6 +27,7 @@ from qoop.engine.history import (
     Switched,
     size,
 )
+from qoop.engine.progress import Finished
 from qoop.engine.run import Run
 from qoop.engine.task import Content, JobId, content_of, own_islands
 from qoop.planner.alternatives import Candidate, plan_name
@@ -207,6 +208,9 @@ class Replanner:
         self._first = self._last = 0.0
         self._asked: tuple[Cause, ...] = ()
         self._unsifted = False
+        self._shares: list[tuple[float, Resources]] = []
+        self._wagers = Wagers()
+        self._again = inf
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -217,8 +221,10 @@ class Replanner:
     def due(self) -> float | None:
         """When the next question is to be asked, if one is waiting."""
         share = self._run.share
-        if not self._waiting or self._asked or self._run.ending or share is None or share.cpu <= 0:
+        if self._asked or self._run.ending or share is None or share.cpu <= 0:
             return None
+        if not self._waiting:
+            return self._again if self._again < inf else None
         if any(cause.urgent for cause in self._waiting.values()):
             return self._first
         triggers = self._adaptive.triggers
@@ -227,6 +233,9 @@ class Replanner:
     def turn(self, now: float) -> Work | None:
         """Look at what is new; return a question to be answered, if it is time for one."""
         self._look(now)
+        if now >= self._again:
+            self._again = inf
+            self._wait(Cause("again", "the last decision was for a time only", urgent=True), now)
         due = self.due
         if due is not None and now >= due:
             return self._ask(now)
@@ -265,7 +274,8 @@ class Replanner:
             record = history[self._seen]
             self._seen += 1
             match record:
-                case ShareTold():
+                case ShareTold(at, share):
+                    self._shares.append((at, share))
                     self._waiting.pop("share", None)  # it may have come back to what it was
                 case Switched(_, number):
                     self._plan = self._run.plans[number - 1]
@@ -294,7 +304,17 @@ class Replanner:
     def _ask(self, now: float) -> Work:
         self._asked, self._waiting = tuple(self._waiting.values()), {}
         assert self._run.share is not None
-        question = Question(self._options, self._running, self._run.finished(now), self._run.share, self._surprises)
+        finished = self._run.finished(now)
+        question = Question(
+            self._options,
+            self._running,
+            finished,
+            self._run.share,
+            self._surprises,
+            now - self._run.began,
+            tuple(self._shares),
+            self._wagers.until(finished),
+        )
         news, self._news = tuple(self._news), []
         asked = Asked(question, self._told, news, self._adaptive, self._job, self._found)
         return lambda: answer(asked)
@@ -302,12 +322,44 @@ class Replanner:
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
         record = recorded(answer, cause, before)
         self._run.note(record, now=now)
+        self._wagers = self._wagers.after(answer)
+        self._again = now + answer.decision.again
         if not isinstance(answer.decision, Switch):
             return []
         self._running = answer.decision.plan
         self._options = answer.options
         self._unsifted = True
         return self._run.switch(self._options[self._running].candidate.plan, now=now)
+
+
+@dataclass(frozen=True)
+class Wagers:
+    """What was run against the advice of greed.
+
+    wasted: seconds of tasks, up to the last decision. useful: what the plan that greed wanted then can use of what was
+    run since; None: it has its way. spent: seconds of tasks of each content at the last decision.
+    """
+
+    wasted: float = 0.0
+    useful: frozenset[Content] | None = None
+    spent: Mapping[Content, float] = field(default_factory=dict)
+
+    def until(self, finished: Finished) -> float:
+        """Seconds of tasks by now that the plan which greed wanted has no use for."""
+        if self.useful is None:
+            return self.wasted
+        new = (
+            max(0.0, seconds - self.spent.get(content, 0.0))
+            for content, seconds in finished.worked.items()
+            if content not in self.useful
+        )
+        return self.wasted + sum(new)
+
+    def after(self, answer: Answer) -> Wagers:
+        """With a decision."""
+        question, against = answer.question, answer.decision.against
+        useful = answer.served[against].contents if against is not None else None
+        return Wagers(self.until(question.finished), useful, question.finished.worked if useful is not None else {})
 
 
 def recorded(answer: Answer, cause: str, before: Resources) -> Decided:

@@ -170,6 +170,8 @@ class Question:
 
     options: the plans; `running` is the place of the one that runs. share: what the job is promised.
     surprises: how many stages so far had far more or far fewer rows than was expected.
+    now: seconds since the job began. shares: what it was promised from which second on, up to now.
+    wagered: seconds of tasks run against the advice of greed (`Stay.against`) that the plan advised has no use for.
     """
 
     options: tuple[Option, ...]
@@ -177,6 +179,9 @@ class Question:
     finished: Finished
     share: Resources
     surprises: int = 0
+    now: float = 0.0
+    shares: tuple[tuple[float, Resources], ...] = ()
+    wagered: float = 0.0
 
     def with_reuse(self) -> Question:
         """The question with every option but the running one as it would be switched to: served by finished stages."""
@@ -205,7 +210,11 @@ class Question:
     @cached_property
     def remaining(self) -> tuple[Remaining, ...]:
         """The seconds until each option would end on the share, if nothing changed any more."""
-        share = replace(self.share, cpu=max(1.0, self.share.cpu))  # slots are lent whole, for a part of the time
+        return self.remaining_on(self.share)
+
+    def remaining_on(self, share: Resources) -> tuple[Remaining, ...]:
+        """The same on another share."""
+        share = replace(share, cpu=max(1.0, share.cpu))  # slots are lent whole, for a part of the time
         return tuple(Remaining(one.name, self._seconds(place, share)) for place, one in enumerate(self.options))
 
     def keep(self, place: int) -> tuple[StageId, ...]:
@@ -237,10 +246,16 @@ class Question:
 
 @dataclass(frozen=True)
 class Stay:
-    """The running plan goes on. reason: why, as a clause."""
+    """The running plan goes on.
+
+    reason: why, as a clause. against: the place of the plan that greed would run from now on, if it is another.
+    again: seconds after which the question is to be asked anew, even if nothing happens.
+    """
 
     reason: str
     candidates: tuple[Remaining, ...]
+    against: int | None = None
+    again: float = inf
 
 
 @dataclass(frozen=True)
@@ -249,7 +264,7 @@ class Switch:
 
     plan: its place among the options. keep: its stages of which something finished is used.
     finish_old, finish_new: seconds that the running plan and it would still take. work_left_out: seconds of
-    finished work that it has no use for. stages_back: see :func:`stages_back`.
+    finished work that it has no use for. stages_back: see :func:`stages_back`. against, again: as in :class:`Stay`.
     """
 
     plan: int
@@ -259,14 +274,24 @@ class Switch:
     work_left_out: float
     candidates: tuple[Remaining, ...]
     stages_back: int = 0
+    against: int | None = None
+    again: float = inf
 
 
 Decision = Stay | Switch
 
 
-def switch_to(question: Question, place: int) -> Switch:
-    """The decision for an option, with all that there is to say about it."""
-    remaining = question.remaining
+def runs(question: Question, decision: Decision) -> int:
+    """The place of the plan that runs from now on."""
+    return decision.plan if isinstance(decision, Switch) else question.running
+
+
+def switch_to(question: Question, place: int, remaining: tuple[Remaining, ...] | None = None) -> Switch:
+    """The decision for an option, with all that there is to say about it.
+
+    remaining: the seconds by which it was chosen, if they are not those of the question.
+    """
+    remaining = question.remaining if remaining is None else remaining
     return Switch(
         place,
         question.keep(place),
@@ -305,7 +330,10 @@ class Greedy:
     backtracking: bool = True
 
     def decide(self, question: Question) -> Decision:
-        remaining = question.remaining
+        return self.choose(question, question.remaining)
+
+    def choose(self, question: Question, remaining: tuple[Remaining, ...]) -> Decision:
+        """Decide by these seconds until each of the options would end."""
         mine = remaining[question.running].seconds
         best = min(self._allowed(question), key=lambda i: (remaining[i].seconds, i != question.running, i))
         gain = mine - remaining[best].seconds if best != question.running else 0.0
@@ -315,7 +343,7 @@ class Greedy:
         needed = 1.0 - (1.0 - self.hysteresis) ** (1 + doubts)
         if gain < self.least_gain or gain < needed * mine < inf:
             return Stay(f"the gain is less than {needed:.0%} or {self.least_gain * 1e3:.0f} ms", remaining)
-        return switch_to(question, best)
+        return switch_to(question, best, remaining)
 
     def _allowed(self, question: Question) -> Sequence[int]:
         places = range(len(question.options))
