@@ -1,0 +1,117 @@
+"""Machines of a spot market: how many a bidder with a budget has while the price goes up and down.
+
+The rule is that of the paper (specification, section 6): each minute two machines are added by bidding 5 % over the
+price, as far as the budget allows; a machine whose bid is under the price is taken at once. What the paper leaves open
+is settled so: what is paid is the price of the moment, as on the market of that time, so one more machine is within
+the budget if all of them at the present price are; what is taken goes before the bids of the same minute are made; and
+a machine is there as soon as it is bid for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from qoop.catalog.errors import ConfigError
+from qoop.profiles.prices import Prices
+from qoop.profiles.profile import CapacityProfile, Point, Stay
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of one machine: slots, and bytes of memory. The default is that of the paper: 30 containers, 128 GB."""
+
+    slots: float = 30
+    memory: float = 128e9
+
+    def point(self, at: float, machines: int) -> Point:
+        """So many machines of this size from then on."""
+        return Point(at, self.slots, self.memory, machines)
+
+
+PAPER = Size()
+
+
+@dataclass(frozen=True, slots=True)
+class Bidding:
+    """How to bid. budget: dollars an hour; added: machines at most, each `every` seconds; over: part of the price that
+    a bid is above it. Raises ConfigError for numbers that make no sense."""
+
+    budget: float = 5.0
+    added: int = 2
+    every: float = 60.0
+    over: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.budget < math.inf and self.added >= 1 and 0 < self.every < math.inf and self.over >= 0):
+            raise ConfigError(f"nobody can bid like that: {self}")
+
+
+PAPER_BIDDING = Bidding()
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    name: str
+    begin: float
+    bid: float
+
+
+@dataclass(slots=True)
+class _Bidder:
+    """What is held now, and what was."""
+
+    rule: Bidding
+    held: list[_Held] = field(default_factory=list)
+    lost: list[Stay] = field(default_factory=list)
+    named: int = 0
+
+    def lose(self, at: float, price: float) -> None:
+        """All bids under the price."""
+        gone = [one for one in self.held if one.bid < price]
+        self.lost += [Stay(one.name, one.begin, at) for one in gone if at > one.begin]
+        self.held = [one for one in self.held if one.bid >= price]
+
+    def bid(self, at: float, price: float) -> None:
+        for _ in range(self.rule.added):
+            if (len(self.held) + 1) * price > self.rule.budget + _ROUNDING:
+                return
+            self.named += 1
+            self.held.append(_Held(f"m{self.named}", at, price * (1 + self.rule.over)))
+
+
+def bid(prices: Prices, rule: Bidding = PAPER_BIDDING, size: Size = PAPER) -> CapacityProfile:
+    """The machines that this rule of bidding has under these prices. The lowest bid goes first.
+
+    >>> prices = Prices(((0, 0.5), (120, 0.6)), 240)
+    >>> [(point.at, point.machines) for point in bid(prices).points]
+    [(0.0, 2), (60.0, 4), (120.0, 2), (180.0, 4), (240, 4)]
+    """
+    bidder = _Bidder(rule)
+    counts: list[tuple[float, int]] = []
+    bids = {place * rule.every for place in range(max(1, math.ceil(prices.seconds / rule.every - _ROUNDING)))}
+    for at in sorted({*bids, *(at for at, _ in prices.steps)}):
+        price = prices.at(at)
+        bidder.lose(at, price)
+        if at in bids:
+            bidder.bid(at, price)
+        counts.append((at, len(bidder.held)))
+    stays = [*bidder.lost, *(Stay(one.name, one.begin) for one in bidder.held)]
+    known = tuple(sorted(stays, key=lambda stay: (stay.begin, int(stay.machine[1:]))))
+    return counted(counts, prices.seconds, size, known)
+
+
+def counted(
+    counts: Iterable[tuple[float, int]], seconds: float, size: Size = PAPER, known: tuple[Stay, ...] = ()
+) -> CapacityProfile:
+    """A profile out of (from when, machines) in order of time. seconds: how long was looked."""
+    points: list[Point] = []
+    for at, machines in counts:
+        if not points or points[-1].machines != machines:
+            points.append(size.point(at, machines))
+    if points and seconds > points[-1].at:
+        points.append(size.point(seconds, points[-1].machines))
+    return CapacityProfile(tuple(points), known)
