@@ -49,10 +49,11 @@ class StageNode:
     tail: estimated seconds from the start of one of its tasks to the end of the job on the longest path:
         the upward rank of HEFT (Topcuoglu, Hariri, Wu 2002).
     tainted: the output rests on an island (law 12), so it must not serve another plan.
+    left: how many of its tasks are active.
     """
 
     __slots__ = (
-        "held", "order", "readers", "reading", "ready", "ready_parts", "sources", "stage",
+        "held", "left", "order", "readers", "reading", "ready", "ready_parts", "sources", "stage",
         "tail", "tainted", "tasks",
     )  # fmt: skip
 
@@ -64,6 +65,7 @@ class StageNode:
         self.tasks = [TaskNode(self, part, CheckpointKey(stage.signature, digest, part)) for part in range(stage.width)]
         self.readers = 0
         self.held = 0
+        self.left = 0
         self.tail = 0.0
         self.order = 0
         self.tainted: bool = not stage.shareable or any(source.tainted for source, _ in sources)
@@ -205,6 +207,7 @@ class Frontier:
             active = wanted and not task.held
             if active != task.active:
                 task.active = active
+                task.stage.left += 1 if active else -1
                 self._count_reader(task, stack)
                 if active and task.made and not task.stage.stage.shareable:
                     self._redo.append(task.stage)
@@ -294,6 +297,7 @@ class Frontier:
             assert task.ready == (task.active and missing == 0 and not task.busy), f"{name}: ready is {task.ready}"
         for node in self.stages:
             assert node.held == sum(task.held for task in node.tasks), f"{node.stage.id}: held {node.held}"
+            assert node.left == sum(task.active for task in node.tasks), f"{node.stage.id}: left {node.left}"
             assert node.ready == sum(task.ready for task in node.tasks), f"{node.stage.id}: ready {node.ready}"
             assert not node.ready or node.next_ready().ready
         assert self._ready_orders == [node.order for node in self._by_order if node.ready]

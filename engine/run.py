@@ -272,6 +272,11 @@ class Run:
             if not attempt.stopping
         )
 
+    def left(self) -> tuple[tuple[Stage, int], ...]:
+        """Stages of the plan with tasks that have not ended, those that run included, and how many; in plan order."""
+        stages = self._frontier.stages if self._frontier is not None and not self.ending else ()
+        return tuple((node.stage, node.left) for node in stages if node.left)
+
     def progress(self) -> Progress:
         """How far the job is."""
         if self._frontier is None:

@@ -58,6 +58,7 @@ from qoop.letters import (
     Submitted,
     SuspendAsked,
 )
+from qoop.outlook import RunOutlook
 from qoop.planner.packing import Room
 from qoop.planner.plan import Plan
 from qoop.planner.plan_json import dump
@@ -180,6 +181,7 @@ class _Job:
     submitted: float
     deadline: float | None
     replanner: Replanner | None
+    outlook: RunOutlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,8 @@ class Cluster:
         deadline = letter.at + request.timeout if request.timeout is not None else None
         request = replace(request, plan=own_islands(request.plan, name))
         replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
-        return _Job(JobHandle(self, name, run), run, request, letter.arrival, letter.at, deadline, replanner)
+        outlook = RunOutlook(run, self._clock)
+        return _Job(JobHandle(self, name, run), run, request, letter.arrival, letter.at, deadline, replanner, outlook)
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0) -> None:
         """Change how many slots and bytes of memory the backend has; None: leave that as it is.
@@ -568,7 +571,8 @@ class Cluster:
 
     def _claim(self, job: _Job) -> Claim:
         run = job.run
-        return Claim(run.job, job.arrival, job.request.weight, self._driver.used_by(run.job), run.ready())
+        used = self._driver.used_by(run.job)
+        return Claim(run.job, job.arrival, job.request.weight, used, run.ready(), job.outlook)
 
     def _patience(self, timeout: float | None) -> float | None:
         """How long the loop may wait for events: until the next deadline, at most `timeout`."""

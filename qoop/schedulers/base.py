@@ -10,6 +10,7 @@ from qoop.engine.events import Demand, Grant
 from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Room
 from qoop.planner.plan import Resources
+from qoop.schedulers.outlook import UNKNOWN, Outlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Claim:
 
     arrival: counts jobs in the order they came. used: the room its attempts hold now.
     demands: its ready tasks, most urgent first; of equal tasks only the next one.
+    outlook: what the job has still to do, by the estimates of its plan. Only policies that cannot do without ask; ours,
+        max-min fairness, does not.
     """
 
     job: JobId
@@ -25,6 +28,7 @@ class Claim:
     weight: float
     used: Resources
     demands: tuple[Demand, ...]
+    outlook: Outlook = UNKNOWN
 
 
 class Scheduler(Protocol):

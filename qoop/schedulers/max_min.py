@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
@@ -20,19 +20,39 @@ class MaxMin:
     """
 
     def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        total = sum((room.capacity for room in rooms.values()), Resources())
-        machines = list(rooms)
-        places = list(rooms.values())
-        for claim in sorted(claims, key=lambda claim: (current_share(claim, total), claim.arrival)):
-            found = best_fit([demand.resources for demand in claim.demands], places)
-            if found is not None:
-                demand = claim.demands[found[0]]
-                return Grant(claim.job, demand.task, machines[found[1]], demand.resources)
-        return None
+        return first_fitting(by_share(claims, rooms.values()), rooms)
 
     def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
-        weights = sum(claim.weight for claim in claims)
-        return {claim.job: _times(capacity, claim.weight / weights) for claim in claims}
+        return even_shares(claims, capacity)
+
+
+def by_share(claims: Sequence[Claim], rooms: Iterable[Room]) -> list[Claim]:
+    """The claims, those with the lowest current share first; of equal ones those that came first."""
+    total = capacity_of(rooms)
+    return sorted(claims, key=lambda claim: (current_share(claim, total), claim.arrival))
+
+
+def capacity_of(rooms: Iterable[Room]) -> Resources:
+    """What all machines have together."""
+    return sum((room.capacity for room in rooms), Resources())
+
+
+def first_fitting(claims: Iterable[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
+    """The best aligned task and machine of the first job of which anything fits."""
+    machines = list(rooms)
+    places = list(rooms.values())
+    for claim in claims:
+        found = best_fit([demand.resources for demand in claim.demands], places)
+        if found is not None:
+            demand = claim.demands[found[0]]
+            return Grant(claim.job, demand.task, machines[found[1]], demand.resources)
+    return None
+
+
+def even_shares(claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
+    """The capacity, divided by the weights."""
+    weights = sum(claim.weight for claim in claims)
+    return {claim.job: _times(capacity, claim.weight / weights) for claim in claims}
 
 
 def current_share(claim: Claim, total: Resources) -> float:

@@ -9,38 +9,14 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scheduler_world import claim, empty, fill
 
 from qoop.engine.events import Demand, Grant
-from qoop.engine.task import TaskId
 from qoop.planner.packing import Room
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim, Scheduler
+from qoop.schedulers.base import Claim
 from qoop.schedulers.max_min import MaxMin, current_share
 from qoop.schedulers.patient import Patient
-
-NOTHING = Resources()
-
-
-def claim(job: str, *wants: tuple[float, float], weight: float = 1.0, used: Resources = NOTHING) -> Claim:
-    demands = tuple(Demand(job, TaskId(job, f"s{i}", 0), Resources(*want)) for i, want in enumerate(wants))
-    return Claim(job, int(job[1:]), weight, used, demands)
-
-
-def empty(**machines: tuple[float, float]) -> dict[str, Room]:
-    return {name: Room(Resources(*size), Resources(*size)) for name, size in machines.items()}
-
-
-def fill(policy: Scheduler, claims: Sequence[Claim], rooms: dict[str, Room], endless: bool = False) -> list[Grant]:
-    """Apply grants until there are none. endless: a granted task is followed by another like it."""
-    now = {claim.job: claim for claim in claims}
-    grants = []
-    while (grant := policy.next_grant(tuple(now.values()), rooms)) is not None:
-        grants.append(grant)
-        room, owner = rooms[grant.machine], now[grant.job]
-        rooms[grant.machine] = replace(room, free=room.free - grant.resources)
-        left = tuple(demand for demand in owner.demands if demand.task != grant.task or endless)
-        now[grant.job] = replace(owner, used=owner.used + grant.resources, demands=left)
-    return grants
 
 
 def test_the_job_with_the_lowest_current_share_goes_first() -> None:
@@ -92,7 +68,7 @@ def test_no_room_is_left_that_a_task_fits_and_none_is_given_twice(
     assert all(Resources().fits(room.free) for room in rooms.values())
     granted = {grant.task for grant in grants}
     assert len(granted) == len(grants)
-    for waiting in (demand for claim in claims for demand in claim.demands if demand.task not in granted):
+    for waiting in (demand for one in claims for demand in one.demands if demand.task not in granted):
         assert not any(waiting.resources.fits(room.free) for room in rooms.values())
 
 

@@ -155,9 +155,9 @@ def _row(one: Ran, top: float) -> Iterator[str]:
         yield from _bar(bar, one, bottom)
     yield f'<path d="M{_LEFT} {bottom}H{right}" stroke="#555555"/>'
     for unit in range(int(max(PAPER.values())) + 1):
-        x = _LEFT + unit * _UNIT
-        yield f'<path d="M{x} {bottom}v4" stroke="#555555"/><text x="{x}" y="{bottom + 16}" text-anchor="middle">'
-        yield f"{unit}</text>"
+        tick = _LEFT + unit * _UNIT
+        yield f'<path d="M{tick} {bottom}v4" stroke="#555555"/>'
+        yield f'<text x="{tick}" y="{bottom + 16}" text-anchor="middle">{unit}</text>'
     x = _LEFT + ends * _UNIT
     yield f'<path d="M{x} {top - 6}V{bottom}" stroke="{_LOST}" stroke-width="2"/>'
     yield f'<text x="{x + 6}" y="{top + 6}" fill="{_LOST}">ends at {ends:g} (paper: {PAPER[one.planner]:g})</text>'

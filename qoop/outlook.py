@@ -1,0 +1,60 @@
+"""What a run of the cluster has still to do, for the policies that ask (:mod:`qoop.schedulers.outlook`)."""
+
+from __future__ import annotations
+
+from math import inf
+
+from qoop.engine.clock import Clock
+from qoop.engine.run import Run
+from qoop.planner.packing import on_threads
+from qoop.planner.plan import Plan, Resources, StageId
+from qoop.schedulers.outlook import Latest, Rest, latest
+
+_FRESH = 0.05
+"""Part of a schedule's length after which it is made anew from what has been done since."""
+
+
+class RunOutlook:
+    """The outlook of one run. It remembers the schedule it has made, for it is asked with every grant.
+
+    The job's end on its share is fixed when it is first asked about, and again when the share or the plan is another:
+    were it put off with every question, a job could yield for ever.
+    """
+
+    def __init__(self, run: Run, clock: Clock) -> None:
+        self._run = run
+        self._clock = clock
+        self._asked: tuple[Resources, Plan] | None = None
+        self._end = 0.0
+        self._schedule = Latest(0.0, ((0.0, 0.0),))
+        self._stages = -1
+        self._stale = -inf
+
+    @property
+    def work(self) -> float:
+        """Slot seconds left."""
+        return sum(
+            tasks * stage.slots * on_threads(stage.estimate.task_seconds, stage.slots)
+            for stage, tasks in self._run.left()
+        )
+
+    def needed(self, share: Resources) -> float:
+        """Slots to have in use now; see :class:`~qoop.schedulers.outlook.Outlook`."""
+        left = self._run.left()
+        if not left:
+            return 0.0
+        now, asked = self._clock.now(), (share, self._run.plan)
+        other = asked != self._asked
+        if other or len(left) != self._stages or now >= self._stale:
+            self._schedule = latest(self._rest(now), share.cpu)
+            self._stages, self._stale = len(left), now + _FRESH * self._schedule.seconds
+        if other:
+            self._asked, self._end = asked, now + self._schedule.seconds
+        return self._schedule.slots(min(self._end - now, self._schedule.seconds))
+
+    def _rest(self, now: float) -> list[Rest]:
+        spent: dict[StageId, float] = {}
+        for one in self._run.running():
+            stage = one.attempt.task.stage
+            spent[stage] = spent.get(stage, 0.0) + min(1.0, (now - one.started) / max(one.seconds, 1e-6))
+        return [Rest(stage, max(0.0, tasks - spent.get(stage.id, 0.0))) for stage, tasks in self._run.left()]

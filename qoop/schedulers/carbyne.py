@@ -1,0 +1,42 @@
+"""Jobs that take no more than they need to end as early as on their fair share, and leave the rest to others.
+
+Source: Grandl, Chowdhury, Akella and Ananthanarayanan, "Altruistic Scheduling in Multi-Resource Clusters", OSDI 2016:
+the share by dominant resource fairness, what a job can do without by a reverse schedule of its plan (section 3.2), the
+leftover by shortest remaining work and then packing (section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from qoop.engine.events import Grant
+from qoop.engine.task import JobId, MachineId
+from qoop.planner.packing import Room
+from qoop.planner.plan import Resources
+from qoop.schedulers.base import Claim
+from qoop.schedulers.max_min import by_share, even_shares, first_fitting
+from qoop.schedulers.sjf import shortest_first
+
+
+class Carbyne:
+    """First what each job needs of its fair share, the poorest first; then what is left, to the shortest job.
+
+    Work conserving. It knows what a job needs by its :class:`~qoop.schedulers.outlook.Outlook`; a job that has not been
+    told its share yet needs nothing.
+    """
+
+    def __init__(self) -> None:
+        self._shares: dict[JobId, Resources] = {}
+
+    def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
+        for claim in by_share(claims, rooms.values()):
+            share = self._shares.get(claim.job)
+            if share is not None and claim.used.cpu < min(share.cpu, claim.outlook.needed(share)):
+                grant = first_fitting([claim], rooms)
+                if grant is not None:
+                    return grant
+        return first_fitting(shortest_first(claims), rooms)
+
+    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
+        self._shares = even_shares(claims, capacity)
+        return self._shares

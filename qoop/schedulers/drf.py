@@ -1,0 +1,35 @@
+"""Dominant resource fairness, as its authors published it.
+
+Source: Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011, algorithm 1:
+the user with the lowest dominant share runs the next task, if there is room for it. With weights, section 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from qoop.engine.events import Grant
+from qoop.engine.task import JobId, MachineId
+from qoop.planner.packing import Room
+from qoop.planner.plan import Resources
+from qoop.schedulers.base import Claim
+from qoop.schedulers.max_min import by_share, even_shares
+
+
+class DRF:
+    """The job with the least dominant share goes first, with the task it finds most urgent, where it first fits.
+
+    The difference to :class:`~qoop.schedulers.max_min.MaxMin`: neither task nor machine is chosen by packing. If
+    nothing of the job fits, the next one is tried, as where it is implemented (Mesos), so it is work conserving.
+    """
+
+    def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
+        for claim in by_share(claims, rooms.values()):
+            for demand in claim.demands:
+                for machine, room in rooms.items():
+                    if demand.resources.fits(room.free):
+                        return Grant(claim.job, demand.task, machine, demand.resources)
+        return None
+
+    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
+        return even_shares(claims, capacity)

@@ -1,0 +1,151 @@
+"""What a job has still to do, as far as some policies want to know: an estimate, worked out only if it is asked for.
+
+Max-min fairness looks at no plan and asks for nothing of this (spec section 1). The policies it is compared with do:
+they go by the remaining work of a job (SJF, Tetris) or by what it can wait with (Carbyne).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from qoop.planner.packing import on_threads
+from qoop.planner.plan import Resources, Stage
+
+
+class Outlook(Protocol):
+    """What a claim says of the rest of its job, under the plan that runs and by that plan's estimates."""
+
+    @property
+    def work(self) -> float:
+        """Slot seconds left; tasks that run count as a whole."""
+
+    def needed(self, share: Resources) -> float:
+        """Slots that the job must have in use now so as to end no later than it would with just this share."""
+        ...
+
+
+class Unknown:
+    """Nothing is known: any amount of work, and all of the share is needed."""
+
+    work = 0.0
+
+    def needed(self, share: Resources) -> float:
+        return share.cpu
+
+
+UNKNOWN = Unknown()
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of one stage. tasks: that have not ended, of those running the part that is left."""
+
+    stage: Stage
+    tasks: float
+
+
+@dataclass(frozen=True)
+class Latest:
+    """A schedule that does everything as late as it can.
+
+    seconds: that it takes. steps: slots in use from so many seconds before its end on, the latest step first.
+    """
+
+    seconds: float
+    steps: tuple[tuple[float, float], ...]
+
+    def slots(self, before_end: float) -> float:
+        """Slots in use so many seconds before the end; more than all its seconds before that, none need be.
+
+        >>> Latest(5.0, ((2.0, 1.0), (5.0, 3.0))).slots(4.0)
+        3.0
+        """
+        if before_end > self.seconds * (1.0 + _EARLY):
+            return 0.0
+        return next((slots for since, slots in self.steps if before_end <= since), self.steps[-1][1])
+
+
+_EARLY = 1e-9
+
+
+def latest(rest: Sequence[Rest], slots: float) -> Latest:
+    """The schedule of what is left of a plan on so many slots, built from its end backwards.
+
+    Source: the altruistic reverse schedule of Grandl et al., "Altruistic Scheduling in Multi-Resource Clusters" (OSDI
+    2016, section 3.2): a list schedule of the plan with its edges turned round. Here by stage, not by task: a stage has
+    as many slots as it has tasks and there is room for, until it is done.
+
+    rest: by stage of the plan, in its order; those that are done may be left out.
+    """
+    schedule = _Backwards(rest, slots)
+    steps: list[tuple[float, float]] = []
+    while (step := schedule.step()) is not None:
+        steps.append(step)
+    return Latest(schedule.now, tuple(steps) or ((0.0, 0.0),))
+
+
+class _Backwards:
+    """Time runs from the end to the beginning: a stage can be worked on once all of its readers are."""
+
+    def __init__(self, rest: Sequence[Rest], slots: float) -> None:
+        self.now = 0.0
+        self.slots = max(1.0, slots)
+        self.left = {one.stage.id: one.tasks * _seconds(one.stage) * one.stage.slots for one in rest if one.tasks > 0}
+        self.most = {one.stage.id: max(1.0, one.tasks) * one.stage.slots for one in rest if one.tasks > 0}
+        self.reads = {
+            one.stage.id: [item.stage for item in one.stage.stage_inputs if item.stage in self.left]
+            for one in rest
+            if one.tasks > 0
+        }
+        self.readers = dict.fromkeys(self.left, 0)
+        for sources in self.reads.values():
+            for source in sources:
+                self.readers[source] += 1
+        self.behind = self._paths(rest)
+        self.open = [id for id, count in self.readers.items() if not count]
+
+    def _paths(self, rest: Sequence[Rest]) -> dict[str, float]:
+        """By stage the seconds of the longest path from the beginning through it: the longer, the sooner it goes."""
+        paths: dict[str, float] = {}
+        for one in rest:
+            if one.tasks > 0:
+                before = max((paths[source] for source in self.reads[one.stage.id]), default=0.0)
+                paths[one.stage.id] = before + _seconds(one.stage)
+        return paths
+
+    def step(self) -> tuple[float, float] | None:
+        """To the next end of a stage: (when, slots in use until then); None when all is done."""
+        if not self.open:
+            return None
+        given = self._given()
+        passed = min(self.left[id] / slots for id, slots in given.items())
+        self.now += passed
+        for id, slots in given.items():
+            self.left[id] -= passed * slots
+            if self.left[id] <= 1e-9 * slots:
+                self._close(id)
+        return self.now, sum(given.values())
+
+    def _given(self) -> dict[str, float]:
+        """Slots of each open stage."""
+        free = self.slots
+        given: dict[str, float] = {}
+        for id in sorted(self.open, key=lambda id: -self.behind[id]):
+            slots = min(self.most[id], free)
+            if slots > 0:
+                given[id] = slots
+                free -= slots
+        return given
+
+    def _close(self, id: str) -> None:
+        self.open.remove(id)
+        for source in self.reads[id]:
+            self.readers[source] -= 1
+            if not self.readers[source]:
+                self.open.append(source)
+
+
+def _seconds(stage: Stage) -> float:
+    return max(1e-6, on_threads(stage.estimate.task_seconds, stage.slots))

@@ -1,0 +1,244 @@
+"""The policies that ours is compared with: each on cases worked out by hand, and what all of them must keep to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scheduler_world import Known, claim, empty, fill
+
+from qoop.cluster import Cluster
+from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.clock import VirtualClock
+from qoop.letters import JobRequest
+from qoop.planner.packing import Room
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.schedulers.base import Claim, Scheduler
+from qoop.schedulers.carbyne import Carbyne
+from qoop.schedulers.drf import DRF
+from qoop.schedulers.max_min import MaxMin
+from qoop.schedulers.outlook import Rest, latest
+from qoop.schedulers.sjf import SJF
+from qoop.schedulers.tetris import Tetris
+
+COLUMNS = (("x", "INTEGER"),)
+POLICIES = [DRF, SJF, Tetris, Carbyne]
+
+
+def first(policy: Scheduler, *claims: Claim, **machines: tuple[float, float]) -> tuple[str, str] | None:
+    """Job and machine of the first grant."""
+    grant = policy.next_grant(claims, empty(**machines))
+    return (grant.job, grant.machine) if grant is not None else None
+
+
+# --- what all keep to ---------------------------------------------------------------------------------------
+
+wants = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 50)), max_size=5)
+sizes = st.lists(st.tuples(st.integers(1, 8), st.integers(1, 100)), min_size=1, max_size=3)
+outlooks = st.builds(Known, st.floats(0, 100), st.floats(0, 8))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(jobs=st.lists(st.tuples(wants, outlooks), min_size=1, max_size=4), machines=sizes)
+def test_no_room_is_left_that_a_task_fits_and_none_is_given_twice(
+    policy: Callable[[], Scheduler],
+    jobs: list[tuple[list[tuple[float, float]], Known]],
+    machines: list[tuple[float, float]],
+) -> None:
+    claims = [claim(f"j{i}", *tasks, outlook=outlook) for i, (tasks, outlook) in enumerate(jobs)]
+    rooms = empty(**{f"m{i}": size for i, size in enumerate(machines)})
+    made = policy()
+    made.fair_shares(claims, sum((room.capacity for room in rooms.values()), Resources()))
+    grants = fill(made, claims, rooms)
+    assert all(Resources().fits(room.free) for room in rooms.values())
+    granted = {grant.task for grant in grants}
+    assert len(granted) == len(grants)
+    for waiting in (demand for one in claims for demand in one.demands if demand.task not in granted):
+        assert not any(waiting.resources.fits(room.free) for room in rooms.values())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_more_is_promised_than_there_is(policy: Callable[[], Scheduler]) -> None:
+    claims = [claim("j1", (1, 1), outlook=Known(5.0)), claim("j2", (1, 1), weight=3.0, outlook=Known(2.0))]
+    shares = policy().fair_shares(claims, Resources(8, 100))
+    assert set(shares) == {"j1", "j2"} and sum(shares.values(), Resources()) == Resources(8, 100)
+
+
+class Silent:
+    """An outlook that must not be asked for."""
+
+    @property
+    def work(self) -> float:
+        raise AssertionError("a policy asked for the work of a job")
+
+    def needed(self, share: Resources) -> float:
+        raise AssertionError("a policy asked for the plan of a job")
+
+
+@pytest.mark.parametrize("policy", [MaxMin, DRF])
+def test_fair_policies_look_at_no_plan(policy: Callable[[], Scheduler]) -> None:
+    claims = [claim("j1", (1, 1), (2, 2), outlook=Silent()), claim("j2", (1, 1), outlook=Silent())]
+    assert len(fill(policy(), claims, empty(m=(4, 100)))) == 3
+    assert policy().fair_shares(claims, Resources(2))["j1"] == Resources(1)
+
+
+# --- DRF ----------------------------------------------------------------------------------------------------
+
+
+def test_drf_ends_as_in_the_example_of_its_authors() -> None:
+    """Section 4.1: 9 CPUs and 18 GB; tasks of 1 CPU and 4 GB are run three at a time, those of 3 and 1 two."""
+    claims = [claim("j1", (1, 4)), claim("j2", (3, 1))]
+    grants = fill(DRF(), claims, empty(m=(9, 18)), endless=True)
+    assert [grant.job for grant in grants].count("j1") == 3
+    assert [grant.job for grant in grants].count("j2") == 2
+
+
+def test_drf_takes_the_most_urgent_task_where_it_first_fits() -> None:
+    grant = DRF().next_grant([claim("j1", (1, 1), (2, 90))], empty(m=(1, 10), n=(4, 100)))
+    assert grant is not None and (grant.task.stage, grant.machine) == ("s0", "m")
+
+
+# --- SJF ----------------------------------------------------------------------------------------------------
+
+
+def test_sjf_gives_all_to_the_job_with_the_least_work_left() -> None:
+    long, short = claim("j1", (1, 1), outlook=Known(9.0)), claim("j2", (1, 1), outlook=Known(3.0))
+    assert [grant.job for grant in fill(SJF(), [long, short], empty(m=(3, 9)), endless=True)] == ["j2"] * 3
+    assert SJF().fair_shares([long, short], Resources(4)) == {"j1": Resources(), "j2": Resources(4)}
+
+
+def test_sjf_passes_over_what_does_not_fit_and_takes_the_earlier_of_equal_jobs() -> None:
+    wide, small = claim("j1", (4, 1), outlook=Known(1.0)), claim("j2", (1, 1), outlook=Known(5.0))
+    assert first(SJF(), wide, small, m=(2, 9)) == ("j2", "m")
+    assert first(SJF(), claim("j2", (1, 1)), claim("j1", (1, 1)), m=(2, 9)) == ("j1", "m")
+
+
+# --- Tetris -------------------------------------------------------------------------------------------------
+
+
+def test_tetris_weighs_alignment_against_the_work_left() -> None:
+    """Alignments 0.75 and 0.35, works 300 and 100: ε is 0.55 / 200, so the scores are −0.075 and 0.075."""
+    aligned = claim("j1", (1, 50), outlook=Known(300.0))
+    short = claim("j2", (1, 10), outlook=Known(100.0))
+    assert first(Tetris(0.0, shortness=1.0), aligned, short, m=(4, 100)) == ("j2", "m")
+    assert first(Tetris(0.0, shortness=0.0), aligned, short, m=(4, 100)) == ("j1", "m")
+    assert first(Tetris(0.0, shortness=0.3), aligned, short, m=(4, 100)) == ("j1", "m"), "0.5025 against 0.2675"
+
+
+def test_tetris_looks_at_the_poorest_jobs_only_as_its_knob_says() -> None:
+    rich = claim("j1", (1, 50), used=Resources(2, 20))
+    poor = claim("j2", (1, 10))
+    assert first(Tetris(0.0), rich, poor, m=(4, 100)) == ("j1", "m")
+    assert first(Tetris(0.5), rich, poor, m=(4, 100)) == ("j2", "m")
+    assert first(Tetris(0.5), rich, claim("j2", (9, 10)), m=(4, 100)) == ("j1", "m"), "nothing of the poorest fits"
+
+
+def test_tetris_takes_the_machine_that_the_task_fits_best() -> None:
+    rooms = {
+        "m": Room(Resources(4, 100), Resources(4, 20)),
+        "n": Room(Resources(4, 100), Resources(1, 100)),
+    }
+    grant = Tetris().next_grant([claim("j1", (1, 10))], rooms)
+    assert grant is not None and grant.machine == "m"
+    grant = Tetris().next_grant([claim("j1", (1, 90))], rooms)
+    assert grant is not None and grant.machine == "n"
+
+
+# --- Carbyne ------------------------------------------------------------------------------------------------
+
+
+def stage(name: str, width: int, seconds: float, *reads: str) -> Stage:
+    inputs = tuple(StageInput(one, one, "all") for one in reads)
+    return Stage(name, "", inputs, COLUMNS, width, name, estimate=Estimate(task_seconds=seconds))
+
+
+YIELDING = (stage("a", 4, 1.0), stage("b", 1, 10.0), stage("root", 1, 1.0, "a", "b"))
+"""`a` can wait for as long as `b` runs."""
+
+
+def test_a_reverse_schedule_does_everything_as_late_as_it_can() -> None:
+    schedule = latest([Rest(one, one.width) for one in YIELDING], slots=4)
+    assert schedule.seconds == pytest.approx(11.0)
+    # the root; then b on one slot, beside it the four tasks of a on three; then b alone
+    assert [time for time, _ in schedule.steps] == pytest.approx([1.0, 1.0 + 4 / 3, 11.0])
+    assert [slots for _, slots in schedule.steps] == [1.0, 4.0, 1.0]
+    assert [schedule.slots(at) for at in (11.0, 2.0, 0.5)] == [1.0, 4.0, 1.0]
+    assert schedule.slots(12.0) == 0.0, "before it begins nothing is needed"
+
+
+def test_of_what_there_is_no_room_for_at_once_the_longest_path_comes_first() -> None:
+    schedule = latest([Rest(one, one.width) for one in YIELDING], slots=1)
+    assert schedule.seconds == pytest.approx(1.0 + 10.0 + 4.0)
+    assert {slots for _, slots in schedule.steps} == {1.0}
+
+
+def test_what_is_done_needs_no_slots() -> None:
+    assert latest([], slots=4).slots(0.0) == 0.0
+    assert latest([Rest(YIELDING[2], 0.25)], slots=4).seconds == pytest.approx(0.25)
+
+
+def told(*claims: Claim, slots: float = 4) -> Carbyne:
+    policy = Carbyne()
+    policy.fair_shares(claims, Resources(slots, 100))
+    return policy
+
+
+def test_carbyne_gives_a_job_what_it_needs_first_and_the_rest_to_the_shortest() -> None:
+    long = claim("j1", (1, 1), outlook=Known(100.0, slots=1.0))
+    short = claim("j2", (1, 1), outlook=Known(10.0, slots=2.0))
+    grants = fill(told(long, short), [long, short], empty(m=(4, 100)), endless=True)
+    assert [grant.job for grant in grants] == ["j1", "j2", "j2", "j2"]
+
+
+def test_carbyne_gives_nobody_more_than_its_share_before_all_have_what_they_need() -> None:
+    greedy = claim("j1", (1, 1), outlook=Known(1.0, slots=4.0))
+    modest = claim("j2", (1, 1), outlook=Known(50.0, slots=2.0))
+    grants = fill(told(greedy, modest), [greedy, modest], empty(m=(4, 100)), endless=True)
+    assert sorted(grant.job for grant in grants) == ["j1", "j1", "j2", "j2"]
+
+
+# --- in a cluster -------------------------------------------------------------------------------------------
+
+
+def ends(scheduler: Scheduler, *plans: tuple[Stage, ...], slots: int = 4) -> list[float]:
+    """When each plan ends, all submitted at once; the room is checked after every turn."""
+    clock = VirtualClock()
+    cluster = Cluster(SimulatedBackend({"m": Resources(slots, 1e9)}, clock), scheduler, clock, thread=False)
+    jobs = [cluster.submit(JobRequest(Plan(stages, COLUMNS))) for stages in plans]
+    while cluster.busy:
+        cluster.step()
+        cluster._driver.check()
+    cluster.close()
+    for job in jobs:
+        job.outputs()
+    return [job.history()[-1].at for job in jobs]
+
+
+def test_an_altruistic_job_ends_when_it_would_have_and_another_ends_sooner() -> None:
+    other = (stage("c", 6, 1.0),)
+    assert ends(DRF(), YIELDING, other) == [11.0, 3.0]
+    assert ends(Carbyne(), YIELDING, other) == [11.0, 2.0]
+
+
+def test_the_work_left_shrinks_as_tasks_end() -> None:
+    """The first job has the more work, so it waits; but for the two tasks it began before the other came."""
+    clock = VirtualClock()
+    cluster = Cluster(SimulatedBackend({"m": Resources(2, 1e9)}, clock), SJF(), clock, thread=False)
+    long = cluster.submit(JobRequest(Plan((stage("long", 8, 1.0),), COLUMNS)))
+    cluster.step()
+    short = cluster.submit(JobRequest(Plan((stage("short", 4, 1.0),), COLUMNS)))
+    works = []
+    while cluster.busy:
+        works.append(cluster._claim(cluster._jobs[short.id]).outlook.work if short.id in cluster._jobs else 0.0)
+        cluster.step()
+    assert works[1:4] == sorted(works[1:4], reverse=True) and max(works) == pytest.approx(4.0)
+    assert [one.history()[-1].at for one in (short, long)] == [3.0, 6.0]
+    cluster.close()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_job_ends(policy: Callable[[], Scheduler]) -> None:
+    found = ends(policy(), YIELDING, (stage("c", 6, 1.0),), (stage("d", 3, 0.5), stage("e", 9, 0.2, "d")), slots=3)
+    assert len(found) == 3 and max(found) < 17.0
