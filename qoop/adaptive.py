@@ -33,7 +33,8 @@ from qoop.engine.task import Content, JobId, content_of, own_islands
 from qoop.planner.alternatives import Candidate, plan_name
 from qoop.planner.observed import NOTHING, Observation, Observations, observe
 from qoop.planner.plan import Plan, Resources, StageId
-from qoop.replanner import Decision, Greedy, Option, Policy, Question, Stay, Switch, reestimate, useful
+from qoop.policies.demand import useful_room
+from qoop.replanner import Decision, Greedy, Option, Policy, Question, Stay, Switch, reestimate, runs, useful
 
 EAGER_SECONDS = 4.0
 """Estimated seconds from which on the alternatives of a plan are made as soon as it starts. Making them takes about
@@ -126,7 +127,8 @@ class Adaptive:
     find: makes the alternatives, given what is known better than when its statistics were collected. Called in
         the planner thread, at most once for the start and once for every time that no known plan is good; a pure
         function. at_once: it has them ready (a plan cache), so it is called at the start.
-    room: the share that the plan was made for.
+    room: the share that the plan was made for. settle: the scheduler is told how much room the chosen plan has a use
+    for (:mod:`qoop.schedulers.settling`).
     """
 
     find: Find
@@ -134,6 +136,7 @@ class Adaptive:
     at_once: bool = False
     policy: Policy = field(default_factory=Greedy)
     triggers: Triggers = field(default_factory=Triggers)
+    settle: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,8 @@ class Answer:
     question: with the options as they are by now; found: the alternatives are among them. served: the options as they
     were decided on, with the finished work of others built in. observed: what the options were estimated with.
     searched: what a search for plans that were not known has found; None: there was none.
-    seconds: that the answer took; searching: of these, for that search.
+    seconds: that the answer took; searching: of these, for that search. wanted: the most room that the plan which runs
+    from now on has a use for, if that is to be told.
     """
 
     question: Question
@@ -154,6 +158,7 @@ class Answer:
     searched: tuple[Candidate, ...] | None
     seconds: float
     searching: float = 0.0
+    wanted: Resources | None = None
 
     @property
     def runs(self) -> int:
@@ -211,6 +216,12 @@ class Replanner:
         self._shares: list[tuple[float, Resources]] = []
         self._wagers = Wagers()
         self._again = inf
+        self._wanted: Resources | None = None
+
+    @property
+    def wanted(self) -> Resources | None:
+        """The most room that the plan has a use for; None: not told."""
+        return self._wanted
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -324,6 +335,7 @@ class Replanner:
         self._run.note(record, now=now)
         self._wagers = self._wagers.after(answer)
         self._again = now + answer.decision.again
+        self._wanted = answer.wanted
         if not isinstance(answer.decision, Switch):
             return []
         self._running = answer.decision.plan
@@ -421,8 +433,15 @@ def answer(asked: Asked) -> Answer:
     served = question.with_reuse() if found else question
     little = Stay("too little is left to make other plans", question.remaining)
     decision = asked.adaptive.policy.decide(served) if found else little
+    wanted = wanted_by(served, decision) if asked.adaptive.settle and found else None
     seconds = time.perf_counter() - begun
-    return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching)
+    return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching, wanted)
+
+
+def wanted_by(question: Question, decision: Decision) -> Resources:
+    """The most room that the plan which is decided for has a use for."""
+    place = runs(question, decision)
+    return useful_room(question.options[place].candidate.finish, question.done[place], question.share)
 
 
 def searched(asked: Asked, question: Question, found: Sequence[Candidate]) -> Question:

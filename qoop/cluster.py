@@ -76,6 +76,9 @@ _LOOK = 0.1
 _PAUSE = 0.01
 """Seconds between looks at whether attempts have ended that are let finish."""
 
+ROUNDS = 8
+"""How often shares are told again because plans want other room, for every change of jobs or machines."""
+
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
 
@@ -229,6 +232,8 @@ class Cluster:
         self._mail: deque[Letter] = deque()
         self._numbers = count(1)
         self._shares_stale = False
+        self._wants_stale = False
+        self._rounds = 0  # told again for the wants of plans since jobs or machines changed
         self._wait_for_capacity = wait_for_capacity
         self._next_size: _Size | None = None  # as announced
         self._empty_since: float | None = None  # when the last slot went, while there is none
@@ -339,7 +344,7 @@ class Cluster:
             self._end_late_jobs(now)
             self._end_starved_jobs(now)
             self._finish_ended_jobs()
-            if self._shares_stale:
+            if self._shares_stale or self._wants_stale:
                 self._tell_shares(now)
             self._replan(now)
             self._grant_all(now)
@@ -493,7 +498,8 @@ class Cluster:
                 _resolve(job)
 
     def _tell_shares(self, now: float) -> None:
-        self._shares_stale = False
+        self._rounds = 0 if self._shares_stale else self._rounds + 1
+        self._shares_stale = self._wants_stale = False
         claims = [self._claim(job) for job in self._jobs.values()]
         if claims:
             shares = self._scheduler.fair_shares(claims, self._driver.promised)
@@ -516,7 +522,7 @@ class Cluster:
         job = self._jobs.get(letter.job)
         if job is None or job.replanner is None:
             return
-        before = len(job.run.history)
+        before, wanted = len(job.run.history), job.replanner.wanted
         try:
             if letter.error is not None:
                 raise letter.error
@@ -527,6 +533,7 @@ class Cluster:
         for record in job.run.history[before:]:
             if isinstance(record, Decided):
                 self._note(Decision(letter.job, record))
+        self._wants_stale |= job.replanner.wanted != wanted and self._rounds < ROUNDS
         self._driver.obey(commands)
 
     def _grant_all(self, now: float) -> None:
@@ -570,9 +577,9 @@ class Cluster:
         return [item for job in self._jobs.values() for item in job.run.running()]
 
     def _claim(self, job: _Job) -> Claim:
-        run = job.run
+        run, wanted = job.run, job.replanner.wanted if job.replanner is not None else None
         used = self._driver.used_by(run.job)
-        return Claim(run.job, job.arrival, job.request.weight, used, run.ready(), job.outlook)
+        return Claim(run.job, job.arrival, job.request.weight, used, run.ready(), job.outlook, wanted)
 
     def _patience(self, timeout: float | None) -> float | None:
         """How long the loop may wait for events: until the next deadline, at most `timeout`."""

@@ -100,7 +100,9 @@ class TraceCodec:
     def _write_adaptive(self, value: Adaptive) -> Any:
         policy = self._codec.write(value.policy) if isinstance(value.policy, Greedy) else type(value.policy).__name__
         room, triggers = self._codec.write(value.room), self._codec.write(value.triggers)
-        return {"room": room, "at_once": value.at_once, "policy": policy, "triggers": triggers}
+        return {
+            "room": room, "at_once": value.at_once, "policy": policy, "triggers": triggers, "settle": value.settle,
+        }  # fmt: skip
 
     def _read_adaptive(self, data: Any) -> Adaptive:
         policy = data["policy"]
@@ -110,6 +112,7 @@ class TraceCodec:
             bool(data["at_once"]),
             Unknown(policy) if isinstance(policy, str) else self._codec.read(Greedy, policy),
             self._codec.read(Triggers, data["triggers"]),
+            bool(data.get("settle", False)),
         )
 
 

@@ -21,6 +21,7 @@ class Claim:
     demands: its ready tasks, most urgent first; of equal tasks only the next one.
     outlook: what the job has still to do, by the estimates of its plan. Only policies that cannot do without ask; ours,
         max-min fairness, does not.
+    wanted: the most room that its plan has a use for; None: it does not tell.
     """
 
     job: JobId
@@ -29,6 +30,7 @@ class Claim:
     used: Resources
     demands: tuple[Demand, ...]
     outlook: Outlook = UNKNOWN
+    wanted: Resources | None = None
 
 
 class Scheduler(Protocol):
