@@ -304,6 +304,16 @@ class Cluster:
         """True while a job has not ended or mail waits."""
         return bool(self._jobs or self._mail)
 
+    @property
+    def waits(self) -> bool:
+        """True if the next turn has something to do, or a moment to wait for, even if no event comes."""
+        return bool(self._mail) or self._patience(None) is not None
+
+    def check(self) -> None:
+        """Raise AssertionError unless all invariants of the runs, and of the machines' room, hold."""
+        with self.lock:
+            self._driver.check()
+
     def close(self) -> None:
         """Cancel all jobs, wait until their attempts have reported, end the loop and close the backend.
 

@@ -19,19 +19,16 @@ from pathlib import Path
 
 from qoop.adaptive import Adaptive
 from qoop.catalog.table import Table
-from qoop.cluster import Cluster
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend
-from qoop.engine.clock import VirtualClock
+from qoop.engine.backends.simulated import Outcome
 from qoop.engine.events import SlotsChanged
-from qoop.engine.history import Switched
 from qoop.engine.task import TaskSpec
-from qoop.letters import JobRequest
 from qoop.planner.alternatives import Candidate, keep, local_grid, pool
 from qoop.planner.cost import DEFAULT
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources, Stage
 from qoop.replanner import Greedy, Policy
 from qoop.session import connect
+from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.alternatives import scaled, scaled_splits
 from qoop.tpcds.queries import text
 
@@ -184,24 +181,16 @@ class Arena:
         return self.run(steps).seconds / self.hindsight(steps)
 
     def _run(self, steps: Steps, pinned: int | None) -> Ran:
-        clock = VirtualClock()
         rooms = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
-        backend = SimulatedBackend({MACHINE: rooms[0][1]}, clock, self._outcome)
-        for at, room in rooms[1:]:
-            backend.happen(SlotsChanged(MACHINE, room), at)
-        launch = self.plans[pinned or 0].plan
+        fleet = Fleet({MACHINE: rooms[0][1]}, tuple((at, SlotsChanged(MACHINE, room)) for at, room in rooms[1:]))
         adaptive = None
         if pinned is None:
             adaptive = Adaptive(lambda _: self.plans, rooms[0][1], at_once=True, policy=self._policy)
-        cluster = Cluster(backend, clock=clock, thread=False)
-        handle = cluster.submit(JobRequest(launch, self._tables, adaptive=adaptive))
-        while cluster.busy:
-            cluster.step()
-        handle.outputs()
-        ended = handle.history()[-1].at
-        switches = sum(isinstance(record, Switched) for record in handle.history()) - 1
-        cluster.close()
-        return Ran(ended, switches)
+        job = SimulatedJob("job", 0.0, self.plans[pinned or 0].plan, adaptive, tables=self._tables)
+        (ran,) = simulate(fleet, [job], self._outcome).jobs
+        if ran.error is not None:
+            raise ran.error
+        return Ran(ran.seconds, ran.switches)
 
     def _outcome(self, spec: TaskSpec) -> Outcome:
         """What the planner believes: work on the slots granted, moving data, spilling what does not fit."""

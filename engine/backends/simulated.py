@@ -1,7 +1,8 @@
 """Machines that run nothing: scripted durations and failures under a virtual clock.
 
 For tests of the core, and the ground on which simulations stand (law 3). Time stands still until `wait`
-finds nothing to report; then it moves to the next thing that happens.
+finds nothing to report; then it moves to the next thing that happens. What happens at one moment happens in the
+order in which it was planned, so the same script and calls give the same reports.
 """
 
 from __future__ import annotations
@@ -40,13 +41,41 @@ if TYPE_CHECKING:
 class Outcome:
     """What an attempt will come to after `seconds` (infinite: it runs until it is stopped).
 
-    rows: in each partition of its output, of 8 bytes each.
+    rows, bytes: in each partition of its output; None: 8 bytes a row.
     """
 
     seconds: float
     error: QoopError | None = None
     retryable: bool = True
     rows: int = 1
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSlowed:
+    """From now on all work on the machine takes `factor` times as long; 1: as usual. No cluster is told."""
+
+    machine: MachineId
+    factor: float
+
+
+Happening = Event | MachineSlowed
+
+
+@dataclass(slots=True)
+class _Running:
+    """An attempt on its way. work: seconds that it has left from `since` on, were its machine as fast as usual.
+
+    plan: counts how often its end was planned; only the last one holds.
+    """
+
+    machine: MachineId
+    spec: TaskSpec
+    outcome: Outcome
+    work: float
+    began: float
+    since: float
+    plan: int = 0
 
 
 def as_estimated(spec: TaskSpec) -> Outcome:
@@ -58,7 +87,9 @@ class SimulatedBackend:
     """A backend whose attempts come to what `script` says of them.
 
     stop_seconds: time from a stop to its report, and from the loss of a slot to that of the attempt in it.
-    `start`, `stop`, `wait` are for one thread; `wake` and `happen` for any.
+    alone: no other thread will wake it: `wait` returns with nothing if nothing will ever happen.
+    `started`: all attempts so far. `task_events`: their number and that of the reports about them.
+    `start`, `stop`, `wait` are for one thread; `wake`, `happen` and `appoint` for any.
     """
 
     def __init__(
@@ -67,13 +98,17 @@ class SimulatedBackend:
         clock: VirtualClock,
         script: Callable[[TaskSpec], Outcome] = as_estimated,
         stop_seconds: float = 0.0,
+        alone: bool = False,
     ) -> None:
         self.clock = clock
         self.started: list[TaskSpec] = []
+        self.task_events = 0
         self._machines = dict(machines)
         self._script = script
         self._stop_seconds = stop_seconds
-        self._running: dict[AttemptId, tuple[MachineId, TaskSpec]] = {}
+        self._alone = alone
+        self._running: dict[AttemptId, _Running] = {}
+        self._slowness: dict[MachineId, float] = {}
         self._revoked: set[AttemptId] = set()
         self._agenda: list[tuple[float, int, Callable[[], Sequence[Event]]]] = []
         self._order = count()
@@ -89,14 +124,15 @@ class SimulatedBackend:
 
     def start(self, machine: MachineId, spec: TaskSpec) -> None:
         self.started.append(spec)
-        self._running[spec.attempt] = (machine, spec)
+        self.task_events += 1
         missing = [key for item in spec.inputs for key, _ in item.reads if key not in self._committed]
         if missing:
             outcome = Outcome(0.0, CheckpointError(f"{spec.attempt} reads {missing[0]}, which is not there"))
         else:
             outcome = self._script(spec)
-        if outcome.seconds < math.inf:
-            self._plan(self.clock.now() + outcome.seconds, lambda: self._finish(spec, outcome))
+        now = self.clock.now()
+        self._running[spec.attempt] = running = _Running(machine, spec, outcome, outcome.seconds, now, now)
+        self._plan_end(running)
 
     def stop(self, attempt: AttemptId) -> None:
         self._plan(self.clock.now() + self._stop_seconds, lambda: self._end_stopped(attempt))
@@ -116,6 +152,8 @@ class SimulatedBackend:
                     self._woken = False
                     return self._due(self.clock.now())
                 if not self._agenda and limit == math.inf:
+                    if self._alone:
+                        return []
                     self._changed.wait()
                     continue
                 moment = min(self._agenda[0][0] if self._agenda else math.inf, limit)
@@ -149,10 +187,21 @@ class SimulatedBackend:
 
     # --- the script's side ----------------------------------------------------------------------------------
 
-    def happen(self, event: Event, at: float) -> None:
+    def happen(self, event: Happening, at: float) -> None:
         """Let a change of machines, or a lost checkpoint, happen at this time."""
         self._plan(at, lambda: self._change(event))
         self.wake()
+
+    def appoint(self, action: Callable[[], object], at: float) -> None:
+        """Have something done at this time, by whoever waits then; what it returns is ignored."""
+        self._plan(at, lambda: (action(), ())[1])
+        self.wake()
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing will happen any more, unless somebody has it happen."""
+        with self._changed:
+            return not self._agenda and not self._woken
 
     @property
     def closed(self) -> bool:
@@ -183,6 +232,10 @@ class SimulatedBackend:
                 _, _, action = heappop(self._agenda)
             events.extend(action())
 
+    def _report(self, event: Event) -> Sequence[Event]:
+        self.task_events += 1
+        return (event,)
+
     def _sized(self, slots: int | None, memory: int | None) -> tuple[MachineId, Resources]:
         if len(self._machines) != 1:
             raise ConfigError(f"there are {len(self._machines)} machines: resize one of them")
@@ -190,27 +243,50 @@ class SimulatedBackend:
         cpu = capacity.cpu if slots is None else slots
         return machine, replace(capacity, cpu=cpu, memory=capacity.memory if memory is None else memory)
 
-    def _finish(self, spec: TaskSpec, outcome: Outcome) -> Sequence[Event]:
-        if self._running.pop(spec.attempt, None) is None:
+    def _plan_end(self, running: _Running) -> None:
+        running.plan += 1
+        seconds = running.work * self._slowness.get(running.machine, 1.0)
+        if seconds < math.inf:
+            self._plan(running.since + seconds, partial(self._finish, running, running.plan))
+
+    def _slow(self, machine: MachineId, factor: float) -> None:
+        now, before = self.clock.now(), self._slowness.get(machine, 1.0)
+        self._slowness[machine] = factor
+        for running in self._running.values():
+            if running.machine == machine:
+                running.work -= (now - running.since) / before
+                running.since = now
+                self._plan_end(running)
+
+    def _finish(self, running: _Running, plan: int) -> Sequence[Event]:
+        spec, outcome = running.spec, running.outcome
+        if running.plan != plan or self._running.get(spec.attempt) is not running:
             return []
+        del self._running[spec.attempt]
         if outcome.error is not None:
-            return [TaskFailed(spec.attempt, outcome.error, outcome.retryable)]
+            return self._report(TaskFailed(spec.attempt, outcome.error, outcome.retryable))
         parts = spec.stage.layout.parts
-        committed = Committed(spec.key, (outcome.rows,) * parts, (8 * outcome.rows,) * parts, outcome.seconds)
+        size = 8 * outcome.rows if outcome.bytes is None else outcome.bytes
+        seconds = self.clock.now() - running.began
+        committed = Committed(spec.key, (outcome.rows,) * parts, (size,) * parts, seconds)
         jobs = self._committed.setdefault(spec.key, (committed, set()))[1]
         jobs.add(spec.attempt.task.job)
-        return [TaskSucceeded(spec.attempt, committed)]
+        return self._report(TaskSucceeded(spec.attempt, committed))
 
     def _end_stopped(self, attempt: AttemptId) -> Sequence[Event]:
-        return [TaskStopped(attempt)] if self._running.pop(attempt, None) is not None else []
+        return self._report(TaskStopped(attempt)) if self._running.pop(attempt, None) is not None else ()
 
-    def _change(self, event: Event) -> Sequence[Event]:
+    def _change(self, event: Happening) -> Sequence[Event]:
         match event:
+            case MachineSlowed(machine, factor):
+                self._slow(machine, factor)
+                return []
             case MachineJoined(machine, capacity):
                 self._machines[machine] = capacity
             case MachineLost(machine):
                 self._machines.pop(machine, None)
-                for attempt in [attempt for attempt, (where, _) in self._running.items() if where == machine]:
+                self._slowness.pop(machine, None)  # whoever joins under its name is another one
+                for attempt in [attempt for attempt, one in self._running.items() if one.machine == machine]:
                     del self._running[attempt]
             case SlotsChanged(machine, capacity):
                 self._machines[machine] = capacity
@@ -220,11 +296,11 @@ class SimulatedBackend:
     def _evict(self, machine: MachineId, capacity: Resources) -> None:
         """Take the room from attempts that no longer fit; those begun first stay first."""
         here = [
-            spec.attempt
-            for where, spec in self._running.values()
-            if where == machine and spec.attempt not in self._revoked
+            attempt
+            for attempt, running in self._running.items()
+            if running.machine == machine and attempt not in self._revoked
         ]
-        staying = first_fit([self._running[attempt][1].resources for attempt in here], capacity)
+        staying = first_fit([self._running[attempt].spec.resources for attempt in here], capacity)
         for index, attempt in enumerate(here):
             if index not in staying:
                 self._revoked.add(attempt)
@@ -233,4 +309,6 @@ class SimulatedBackend:
     def _end_revoked(self, attempt: AttemptId) -> Sequence[Event]:
         self._revoked.discard(attempt)
         found = self._running.pop(attempt, None)
-        return [TaskFailed(attempt, Revoked(f"{found[0]} lost the slot"), retryable=True)] if found is not None else []
+        if found is None:
+            return ()
+        return self._report(TaskFailed(attempt, Revoked(f"{found.machine} lost the slot"), retryable=True))

@@ -409,7 +409,7 @@ class Strict(SimulatedBackend):
     """Refuses what does not fit beside all attempts that have not reported, those being stopped with them."""
 
     def start(self, machine: str, spec: TaskSpec) -> None:
-        there = [other.resources for where, other in self._running.values() if where == machine]
+        there = [other.spec.resources for other in self._running.values() if other.machine == machine]
         assert sum(there, spec.resources).fits(self.machines()[machine]), f"{spec.attempt} does not fit on {machine}"
         super().start(machine, spec)
 

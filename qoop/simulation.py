@@ -1,0 +1,292 @@
+"""Jobs on simulated machines in virtual time: the real core under another backend and clock (law 3).
+
+    Fleet, jobs ──> SimulatedBackend, VirtualClock ──> Cluster: the same Run, scheduler and re-planner ──> JobRun
+
+What the planner believes are the estimates of the plans; what really happens is said by `truth`, task by task. The same
+arguments give the same runs, record for record::
+
+    fleet = Fleet.uniform(20, Resources(30, 128e9)).after((60.0, MachineLost("m7")), (90.0, MachineSlowed("m3", 4.0)))
+    run = simulate(fleet, [SimulatedJob("q7", 0.0, plan, Adaptive(lambda _: candidates, fleet.room, at_once=True))])
+    run.jobs[0].seconds, run.jobs[0].switches
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar
+
+from qoop.adaptive import Adaptive, Answer
+from qoop.catalog.errors import ConfigError, QoopError, SourceError
+from qoop.catalog.table import Columns, Range, Split, Table
+from qoop.cluster import Cluster, JobHandle
+from qoop.engine.backends.simulated import Happening, MachineSlowed, Outcome, SimulatedBackend, as_estimated
+from qoop.engine.clock import VirtualClock
+from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
+from qoop.engine.history import Ended, Record, Started, Switched
+from qoop.engine.task import MachineId, TaskSpec
+from qoop.letters import JobRequest
+from qoop.planner.plan import Plan, Resources
+from qoop.profile import CapacityProfile, Point
+from qoop.schedulers.base import Scheduler
+
+T = TypeVar("T")
+
+__all__ = ["Fleet", "JobRun", "MachineSlowed", "SimulatedJob", "SimulatedRun", "simulate"]
+
+
+class _NoRows:
+    """The source of a table that is only spoken of."""
+
+    rows = 0
+    shared = False
+
+    def digest(self) -> str:
+        return ""
+
+    def pieces(self) -> tuple[Range, ...]:
+        return ()
+
+    def check(self, split: Split | None) -> None:
+        pass
+
+    def scan(self, columns: Columns, split: Split | None) -> str:
+        raise SourceError("a table of a simulation has no rows to read")
+
+    def sample(self, columns: Columns, one_in: int) -> str:
+        return self.scan(columns, None)
+
+    def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        return {}
+
+    def attach(self) -> tuple[str, str] | None:
+        return None
+
+
+class _AnyTable(Mapping[str, Table]):
+    """A table under every name: simulated tasks read none."""
+
+    def __getitem__(self, name: str) -> Table:
+        return Table(name, (), "", _NoRows(), 0)
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Machines at the start, and what happens to them: (seconds, event) in any order."""
+
+    machines: Mapping[MachineId, Resources]
+    changes: tuple[tuple[float, Happening], ...] = ()
+
+    @classmethod
+    def uniform(cls, count: int, capacity: Resources) -> Fleet:
+        """So many machines of one size, called m1, m2 …"""
+        return cls({_name(number): capacity for number in range(1, count + 1)})
+
+    @classmethod
+    def of(cls, profile: CapacityProfile, network: float = 0.0, notice: float = 0.0) -> Fleet:
+        """Machines m1, m2 … as a profile says; where there are fewer, those with the highest numbers go.
+
+        network: bytes per second in and out of each machine; 0: no limit. notice: seconds by which it is announced
+        that a machine goes or shrinks, though never before the change that comes before it.
+        """
+        first, *_ = points = profile.events()
+        changes: list[tuple[float, Happening]] = []
+        for before, after in pairwise(points):
+            told = max(before.at, after.at - notice)
+            changes += [(told, CapacityNotice(name, room, after.at)) for name, room in _less(before, after, network)]
+            changes += [(after.at, event) for event in _between(before, after, network)]
+        if not notice:
+            changes = [change for change in changes if not isinstance(change[1], CapacityNotice)]
+        return cls({_name(number): _room(first, network) for number in _numbers(first)}, tuple(changes))
+
+    def after(self, *changes: tuple[float, Happening]) -> Fleet:
+        """The fleet with more happening to it."""
+        return replace(self, changes=(*self.changes, *changes))
+
+    @property
+    def room(self) -> Resources:
+        """Of all machines together at the start."""
+        return sum(self.machines.values(), Resources())
+
+
+def _name(number: int) -> MachineId:
+    return f"m{number}"
+
+
+def _numbers(point: Point) -> range:
+    return range(1, point.machines + 1)
+
+
+def _room(point: Point, network: float) -> Resources:
+    return Resources(math.floor(point.slots), point.memory, network=network)
+
+
+def _less(before: Point, after: Point, network: float) -> Iterator[tuple[MachineId, Resources]]:
+    """The machines that have less after a change, and what they then have."""
+    old, new = _room(before, network), _room(after, network)
+    for number in _numbers(before):
+        if number > after.machines:
+            yield _name(number), Resources()
+        elif new.cpu < old.cpu or new.memory < old.memory:
+            yield _name(number), new
+
+
+def _between(before: Point, after: Point, network: float) -> Iterator[Happening]:
+    room = _room(after, network)
+    for number in _numbers(max(before, after, key=lambda point: point.machines)):
+        if number > after.machines:
+            yield MachineLost(_name(number))
+        elif number > before.machines:
+            yield MachineJoined(_name(number), room)
+        elif room != _room(before, network):
+            yield SlotsChanged(_name(number), room)
+
+
+@dataclass(frozen=True)
+class SimulatedJob:
+    """A job to come. at: seconds after the start when it is submitted. adaptive: how it may change plan; None: not.
+
+    tables: those that the plans read, where somebody wants to look at them; tasks are told of them and read none.
+    """
+
+    name: str
+    at: float
+    plan: Plan
+    adaptive: Adaptive | None = None
+    weight: float = 1.0
+    tables: Mapping[str, Table] = field(default_factory=_AnyTable)
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """What became of a job. ended: at which second of the simulation; infinite if it could never end.
+
+    seconds: from its submission to its end. attempts: started in all. switches: changes of plan.
+    error: why it failed; None if it succeeded or did not end.
+    """
+
+    name: str
+    at: float
+    ended: float
+    attempts: int
+    switches: int
+    history: tuple[Record, ...]
+    plans: tuple[Plan, ...]
+    error: QoopError | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.at
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """jobs: in the order in which they were given. seconds: until the last one ended.
+
+    task_events: starts of attempts and reports about them.
+    """
+
+    jobs: tuple[JobRun, ...]
+    seconds: float
+    task_events: int
+
+    def __getitem__(self, name: str) -> JobRun:
+        """The job of that name. Raises KeyError."""
+        for job in self.jobs:
+            if job.name == name:
+                return job
+        raise KeyError(f"no job {name}; there are {', '.join(job.name for job in self.jobs)}")
+
+
+class _VirtualPlanner:
+    """Decides at once and tells of it when so many seconds of virtual time have passed; one thing after the other."""
+
+    def __init__(self, backend: SimulatedBackend, seconds: float) -> None:
+        self._backend = backend
+        self._seconds = seconds
+        self._free_at = 0.0
+
+    def ask(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
+        outcome: T | Exception
+        try:
+            outcome = work()
+        except Exception as error:  # the cluster decides what it means
+            outcome = error
+        if not isinstance(outcome, Answer):
+            then(outcome)
+            return
+        told: T = replace(outcome, seconds=self._seconds, searching=0.0)
+        if not self._seconds:
+            then(told)
+            return
+        self._free_at = max(self._free_at, self._backend.clock.now()) + self._seconds
+        self._backend.appoint(lambda: then(told), self._free_at)
+
+    def close(self) -> None:
+        pass
+
+
+def simulate(
+    fleet: Fleet,
+    jobs: Sequence[SimulatedJob],
+    truth: Callable[[TaskSpec], Outcome] = as_estimated,
+    scheduler: Scheduler | None = None,
+    check: bool = False,
+    decision_seconds: float = 0.0,
+) -> SimulatedRun:
+    """Run the jobs on the fleet until all have ended, or nothing can happen any more.
+
+    truth: what an attempt comes to. scheduler: the usual one if None. check: look at all invariants after every turn.
+    decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
+    Raises ConfigError if two jobs have one name.
+    """
+    if len({job.name for job in jobs}) < len(jobs):
+        raise ConfigError("the jobs of a simulation must have names of their own")
+    backend = SimulatedBackend(fleet.machines, VirtualClock(), truth, alone=True)
+    for at, event in fleet.changes:
+        backend.happen(event, at)
+    planner = _VirtualPlanner(backend, decision_seconds)
+    cluster = Cluster(backend, scheduler, backend.clock, thread=False, planner=planner)
+    handles: dict[str, JobHandle] = {}
+
+    def arrive(job: SimulatedJob) -> None:
+        handles[job.name] = _submit(cluster, job)
+
+    for job in jobs:
+        backend.appoint(partial(arrive, job), job.at)
+    while (cluster.busy or len(handles) < len(jobs)) and not (backend.idle and not cluster.waits):
+        cluster.step()
+        if check:
+            cluster.check()
+    runs = tuple(_run_of(job, handles[job.name]) for job in jobs)
+    cluster.close()
+    return SimulatedRun(runs, max((run.ended for run in runs), default=0.0), backend.task_events)
+
+
+def _submit(cluster: Cluster, job: SimulatedJob) -> JobHandle:
+    return cluster.submit(JobRequest(job.plan, job.tables, weight=job.weight, adaptive=job.adaptive, text=job.name))
+
+
+def _run_of(job: SimulatedJob, handle: JobHandle) -> JobRun:
+    history = tuple(handle.history())
+    ended = next((job.at + record.at for record in reversed(history) if isinstance(record, Ended)), math.inf)
+    return JobRun(
+        job.name, job.at, ended,
+        attempts=sum(isinstance(record, Started) for record in history),
+        switches=sum(isinstance(record, Switched) for record in history) - 1,
+        history=history,
+        plans=handle.plans(),
+        error=handle.error,
+    )  # fmt: skip
