@@ -61,16 +61,16 @@ from qoop.engine.history import (
 )
 from qoop.engine.invariants import check_attempts, check_frontier
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
-from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, State
+from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskId, TaskSpec
-from qoop.planner.plan import Plan, Resources, Stage
+from qoop.planner.plan import Plan, Resources, Stage, StageId
 
 
 class Run:
     """One run of a query. Public attributes are for reading only.
 
     tables: the pinned tables by name. settings: SET options besides those of the plan.
-    durable: outputs must survive the process.
+    durable: outputs must survive the process. saving: which stages' need, of a plan; None: all.
     `plans` are those it was given, in order: the n-th is the one of the record `Switched` with number n.
     """
 
@@ -81,6 +81,7 @@ class Run:
         settings: tuple[tuple[str, str], ...] = (),
         durable: bool = False,
         limits: Limits = USUAL_LIMITS,
+        saving: Saving | None = None,
     ) -> None:
         self.job = job
         self.state = State.SWITCHING
@@ -91,6 +92,8 @@ class Run:
         self._tables = tables
         self._settings = settings
         self._durable = durable
+        self._saving = saving
+        self._saved: tuple[Plan, frozenset[StageId]] | None = None
         self._limits = limits
         self._demands = Demands(limits.min_memory)
         self._frontier: Frontier | None = None
@@ -645,9 +648,18 @@ class Run:
             tables={item.table: self._tables[item.table] for item in stage.table_inputs},
             resources=attempt.resources,
             settings=frontier.plan.settings + self._settings,
-            durable=self._durable and not task.stage.tainted,  # an island is worth nothing to another process
+            # an island is worth nothing to another process
+            durable=self._durable and not task.stage.tainted and self._saves(stage.id),
             shared=not task.stage.tainted,
         )
+
+    def _saves(self, stage: StageId) -> bool:
+        """True if the outputs of a stage of this plan are to survive the process."""
+        if self._saving is None:
+            return True
+        if self._saved is None or self._saved[0] is not self.plan:
+            self._saved = (self.plan, self._saving.stages(self.plan, self.share or Resources(1.0)))
+        return stage in self._saved[1]
 
 
 def _name(stage: Stage) -> str:

@@ -21,10 +21,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from qoop.engine.frontier import StageNode
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId
-from qoop.planner.plan import Resources
+from qoop.planner.plan import Plan, Resources, StageId
 
 
 class State(StrEnum):
@@ -75,6 +76,14 @@ class Limits:
 
 
 USUAL_LIMITS = Limits()
+
+
+class Saving(Protocol):
+    """Says which outputs of a durable job are written where they outlive the process; must be a pure function."""
+
+    def stages(self, plan: Plan, share: Resources) -> frozenset[StageId]:
+        """The stages of the plan whose outputs are, if it runs on this share."""
+        ...
 
 
 @dataclass(slots=True)

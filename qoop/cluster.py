@@ -273,7 +273,7 @@ class Cluster:
         limits = request.limits
         if adaptive is not None:
             limits = replace(limits, keep_checkpoints=True, leave_exhausted=True)
-        run = Run(name, request.tables, request.settings, request.durable, limits)
+        run = Run(name, request.tables, request.settings, request.durable, limits, request.saving)
         deadline = letter.at + request.timeout if request.timeout is not None else None
         request = replace(request, plan=own_islands(request.plan, name))
         replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None

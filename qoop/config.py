@@ -7,9 +7,12 @@ slots               ``QOOP_SLOTS``              the CPUs this process may run on
 memory              ``QOOP_MEMORY``             80 % of the smaller of physical memory and the cgroup's limit
 checkpoints         ``QOOP_CHECKPOINTS``        no durable checkpoints
 checkpoint_budget   ``QOOP_CHECKPOINT_BUDGET``  no limit on the bytes in the folder of checkpoints
+persist             ``QOOP_PERSIST``            "all" outputs go to the folder of checkpoints; or "worthwhile"
 reuse               ``QOOP_REUSE``              true with a folder of checkpoints, else false
 spill               ``QOOP_SPILL``              a temporary folder, removed when the session closes
 replan              ``QOOP_REPLAN``             true
+forecast            ``QOOP_FORECAST``           false: the share is taken to last for ever
+settle              ``QOOP_SETTLE``             false: shares do not depend on what plans have a use for
 wait_for_capacity   ``QOOP_WAIT_FOR_CAPACITY``  600 seconds
 plan_cache          ``QOOP_PLAN_CACHE``         plans are found again within the session only
 trace               ``QOOP_TRACE``              nothing is traced
@@ -25,8 +28,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from qoop.catalog.errors import ConfigError
+
+Persist = Literal["all", "worthwhile"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
@@ -44,6 +50,7 @@ class Config:
     reuse: queries take over what earlier ones, even of another process, have put out, and leave theirs for others.
     guard_always: see QOOP_GUARD.
     trace: the file, or folder, that what happens is written to; None: it is not.
+    persist: which outputs go to the folder of checkpoints. forecast, settle: see `connect`.
     """
 
     slots: int
@@ -57,6 +64,9 @@ class Config:
     reuse: bool = False
     guard_always: bool = False
     trace: Path | None = None
+    persist: Persist = "all"
+    forecast: bool = False
+    settle: bool = False
 
 
 def configure(
@@ -70,6 +80,9 @@ def configure(
     checkpoint_budget: int | str | None = None,
     reuse: bool | None = None,
     trace: str | os.PathLike[str] | None = None,
+    persist: str | None = None,
+    forecast: bool | None = None,
+    settle: bool | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Config:
     """Settle every option: argument, else environment variable, else default.
@@ -97,6 +110,9 @@ def configure(
         reuse=_truth("reuse", reuse if reuse is not None else environment.get("QOOP_REUSE", folder is not None)),
         guard_always=_choice("QOOP_GUARD", environment.get("QOOP_GUARD", "meet"), ("meet", "always")) == "always",
         trace=_folder(trace or environment.get("QOOP_TRACE")),
+        persist=_persist(persist or environment.get("QOOP_PERSIST", "all")),
+        forecast=_truth("forecast", forecast if forecast is not None else environment.get("QOOP_FORECAST", "false")),
+        settle=_truth("settle", settle if settle is not None else environment.get("QOOP_SETTLE", "false")),
     )
 
 
@@ -186,6 +202,10 @@ def _choice(name: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise ConfigError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     return value
+
+
+def _persist(value: str) -> Persist:
+    return "worthwhile" if _choice("persist", value, ("all", "worthwhile")) == "worthwhile" else "all"
 
 
 def _truth(name: str, value: bool | str) -> bool:

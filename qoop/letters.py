@@ -18,6 +18,7 @@ from qoop.engine.state import Limits
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.alternatives import Candidate
 from qoop.planner.plan import Plan
+from qoop.policies.worthwhile import Worthwhile
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class JobRequest:
 
     tables: the pinned tables by name. settings: SET options besides those of the plan.
     weight: of the fair share, above 0. timeout: seconds after which the job fails with Timeout.
-    durable: outputs must survive the process. reuse: look for checkpoints that the backend has already.
+    durable: outputs must survive the process. saving: which stages' that is worthwhile for; None: all must.
+    reuse: look for checkpoints that the backend has already.
     adaptive: how it may change plan while it runs; None: it keeps the plan.
     text: of the query, for the record.
     """
@@ -41,6 +43,7 @@ class JobRequest:
     text: str = ""
     limits: Limits = field(default_factory=Limits)
     adaptive: Adaptive | None = None
+    saving: Worthwhile | None = None
 
     def __post_init__(self) -> None:
         if not self.weight > 0:

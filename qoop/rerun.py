@@ -35,6 +35,7 @@ from qoop.replanner import Policy
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
+from qoop.schedulers.settling import Settling
 from qoop.story import story
 from qoop.trace import FORMAT, INPUTS, LETTERS, OUTPUTS, VERSION, Lines
 from qoop.trace_codec import TraceCodec
@@ -46,6 +47,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Output = Mapping[str, Any]
 """What came out, as its line in the trace."""
+
+_OURS: Mapping[str, Callable[[], Scheduler]] = {
+    "Patient": lambda: Patient(MaxMin()),
+    "Settling": lambda: Settling(Patient(MaxMin())),
+}
+"""The schedulers of sessions, by the name in a trace."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +143,12 @@ def rerun(
     policy, scheduler: to be used in place of those of the trace: when would another have decided otherwise?
     Raises ConfigError if the trace was made with a scheduler of one's own and none is given.
     """
-    usual = Patient(MaxMin())
-    if scheduler is None and recording.opened.scheduler != type(usual).__name__:
+    made = scheduler or _OURS.get(recording.opened.scheduler)
+    if made is None:
         raise ConfigError(
             f"the trace was made with the scheduler {recording.opened.scheduler}: give it to go through it"
         )
-    again = _Again(recording, policy, scheduler() if scheduler is not None else usual)
+    again = _Again(recording, policy, made())
     turns, difference = 0, None
     for turn in recording.turns:
         last = turn is recording.turns[-1] and not recording.ended

@@ -50,8 +50,14 @@ from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.planner import logical, stats_needed
 from qoop.planner.variants import Variant
+from qoop.policies.forecast import Forecast
+from qoop.policies.worthwhile import Worthwhile
 from qoop.recall import Recall, about, versions
+from qoop.replanner import Greedy
 from qoop.result import Result
+from qoop.schedulers.max_min import MaxMin
+from qoop.schedulers.patient import Patient
+from qoop.schedulers.settling import Settling
 from qoop.settings import option
 from qoop.statement import Explain, Query, SetOption, Statement, query_text, statements
 from qoop.story import story
@@ -72,6 +78,9 @@ def connect(
     checkpoint_budget: int | str | None = None,
     reuse: bool | None = None,
     trace: str | os.PathLike[str] | None = None,
+    persist: str | None = None,
+    forecast: bool | None = None,
+    settle: bool | None = None,
 ) -> Session:
     """Open a session on this machine.
 
@@ -90,12 +99,30 @@ def connect(
         folder of checkpoints only.
     trace: a file, or a folder of such, to write what happens and what is decided to; `qoop replay` goes through it
         again.
+    persist: which outputs go to the folder of checkpoints: "all", or only the "worthwhile" ones, for which the work
+        that a failure would cost outweighs the writing (:mod:`qoop.policies.worthwhile`).
+    forecast: whether jobs expect their share to go on to move as it has moved, rather than to last as it is
+        (:mod:`qoop.policies.forecast`).
+    settle: whether the share that a job's plan has no use for is promised to other jobs, which may then choose other
+        plans (:mod:`qoop.schedulers.settling`).
 
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
     return Session(
         configure(
-            slots, memory, checkpoints, None, replan, wait_for_capacity, plan_cache, checkpoint_budget, reuse, trace
+            slots,
+            memory,
+            checkpoints,
+            None,
+            replan,
+            wait_for_capacity,
+            plan_cache,
+            checkpoint_budget,
+            reuse,
+            trace,
+            persist,
+            forecast,
+            settle,
         )
     )
 
@@ -118,7 +145,8 @@ class Session:
         self._binder = Binder()
         self._trace = TraceFile(config.trace) if config.trace is not None else None
         self._backend = LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
-        self._cluster = Cluster(self._backend, trace=self._trace, wait_for_capacity=config.wait_for_capacity)
+        scheduler = Settling(Patient(MaxMin())) if config.settle else None
+        self._cluster = Cluster(self._backend, scheduler, None, self._trace, True, config.wait_for_capacity)
         self.plan_cache = PlanCache(config.plan_cache)
         self._recall = Recall(self.plan_cache, self._catalog, self._binder, self._names, self._cost)
         self._seen = Seen()
@@ -458,7 +486,13 @@ class Session:
             return None
         grid = local_grid(room)
         find = partial(self._find, text, grid, versions(tables), bound.settings, prepared)
-        return Adaptive(find, room, at_once=self._recall.has_alternatives(text, grid))
+        return Adaptive(
+            find,
+            room,
+            at_once=self._recall.has_alternatives(text, grid),
+            policy=Forecast() if self.config.forecast else Greedy(),
+            settle=self.config.settle,
+        )
 
     def _find(
         self,
@@ -523,6 +557,7 @@ class Session:
             weight,
             timeout,
             durable=self.config.checkpoints is not None,
+            saving=Worthwhile() if self.config.persist == "worthwhile" else None,
             reuse=resume,
             adaptive=planned.adaptive,
             text=planned.bound.text,

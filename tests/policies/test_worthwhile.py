@@ -1,0 +1,128 @@
+"""What is worth writing: by hand, against all sets there are, and on real data, with the process's end in between."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from policies_world import option
+
+import qoop
+from qoop.catalog.errors import ConfigError
+from qoop.engine.history import Saved
+from qoop.planner.plan import Plan, Resources
+from qoop.policies.worthwhile import Course, Worthwhile
+
+CHAIN = "a 1 10\nb 1 20 a\nc 1 30 b\nroot 1 1 c"
+
+
+def plan(text: str) -> Plan:
+    return option(text).candidate.plan
+
+
+def course(text: str, slots: float = 1) -> Course:
+    return Course.of(plan(text), Resources(slots))
+
+
+def test_a_chain_runs_one_stage_after_the_other() -> None:
+    assert course(CHAIN).ends == pytest.approx((10, 30, 60, 61), rel=0.01)
+
+
+def test_stages_beside_each_other_take_the_time_that_all_of_their_work_takes() -> None:
+    both = "a 4 10\nb 4 10\nroot 1 1 a b"
+    assert course(both, slots=8).ends == pytest.approx((10, 10, 11), rel=0.01)
+    assert course(both, slots=4).ends[-1] == pytest.approx(20.25, rel=0.01)
+
+
+def test_what_would_be_done_again_is_what_is_not_written_and_still_read() -> None:
+    run = course(CHAIN)
+    assert run.lost(frozenset(), 59) == {1, 0}  # c runs: it needs b, and b needs a
+    assert run.lost(frozenset({1}), 59) == frozenset()
+    assert run.lost(frozenset({0}), 59) == {1}
+    assert run.lost(frozenset(), run.ends[-1]) == frozenset()  # the answer is there
+
+
+def test_work_at_risk_by_hand() -> None:
+    """Nothing written: a counts in half for 10 s, b for 20 s on top of all of a, c for 30 s on top of a and b, …"""
+    by_hand = 10 * 5 + 20 * (10 + 10) + 30 * (30 + 15) + 1 * (60 + 0.5)
+    assert course(CHAIN).at_risk(frozenset()) == pytest.approx(by_hand, rel=0.01)
+    assert course(CHAIN).at_risk(frozenset(range(4))) == 0
+
+
+def test_dear_writing_and_rare_failures_leave_nothing_worth_it() -> None:
+    free = Worthwhile(every=60, most_lost=1e9, byte_seconds=0, output_seconds=0)
+    never = Worthwhile(every=1e9, most_lost=1e9, output_seconds=1)
+    assert free.stages(plan(CHAIN), Resources(1)) >= {"a", "b", "c"}
+    assert never.stages(plan(CHAIN), Resources(1)) == frozenset()
+
+
+def test_of_a_chain_the_output_late_in_it_is_written_first() -> None:
+    """Writing costs 4 s: b saves a and b for 31 s, a saves a for 51 s."""
+    some = Worthwhile(every=240, most_lost=1e9, byte_seconds=0, output_seconds=4)
+    assert some.stages(plan(CHAIN), Resources(1)) == {"b", "c"} or some.stages(plan(CHAIN), Resources(1)) == {"b"}
+
+
+shapes = st.lists(st.tuples(st.integers(1, 8), st.floats(0.1, 30), st.integers(0, 7)), min_size=1, max_size=5)
+
+
+def _text(stages: list[tuple[int, float, int]]) -> str:
+    lines = []
+    for i, (width, seconds, reads) in enumerate(stages):
+        sources = " ".join(f"s{j}" for j in range(i) if reads >> j & 1)
+        lines.append(f"s{i} {width} {seconds} {sources}".strip())
+    everything = " ".join(f"s{i}" for i in range(len(stages)))
+    return "\n".join([*lines, f"root 1 1 {everything}"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes, st.integers(1, 8), st.floats(10, 5000), st.floats(0, 2))
+def test_no_set_of_stages_costs_much_less_and_none_loses_more_than_promised(
+    stages: list[tuple[int, float, int]], slots: int, every: float, each: float
+) -> None:
+    made, share = plan(_text(stages)), Resources(slots)
+    run, free = Course.of(made, share), Worthwhile(every, 1e9, 0.0, each)
+
+    def cost(places: frozenset[int]) -> float:
+        return sum(made.stages[i].width * each for i in places) + run.at_risk(places) / every
+
+    everything = range(len(made.stages))
+    sets = chain.from_iterable(combinations(everything, size) for size in range(len(made.stages) + 1))
+    names = {stage.id: i for i, stage in enumerate(made.stages)}
+    chosen = frozenset(names[id] for id in free.stages(made, share))
+    assert cost(chosen) <= 1.25 * min(cost(frozenset(places)) for places in sets) + 1e-9
+    bound = Worthwhile(every, 20.0, 0.0, each).stages(made, share)
+    assert run.most_lost(frozenset(names[id] for id in bound))[0] <= 20.0
+
+
+TEXT = "SELECT k % 7 AS g, count(*) AS n, sum(v) AS s FROM facts WHERE v > 3 GROUP BY 1 ORDER BY 1"
+
+
+def _facts() -> pa.Table:
+    return pa.table({"k": range(50_000), "v": [i % 100 for i in range(50_000)]})
+
+
+def _written(persist: str, folder: Path) -> tuple[int, list[tuple[object, ...]]]:
+    with qoop.connect(slots=2, memory="1GB", checkpoints=folder, persist=persist) as session:
+        session.register("facts", _facts())
+        job = session.submit(TEXT)
+        rows = job.result().fetchall()
+        session._backend.store.flush()
+        files = sum(1 for _ in folder.rglob("*.json"))
+        assert sum(isinstance(record, Saved) for record in job.history()) <= files
+    return files, rows
+
+
+def test_short_queries_write_nothing_if_only_what_is_worthwhile_is_written(tmp_path: Path) -> None:
+    all_files, rows = _written("all", tmp_path / "all")
+    few_files, same = _written("worthwhile", tmp_path / "few")
+    assert all_files > 0 and few_files == 0
+    assert rows == same and len(rows) == 7
+
+
+def test_options_that_there_are_not_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="persist must be one of all, worthwhile"):
+        qoop.connect(checkpoints=tmp_path, persist="some")
