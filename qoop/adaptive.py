@@ -33,7 +33,7 @@ from qoop.engine.task import Content, JobId, content_of, own_islands
 from qoop.planner.alternatives import Candidate, plan_name
 from qoop.planner.observed import NOTHING, Observation, Observations, observe
 from qoop.planner.plan import Plan, Resources, StageId
-from qoop.policies.demand import useful_room
+from qoop.policies.demand import on_slots, useful_room
 from qoop.replanner import Decision, Greedy, Option, Policy, Question, Stay, Switch, reestimate, runs, useful
 
 EAGER_SECONDS = 4.0
@@ -217,6 +217,12 @@ class Replanner:
         self._wagers = Wagers()
         self._again = inf
         self._wanted: Resources | None = None
+        self._slots: float | None = None
+
+    @property
+    def slots(self) -> float | None:
+        """How many slots the job takes at most; None: all that it is given."""
+        return self._slots
 
     @property
     def wanted(self) -> Resources | None:
@@ -335,7 +341,7 @@ class Replanner:
         self._run.note(record, now=now)
         self._wagers = self._wagers.after(answer)
         self._again = now + answer.decision.again
-        self._wanted = answer.wanted
+        self._wanted, self._slots = answer.wanted, answer.decision.slots
         if not isinstance(answer.decision, Switch):
             return []
         self._running = answer.decision.plan
@@ -440,6 +446,8 @@ def answer(asked: Asked) -> Answer:
 
 def wanted_by(question: Question, decision: Decision) -> Resources:
     """The most room that the plan which is decided for has a use for."""
+    if decision.slots is not None:
+        return on_slots(question.share, decision.slots)
     place = runs(question, decision)
     return useful_room(question.options[place].candidate.finish, question.done[place], question.share)
 

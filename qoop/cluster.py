@@ -38,7 +38,7 @@ from qoop.catalog.errors import (
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
-from qoop.engine.events import Committed, Grant, Release, Running, ShareChanged
+from qoop.engine.events import Committed, Demand, Grant, Release, Running, ShareChanged
 from qoop.engine.guard import complete
 from qoop.engine.history import Decided, Record
 from qoop.engine.progress import Progress
@@ -60,7 +60,7 @@ from qoop.letters import (
 )
 from qoop.outlook import RunOutlook
 from qoop.planner.packing import Room
-from qoop.planner.plan import Plan
+from qoop.planner.plan import Plan, Resources
 from qoop.planner.plan_json import dump
 from qoop.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.revocation import Fate, decide, offers, shared_evenly
@@ -587,9 +587,13 @@ class Cluster:
         return [item for job in self._jobs.values() for item in job.run.running()]
 
     def _claim(self, job: _Job) -> Claim:
-        run, wanted = job.run, job.replanner.wanted if job.replanner is not None else None
-        used = self._driver.used_by(run.job)
-        return Claim(run.job, job.arrival, job.request.weight, used, run.ready(), job.outlook, wanted)
+        run, replanner = job.run, job.replanner
+        used, ready = self._driver.used_by(run.job), run.ready()
+        if replanner is None:
+            return Claim(run.job, job.arrival, job.request.weight, used, ready, job.outlook)
+        if replanner.slots is not None:
+            ready = within(ready, used, replanner.slots)
+        return Claim(run.job, job.arrival, job.request.weight, used, ready, job.outlook, replanner.wanted)
 
     def _patience(self, timeout: float | None) -> float | None:
         """How long the loop may wait for events: until the next deadline, at most `timeout`."""
@@ -631,6 +635,14 @@ class Cluster:
                 job.handle.done.set_exception(error)
         self._jobs.clear()
         self._coming.clear()
+
+
+def within(ready: Sequence[Demand], used: Resources, slots: float) -> tuple[Demand, ...]:
+    """The demands for which a job that takes no more than so many slots has any left.
+
+    A task that needs more runs alone.
+    """
+    return tuple(one for one in ready if not used.cpu or used.cpu + one.resources.cpu <= slots)
 
 
 def with_spare_memory(grant: Grant, room: Room, claims: Iterable[Claim]) -> Grant:

@@ -249,13 +249,15 @@ class Stay:
     """The running plan goes on.
 
     reason: why, as a clause. against: the place of the plan that greed would run from now on, if it is another.
-    again: seconds after which the question is to be asked anew, even if nothing happens.
+    again: seconds after which the question is to be asked anew, even if nothing happens. slots: how many to take at
+    most; None: all that can be had.
     """
 
     reason: str
     candidates: tuple[Remaining, ...]
     against: int | None = None
     again: float = inf
+    slots: float | None = None
 
 
 @dataclass(frozen=True)
@@ -264,7 +266,8 @@ class Switch:
 
     plan: its place among the options. keep: its stages of which something finished is used.
     finish_old, finish_new: seconds that the running plan and it would still take. work_left_out: seconds of
-    finished work that it has no use for. stages_back: see :func:`stages_back`. against, again: as in :class:`Stay`.
+    finished work that it has no use for. stages_back: see :func:`stages_back`. against, again, slots: as in
+    :class:`Stay`.
     """
 
     plan: int
@@ -276,6 +279,7 @@ class Switch:
     stages_back: int = 0
     against: int | None = None
     again: float = inf
+    slots: float | None = None
 
 
 Decision = Stay | Switch
