@@ -140,9 +140,16 @@ class Cutter:
         self, relation: Relation, columns: Sequence[tuple[str, str]], settings: Sequence[tuple[str, str]] = ()
     ) -> Plan:
         """See :func:`cut`."""
+        return Plan(tuple(self._numbered(relation).stages), tuple(columns), tuple(settings))
+
+    def exchanges(self, relation: Relation) -> tuple[Exchange, ...]:
+        """What each stage of the plan, in its order, was cut from."""
+        return tuple(self._numbered(relation).exchanges)
+
+    def _numbered(self, relation: Relation) -> _Numbered:
         numbered = _Numbered(self)
         numbered.add(self.content(_exchange(relation), root=True))
-        return Plan(tuple(numbered.stages), tuple(columns), tuple(settings))
+        return numbered
 
     def content(self, exchange: Exchange, root: bool = False) -> _Content:
         """What the exchange reads. root: it is the result."""
@@ -258,6 +265,7 @@ class _Numbered:
     def __init__(self, cutter: Cutter) -> None:
         self.cutter = cutter
         self.stages: list[Stage] = []
+        self.exchanges: list[Exchange] = []
         self.shared: dict[str, StageId] = {}
         self.producers: dict[int, StageId] = {}
         self.same: dict[tuple[object, ...], StageId] = {}
@@ -269,6 +277,7 @@ class _Numbered:
         if same is None:
             same = f"s{len(self.stages) + 1}"
             self.stages.append(self.cutter.stage(content, same, inputs))
+            self.exchanges.append(content.exchange)
             self.same[content.key] = same
         return same
 

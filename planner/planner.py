@@ -27,7 +27,7 @@ from qoop.planner.island import Islands
 from qoop.planner.observed import NOTHING, Observations, ObservedRows
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.provenance import Provenances
-from qoop.planner.relation import Relation, Scan, walk
+from qoop.planner.relation import Exchange, Relation, Scan, walk
 from qoop.planner.rules import apply_rules
 from qoop.planner.variants import Logical, Variant
 
@@ -131,6 +131,14 @@ class Planning:
     def plan(self, variant: Variant, room: Resources) -> Plan:
         """The plan that a variant leads to in a room."""
         return self.cut(self.placed(variant, room))
+
+    def exchanges(self, variant: Variant, room: Resources) -> tuple[Exchange, ...]:
+        """What each stage of that plan, in its order, was cut from."""
+        return self._cutter.exchanges(self.placed(variant, room))
+
+    def seen_as(self, observed: Observations) -> ObservedRows:
+        """What was seen, as the estimates of this query's relations take it."""
+        return ObservedRows(observed, self._provenances)
 
     @cached_property
     def _islands(self) -> Islands:

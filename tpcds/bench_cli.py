@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
 from qoop.picture import write
-from qoop.tpcds import adversary, interrupt, overhead, reuse_share, shrink
+from qoop.tpcds import adversary, interrupt, measuring, overhead, reuse_share, shrink, truth
 from qoop.tpcds.contestant import KINDS
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.workload import PAPER, Setting, contests, workload
@@ -22,6 +22,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_overhead(commands)
     _add_reuse(commands)
     _add_workload(commands)
+    _add_measure(commands)
 
 
 def _add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -95,6 +96,18 @@ def _add_workload(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "--pace", type=float, default=PAPER.pace, metavar="N", help=f"times our kernel's seconds ({PAPER.pace:g})"
     )
     parser.set_defaults(run=_workload)
+
+
+def _add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Run the kept plans on small data: what simulations hold for true at the paper's size follows from it"
+    parser = commands.add_parser("measure", help=what, description=f"{what}. Goes on where it was broken off.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument("--also", action="append", default=[], metavar="10=DIR", help="data of another scale, too")
+    parser.add_argument("--repeat", type=int, default=2, metavar="N", help="runs of each plan; the fastest counts (2)")
+    parser.add_argument("--again", action="store_true", help="measure what is known once more; the fastest counts")
+    parser.add_argument("--memory", metavar="SIZE", help='for a task, such as "4GB" (80 %% of what there is)')
+    parser.set_defaults(run=_measure)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -179,6 +192,16 @@ def _workload(options: argparse.Namespace) -> int:
     found = workload(Path(options.directory), queries, setting, lambda query: _tell(f"query {query} is planned"))
     print(contests(found, setting))
     return 0
+
+
+def _measure(options: argparse.Namespace) -> int:
+    directory, queries = Path(options.directory), parse_selection(options.queries)
+    sizes = measuring.parse_sizes(directory, options.also)
+    repeat = _positive("--repeat", options.repeat)
+    failed = measuring.run(measuring.Options(directory, queries, sizes, repeat, options.again, options.memory), _tell)
+    for scales in ((1.0, scale) for scale in sizes if scale > 1.0):
+        print(truth.rules(directory, queries, scales))
+    return 1 if failed else 0
 
 
 def _queries(options: argparse.Namespace) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from typing import Any
 from qoop.adaptive import Adaptive
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import PlanError
+from qoop.catalog.stats import TableStats
 from qoop.catalog.stats_cache import default_directory
 from qoop.plan_cache import planner_version
 from qoop.planner.alternatives import Alternatives, Candidate, Grid, keep, pool
@@ -39,6 +40,7 @@ from qoop.planner.facts import Told
 from qoop.planner.facts import from_json as read_facts
 from qoop.planner.observed import NOTHING
 from qoop.planner.plan import Resources, Stage
+from qoop.planner.planner import Planning
 from qoop.planner.relation import Join, walk
 from qoop.planner.variants import VARIANTS, Variant
 from qoop.session import Session, connect
@@ -151,18 +153,23 @@ def workload(
     takes up to a few seconds. Raises ConfigError, SourceError.
     """
     numbers = tuple(range(1, 100)) if queries is None else tuple(queries)
-    with Catalog.from_folder(directory) as catalog:
-        versions = {name: f"{table.version} {table.max_parts()}" for name, table in catalog.tables().items()}
-    files = _Files((cache_dir or default_directory()) / "workload", _key(versions, setting))
-    found = {number: query for number in numbers if (query := files.load(number)) is not None}
+    kept = Kept(folder(cache_dir), version(directory, setting))
+    loaded = {number: _load(kept.load(str(number))) for number in numbers}
+    found = {number: query for number, query in loaded.items() if query is not None}
     missing = [number for number in numbers if number not in found]
     if missing:
         with connect() as session:
             session.register_folder(directory)
             for number in missing:
-                files.save(found.setdefault(number, _planned(session, number, setting)))
+                found[number] = _planned(session, number, setting)
+                kept.save(str(number), _dump(found[number]))
                 show(number)
     return {number: found[number] for number in numbers}
+
+
+def folder(cache_dir: Path | None = None) -> Path:
+    """Where workloads are kept."""
+    return (cache_dir or default_directory()) / "workload"
 
 
 def fifty(found: Workload, most: int = 50) -> tuple[int, ...]:
@@ -172,13 +179,19 @@ def fifty(found: Workload, most: int = 50) -> tuple[int, ...]:
     return tuple(sorted(one.number for one in ranked[:most]))
 
 
-@collector_waits()
-def _planned(session: Session, number: int, setting: Setting) -> Query:
+def planning_of(session: Session, number: int, setting: Setting) -> tuple[Mapping[str, TableStats], Planning]:
+    """The statistics of a query's tables as they are, and its planning with them as they would be in a setting."""
     prepared = session.prepare(text(number))
     stats, splits = scaled(prepared.stats, setting.scale), scaled_splits(prepared.splits, setting.scale)
     there = replace(prepared, stats=stats, splits=splits, cost=setting.cost, seen=NOTHING)
-    kept = keep(pool(there.planning(), setting.grid, setting.variants))
-    joins = sum(isinstance(node, Join) for node in walk(prepared.relation))
+    return prepared.stats, there.planning()
+
+
+@collector_waits()
+def _planned(session: Session, number: int, setting: Setting) -> Query:
+    _, planning = planning_of(session, number, setting)
+    kept = keep(pool(planning, setting.grid, setting.variants))
+    joins = sum(isinstance(node, Join) for node in walk(planning.relation))
     return Query(number, joins, len(kept.pool.candidates), _with_launch(kept))
 
 
@@ -188,48 +201,66 @@ def _with_launch(kept: Alternatives) -> tuple[Candidate, ...]:
     return (usual, *(one for one in kept.kept if one is not usual))
 
 
-def _key(versions: Mapping[str, str], setting: Setting) -> str:
-    """Digest of all that the plans follow from."""
+def version(directory: Path, setting: Setting) -> str:
+    """Digest of all that the plans follow from: tables, planner, setting."""
+    with Catalog.from_folder(directory) as catalog:
+        tables = sorted((name, table.version, table.max_parts()) for name, table in catalog.tables().items())
     own = (Path(__file__), Path(__file__).with_name("alternatives.py"))
-    code = [hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in own]
-    parts = [str(FORMAT), planner_version(), *code, json.dumps(sorted(versions.items())), json.dumps(asdict(setting))]
+    return digest(str(FORMAT), planner_version(), *map(digest_of, own), json.dumps(tables), json.dumps(asdict(setting)))
+
+
+def digest(*parts: str) -> str:
+    """Of some texts."""
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 
-class _Files:
-    """Queries in a folder, a file each: stages that plans have in common are written once."""
+def digest_of(path: Path) -> str:
+    """Of a file; empty if there is none."""
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.exists() else ""
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self._folder, self._key = folder, key
 
-    def load(self, number: int) -> Query | None:
-        """The query, None if there is no file of it, or a damaged one."""
+class Kept:
+    """JSON values in a folder, a file each, that belong to one version of what they follow from."""
+
+    def __init__(self, folder: Path, version: str) -> None:
+        self._folder, self._version = folder, version
+
+    def load(self, name: str) -> Any:
+        """The values, None if there are none or they are damaged."""
         try:
-            data = json.loads(self._path(number).read_text(encoding="utf-8"))
-            if data["format"] != FORMAT or data["key"] != self._key:
-                return None
-            stages: list[Stage] = []
-            codec = _codec(stages)
-            stages += [_fields_codec().read(Stage, item) for item in data["stages"]]
-            query: Query = codec.read(Query, data["query"])
-        except (OSError, ValueError, KeyError, TypeError, PlanError):
+            data = json.loads(self._path(name).read_text(encoding="utf-8"))
+            return data["values"] if data["version"] == self._version else None
+        except (OSError, ValueError, KeyError, TypeError):
             return None
-        return query
 
-    def save(self, query: Query) -> None:
-        stages: list[Stage] = []
-        data = _codec(stages).write(query)
-        written = [_fields_codec().write(stage) for stage in stages]
-        content = {"format": FORMAT, "key": self._key, "query": data, "stages": written}
+    def save(self, name: str, values: Any) -> None:
+        """Write them beside their place and rename them into it: a reader sees all or nothing."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
             "w", dir=self._folder, prefix=".", suffix=".tmp", delete=False, encoding="utf-8"
         ) as file:
-            json.dump(content, file, separators=(",", ":"), allow_nan=False)
-        os.replace(file.name, self._path(query.number))
+            json.dump({"version": self._version, "values": values}, file, separators=(",", ":"), allow_nan=False)
+        os.replace(file.name, self._path(name))
 
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{self._key}-{number}.json"
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{self._version}-{name}.json"
+
+
+def _dump(query: Query) -> Any:
+    """The query as JSON values: stages that plans have in common are written once."""
+    stages: list[Stage] = []
+    data = _codec(stages).write(query)
+    return {"query": data, "stages": [_fields_codec().write(stage) for stage in stages]}
+
+
+def _load(data: Any) -> Query | None:
+    """What :func:`_dump` took apart; None if it is damaged."""
+    try:
+        stages: list[Stage] = [_fields_codec().read(Stage, item) for item in data["stages"]]
+        query: Query = _codec(stages).read(Query, data["query"])
+    except (KeyError, TypeError, PlanError):
+        return None
+    return query
 
 
 def _codec(stages: list[Stage]) -> Codec:

@@ -1,0 +1,158 @@
+"""What really happens in simulations: measured on small data, carried to large by rules, distorted at will."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qoop.catalog.errors import ConfigError
+from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
+from qoop.planner.finish import Finish
+from qoop.planner.plan import Plan, Resources, Stage
+from qoop.simulation import Fleet, SimulatedJob, simulate
+from qoop.tpcds import measuring
+from qoop.tpcds.extrapolation import LEAST, StageTruth, residual, residuals
+from qoop.tpcds.truth import Truth, believed, distorted, measured, rules
+from qoop.tpcds.workload import PAPER, Query, workload
+
+SOME = (7, 72)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def found(tpcds_small: Path, cache: Path) -> dict[int, Query]:
+    return workload(tpcds_small, SOME, cache_dir=cache)
+
+
+@pytest.fixture(scope="module")
+def options(tpcds_small: Path) -> measuring.Options:
+    return measuring.Options(tpcds_small, SOME, {1.0: tpcds_small, 10.0: tpcds_small})
+
+
+@pytest.fixture(scope="module")
+def known(options: measuring.Options, cache: Path) -> measuring.Measurements:
+    assert measuring.run(options, cache_dir=cache) == {}
+    return measuring.measurements(options.directory, cache)
+
+
+def spec(stage: Stage, cpu: float = 1.0, memory: float = 128e9) -> TaskSpec:
+    return TaskSpec(
+        AttemptId(TaskId("j", stage.id, 0), 1), stage, checkpoint_key(stage, 0), (), {}, Resources(cpu, memory)
+    )
+
+
+def work(truth: Truth, plan: Plan) -> float:
+    return sum(stage.width * truth(spec(stage)).seconds for stage in plan.stages)
+
+
+def test_every_stage_of_every_plan_is_measured_and_what_is_known_is_not_run_again(
+    known: measuring.Measurements, found: dict[int, Query], options: measuring.Options, cache: Path
+) -> None:
+    for number, query in found.items():
+        stages = known.of(1.0, number)
+        keys = {key for one in query.candidates for key in measuring.stage_keys(one.plan).values()}
+        assert keys == stages.keys()
+        assert all(one.seconds > 0 for one in stages.values())
+        assert max(one.rows for one in stages.values()) > 1_000
+    before = measuring.results_file(options.directory, cache).read_text()
+    measuring.run(options, cache_dir=cache)
+    assert measuring.results_file(options.directory, cache).read_text() == before
+
+
+def test_a_narrow_plan_has_one_task_a_stage(found: dict[int, Query]) -> None:
+    wide = found[72].launch.plan
+    narrow = measuring.narrow(wide)
+    assert {stage.width for stage in narrow.stages} == {1} != {stage.width for stage in wide.stages}
+
+
+def test_folders_of_other_scales_are_named_by_them(tmp_path: Path) -> None:
+    assert measuring.parse_sizes(tmp_path, ["10=/x"]) == {1.0: tmp_path, 10.0: Path("/x")}
+    for wrong in ("/x", "ten=/x", "0=/x"):
+        with pytest.raises(ConfigError, match="10=DIR"):
+            measuring.parse_sizes(tmp_path, [wrong])
+
+
+def test_with_belief_for_truth_a_query_ends_when_its_plan_is_believed_to(found: dict[int, Query]) -> None:
+    truth = believed(found.values())
+    fleet = Fleet.uniform(PAPER.machines, PAPER.machine)
+    for query in found.values():
+        run = simulate(fleet, [SimulatedJob("q", 0.0, query.launch.plan)], truth)
+        assert run.jobs[0].seconds == pytest.approx(
+            Finish(query.launch.plan, 30, PAPER.cost).seconds(PAPER.whole), rel=0.05
+        )
+
+
+def test_what_crosses_the_network_takes_longer_on_few_machines_and_no_time_on_one(found: dict[int, Query]) -> None:
+    truth = believed(found.values())
+    stage = next(stage for stage in found[72].launch.plan.stages if truth.of(stage).parted > 1e9)
+    seconds = [truth.outcome(spec(stage), machines).seconds for machines in (1, 2, 20)]
+    local = truth.of(stage).seconds + truth.of(stage).local
+    assert seconds[0] == pytest.approx(local)
+    assert seconds[1] > seconds[0] and seconds[2] > seconds[0]
+
+
+def test_what_does_not_fit_the_memory_is_written_and_read(found: dict[int, Query]) -> None:
+    truth = believed(found.values())
+    stage = max(found[72].launch.plan.stages, key=lambda stage: truth.of(stage).wants)
+    assert truth(spec(stage, memory=1e6)).seconds > truth(spec(stage)).seconds
+
+
+def test_true_rows_follow_what_was_measured(
+    known: measuring.Measurements, found: dict[int, Query], tpcds_small: Path, cache: Path
+) -> None:
+    """The same data stand for scale 10: if nothing has grown by then, less has grown at the target."""
+    one = measured(tpcds_small, found, scales=(1.0,), cache_dir=cache)
+    both = measured(tpcds_small, found, cache_dir=cache)
+    for query in found.values():
+        for stage in query.launch.plan.stages:
+            assert both.of(stage).rows <= one.of(stage).rows * 1.001
+    assert "rows of" in rules(tpcds_small, SOME, (1.0, 10.0), cache_dir=cache)
+
+
+def test_truth_is_read_again_as_it_was(
+    known: measuring.Measurements, found: dict[int, Query], tpcds_small: Path, cache: Path
+) -> None:
+    facts = measured(tpcds_small, found, cache_dir=cache).facts
+    assert measured(tpcds_small, found, cache_dir=cache).facts == facts
+    alone = measured(tpcds_small, {7: found[7]}, cache_dir=cache).facts
+    assert alone and all(facts[key] == fact for key, fact in alone.items())
+
+
+def test_without_measurements_belief_is_the_truth(found: dict[int, Query], tpcds_small: Path, tmp_path: Path) -> None:
+    for number, query in found.items():
+        truth = measured(tpcds_small, {number: query}, cache_dir=tmp_path)
+        assert work(truth, query.launch.plan) == pytest.approx(work(believed([query]), query.launch.plan), rel=0.02)
+
+
+def test_stages_that_were_measured_too_shortly_have_the_residual_of_their_kind() -> None:
+    def stage(measured: float | None, model: float | None) -> StageTruth:
+        return StageTruth("0.0", 1, 0, 0, 0, 0, 1, 1, "Join", measured, model)
+
+    long, short, none = stage(1.0, 0.5), stage(LEAST / 2, LEAST / 10), stage(None, None)
+    kinds = residuals([long, short, none])
+    assert kinds["Join"] == pytest.approx((1.0 + LEAST / 2) / (0.5 + LEAST / 10))
+    assert residual(long, kinds) == 2.0
+    assert residual(short, kinds) == residual(none, kinds) == kinds["Join"]
+    assert residual(none, {}) == 1.0
+
+
+def test_a_distorted_truth_is_off_by_so_much_and_the_same_each_time(found: dict[int, Query]) -> None:
+    truth = believed(found.values())
+    plan = found[7].launch.plan
+    assert work(distorted(truth, 25), plan) == pytest.approx(1.25 * work(truth, plan), rel=1e-3)
+    assert distorted(truth, 25, seed=3).facts == distorted(truth, 25, seed=3).facts
+    assert distorted(truth, 25, seed=3).facts != distorted(truth, 25, seed=4).facts
+    ratios = [distorted(truth, 25, 3).facts[key].seconds / fact.seconds for key, fact in truth.facts.items()]
+    assert 0.75 <= min(ratios) < 0.9 and 1.1 < max(ratios) <= 1.25
+
+
+def test_a_damaged_file_of_measurements_is_refused(tpcds_small: Path, tmp_path: Path) -> None:
+    measuring.results_file(tpcds_small, tmp_path).write_text(json.dumps({"format": "other"}))
+    with pytest.raises(ConfigError):
+        measuring.measurements(tpcds_small, tmp_path)
