@@ -30,7 +30,7 @@ from qoop.engine.history import Ended, Record, Started, Switched
 from qoop.engine.task import MachineId, TaskSpec
 from qoop.letters import JobRequest
 from qoop.planner.plan import Plan, Resources
-from qoop.profile import CapacityProfile, Point
+from qoop.profiles import CapacityProfile, Point
 from qoop.schedulers.base import Scheduler
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class Fleet:
         network: bytes per second in and out of each machine; 0: no limit. notice: seconds by which it is announced
         that a machine goes or shrinks, though never before the change that comes before it.
         """
-        first, *_ = points = profile.events()
+        first, *_ = points = profile.changes()
         changes: list[tuple[float, Happening]] = []
         for before, after in pairwise(points):
             told = max(before.at, after.at - notice)

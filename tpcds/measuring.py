@@ -21,7 +21,7 @@ from qoop.engine.history import Succeeded
 from qoop.planner.observed import read_by
 from qoop.planner.plan import Layout, Plan, Stage, StageId, TableInput
 from qoop.session import Session, connect
-from qoop.tpcds.queries import text
+from qoop.tpcds.queries import text, texts
 from qoop.tpcds.results import Results
 from qoop.tpcds.workload import PAPER, Query, Setting, workload
 
@@ -123,6 +123,10 @@ class Measurements:
     def scales(self, query: int, among: Iterable[float]) -> tuple[float, ...]:
         """Those scales on which the query was measured, the smallest first."""
         return tuple(sorted(scale for scale in among if self._results.get(_name(scale, query))))
+
+    def queries(self, among: Iterable[float]) -> tuple[int, ...]:
+        """The queries that were measured on any of those scales."""
+        return tuple(number for number in texts() if self.scales(number, among))
 
 
 def _name(scale: float, query: int) -> str:

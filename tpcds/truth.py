@@ -100,8 +100,8 @@ class Truth:
             arriving = (task.everywhere + task.parted / min(machines, stage.width)) * (machines - 1) / machines
             rounds = stage.width * room.cpu / (machines * self.setting.slots)
             seconds += arriving / self.setting.link / max(1.0, rounds)
-        parts = stage.width * stage.layout.parts
-        return Outcome(seconds, rows=round(task.rows / parts))
+        part = spec.attempt.task.part
+        return Outcome(seconds, rows=_share(task.rows, stage, part), bytes=_share(task.bytes, stage, part))
 
     def of(self, stage: Stage) -> TaskFacts:
         """What is known of the stage's tasks."""
@@ -115,6 +115,12 @@ class Truth:
         cost, estimate = self.setting.cost, stage.estimate
         local = estimate.bytes / stage.width * cost.exchange_byte + cost.task_overhead_seconds
         return TaskFacts(estimate.task_seconds, local, estimate.task_wants, 0.0, 0.0, estimate.rows, estimate.bytes)
+
+
+def _share(total: float, stage: Stage, part: int) -> int:
+    """What one partition of a task's output has, so that all of them together have as good as all."""
+    each = total / (stage.width * stage.layout.parts)
+    return round((part + 1) * each) - round(part * each)
 
 
 def believed(queries: Iterable[Query], setting: Setting = PAPER) -> Truth:
@@ -145,8 +151,9 @@ def measured(
     """
     kept = _kept(directory, setting, scales, cache_dir)
     kinds = kept.load("kinds")
-    if kinds is None:  # of all queries: what is true of one must not depend on which others are asked for
-        every = workload(directory, None, setting, cache_dir=cache_dir)
+    if kinds is None:  # of all that were measured: what is true of one must not depend on which others are asked for
+        known = measurements(directory, cache_dir)
+        every = workload(directory, known.queries(scales), setting, cache_dir=cache_dir)
         kinds = residuals(
             stage for query in stage_truths(directory, every, setting, scales, cache_dir).values() for stage in query
         )

@@ -46,7 +46,8 @@ def test_another_setting_and_a_damaged_file_are_planned_anew(tpcds_small: Path, 
     workload(tpcds_small, (7,), Setting(pace=1.0), planned.append, tmp_path)
     assert planned == [7, 7]
     for path in (tmp_path / "workload").iterdir():
-        path.write_text(json.dumps({**json.loads(path.read_text()), "stages": []}))
+        data = json.loads(path.read_text())
+        path.write_text(json.dumps({**data, "values": {**data["values"], "stages": []}}))
     workload(tpcds_small, (7,), show=planned.append, cache_dir=tmp_path)
     assert planned == [7, 7, 7]
 
