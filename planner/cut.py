@@ -182,7 +182,7 @@ class Cutter:
             estimate=self.observed.estimate(signature, fragment.width, fragment.estimate, self._read_by(leaves)),
             opaque=top.reason if isinstance(top, Opaque) else None,
             shareable=not identity.island,
-            join_filters=not any(isinstance(leaf, Exchange) for leaf in _probing(top)),
+            join_filters=not any(isinstance(leaf, Exchange) for leaf in _probing(top)) and not _joins_limited(top),
             meaning="" if fragment.partial else identity.rows,
             told=UNTOLD if fragment.partial else _told(identity, names, ordered, root),
         )
@@ -362,6 +362,15 @@ def _probing(node: Relation, probing: bool = False) -> Iterator[Relation]:
     else:
         for child in node.inputs:
             yield from _probing(child, probing)
+
+
+def _joins_limited(top: Relation, joined: bool = False) -> bool:
+    """True if a LIMIT lies below a join of the fragment, which a filter on the join's keys must not pass."""
+    if isinstance(top, Exchange):
+        return False
+    if isinstance(top, Limit) and joined:
+        return True
+    return any(_joins_limited(child, joined or isinstance(top, Join)) for child in top.inputs)
 
 
 def _layout(exchange: Exchange, names: Mapping[Column, Column]) -> Layout:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _USAGE, _INTERRUPTED = 2, 130
 _BENCH = "Compare with DuckDB, and plans with each other, while the resources change"
+_PROFILE = "List, draw and convert capacity profiles: spot markets, logs of machines, CSV"
 _TPCDS = "Make TPC-DS data, run its 99 queries, compare with DuckDB"
 
 
@@ -77,6 +78,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_session_options(resume_command.add(commands, _session, _watch, _show, _WRITERS))
     replay_command.add(commands)
     _add_calibrate(commands)
+    _add_group(commands, words, "profile", _PROFILE, "qoop.profiles.command")
     _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
     _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
     return parser

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from typing import TypeVar
 
 from qoop.adaptive import Adaptive, Answer
@@ -30,7 +29,7 @@ from qoop.engine.history import Ended, Record, Started, Switched
 from qoop.engine.task import MachineId, TaskSpec
 from qoop.letters import JobRequest
 from qoop.planner.plan import Plan, Resources
-from qoop.profiles import CapacityProfile, Point
+from qoop.profiles import CapacityProfile, Point, Stay
 from qoop.schedulers.base import Scheduler
 
 T = TypeVar("T")
@@ -96,20 +95,15 @@ class Fleet:
 
     @classmethod
     def of(cls, profile: CapacityProfile, network: float = 0.0, notice: float = 0.0) -> Fleet:
-        """Machines m1, m2 … as a profile says; where there are fewer, those with the highest numbers go.
+        """The machines that a profile says are there, each for as long as it stays (`CapacityProfile.stays`).
 
         network: bytes per second in and out of each machine; 0: no limit. notice: seconds by which it is announced
-        that a machine goes or shrinks, though never before the change that comes before it.
+        that a machine goes or shrinks, though never before the last thing that happened to it.
         """
-        first, *_ = points = profile.changes()
-        changes: list[tuple[float, Happening]] = []
-        for before, after in pairwise(points):
-            told = max(before.at, after.at - notice)
-            changes += [(told, CapacityNotice(name, room, after.at)) for name, room in _less(before, after, network)]
-            changes += [(after.at, event) for event in _between(before, after, network)]
-        if not notice:
-            changes = [change for change in changes if not isinstance(change[1], CapacityNotice)]
-        return cls({_name(number): _room(first, network) for number in _numbers(first)}, tuple(changes))
+        sizes = [(point.at, _room(point, network)) for point in profile.changes()]
+        happening = [one for stay in profile.stays() for one in _happening(stay, sizes, notice)]
+        first = {stay.machine: sizes[0][1] for stay in profile.stays() if stay.begin == 0}
+        return cls(first, tuple(sorted(happening, key=lambda one: (one[0], _ORDER.index(type(one[1]))))))
 
     def after(self, *changes: tuple[float, Happening]) -> Fleet:
         """The fleet with more happening to it."""
@@ -125,33 +119,35 @@ def _name(number: int) -> MachineId:
     return f"m{number}"
 
 
-def _numbers(point: Point) -> range:
-    return range(1, point.machines + 1)
-
-
 def _room(point: Point, network: float) -> Resources:
     return Resources(math.floor(point.slots), point.memory, network=network)
 
 
-def _less(before: Point, after: Point, network: float) -> Iterator[tuple[MachineId, Resources]]:
-    """The machines that have less after a change, and what they then have."""
-    old, new = _room(before, network), _room(after, network)
-    for number in _numbers(before):
-        if number > after.machines:
-            yield _name(number), Resources()
-        elif new.cpu < old.cpu or new.memory < old.memory:
-            yield _name(number), new
+_ORDER: tuple[type, ...] = (MachineLost, SlotsChanged, MachineJoined, CapacityNotice)
+"""Of what happens at the same time."""
 
 
-def _between(before: Point, after: Point, network: float) -> Iterator[Happening]:
-    room = _room(after, network)
-    for number in _numbers(max(before, after, key=lambda point: point.machines)):
-        if number > after.machines:
-            yield MachineLost(_name(number))
-        elif number > before.machines:
-            yield MachineJoined(_name(number), room)
-        elif room != _room(before, network):
-            yield SlotsChanged(_name(number), room)
+def _happening(
+    stay: Stay, sizes: Sequence[tuple[float, Resources]], notice: float
+) -> Iterator[tuple[float, Happening]]:
+    """All that happens to one machine. sizes: from when on machines have which capacity."""
+    room = next(size for at, size in reversed(sizes) if at <= stay.begin)
+    if stay.begin > 0:
+        yield stay.begin, MachineJoined(stay.machine, room)
+    last = stay.begin
+    for at, after in _changes(stay, sizes):
+        if after == room:
+            continue
+        if notice and not room.fits(after or Resources()):
+            yield max(last, at - notice), CapacityNotice(stay.machine, after or Resources(), at)
+        yield at, SlotsChanged(stay.machine, after) if after is not None else MachineLost(stay.machine)
+        room, last = after or Resources(), at
+
+
+def _changes(stay: Stay, sizes: Sequence[tuple[float, Resources]]) -> Iterator[tuple[float, Resources | None]]:
+    yield from ((at, size) for at, size in sizes if stay.begin < at < stay.end)
+    if stay.end < math.inf:
+        yield stay.end, None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from html import escape
 from itertools import pairwise
 from pathlib import Path
 
+from qoop.axis import round_step
 from qoop.engine.history import (
     CapacityTold,
     Decided,
@@ -312,22 +313,12 @@ def _slots(scale: _Scale) -> Iterator[str]:
 
 
 def _axis(scale: _Scale) -> Iterator[str]:
-    step = _tick(scale.end)
+    step = round_step(scale.end)
     for tick in range(int(scale.end / step) + 1):
         x = scale.x(tick * step)
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}" y2="{scale.bottom + 4:.1f}" stroke="#ddd"/>'
         text = _moment(tick * step, step)
         yield f'<text x="{x:.1f}" y="{scale.bottom + 18:.1f}" text-anchor="middle" fill="#777">{text}</text>'
-
-
-def _tick(end: float) -> float:
-    """A round number of seconds of which up to ten fit."""
-    size = 1e-4
-    while True:
-        for factor in (1, 2, 5):
-            if end / (size * factor) <= 10:
-                return size * factor
-        size *= 10
 
 
 def _moment(at: float, step: float) -> str:

@@ -87,8 +87,8 @@ def load(name_or_path: str | os.PathLike[str], reading: Reading = AS_IN_THE_PAPE
 
     A file called like a profile is found as ``./spot``.
 
-    >>> load("spot:3").at(240).machines
-    10
+    >>> max(point.machines for point in load("spot:3").points)
+    20
 
     Raises ConfigError, naming what is wrong and where, or which names and forms there are.
     """

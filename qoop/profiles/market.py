@@ -18,9 +18,9 @@ events of 15 %             50.0 ± 8.8    53
 events of 20 %             42.5 ± 8.3    40
 highest price, $/h         0.57 ± 0.06   0.58
 hour of the highest price  2.4 ± 1.5     near 3
-low regions, of 30         5.2 ± 2.9     not given
-medium regions             5.1 ± 2.3     not given
-high regions               19.7 ± 3.1    not given
+low regions, of 30         4.8 ± 2.8     not given
+medium regions             4.9 ± 2.2     not given
+high regions               20.3 ± 3.1    not given
 =========================  ============  ==================
 """
 

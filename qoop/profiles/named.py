@@ -1,11 +1,12 @@
 """Profiles that are known by name: ``spot``, ``spot-high``, ``spot-high:7`` …; the number is the seed, else 1.
 
 ``spot`` is five hours of a made-up market (`qoop.profiles.market`). ``spot-low``, ``-medium`` and ``-high`` begin with
-the first region of that class, and go on from there; should a series have none, the next seed's is taken.
+a region of that class, drawn at random, and go on from there.
 """
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from itertools import count
 from qoop.profiles import market
 from qoop.profiles.profile import CapacityProfile
 from qoop.profiles.spot import bid
-from qoop.profiles.volatility import Volatility, regions
+from qoop.profiles.volatility import Region, Volatility, regions
 
 _NAME = re.compile(r"([a-z][a-z-]*)(?::(\d+))?")
 Make = Callable[[int], CapacityProfile]
@@ -34,22 +35,27 @@ def spot(seed: int) -> CapacityProfile:
     return bid(market.prices(seed))
 
 
-def beginning(make: Make, volatility: Volatility) -> Make:
-    """The same profiles, from their first region of that class on."""
+_STRIDE = 1_000_003
 
-    def made(seed: int) -> CapacityProfile:
-        found = (region for number in count(seed) for region in regions(make(number)))
-        return next(region.profile for region in found if region.volatility == volatility)
 
-    return made
+def region_of(make: Make, volatility: Volatility, seed: int) -> Region:
+    """A region of that class, drawn at random from the series of that seed.
+
+    A series may have none of them; then another one is made, whose seed is far away.
+    """
+    series = (regions(make(number)) for number in count(seed, _STRIDE))
+    classed = ([region for region in one if region.volatility == volatility] for one in series)
+    return random.Random(f"{volatility} {seed}").choice(next(filter(None, classed)))
 
 
 def _family(name: str, what: str, make: Make) -> tuple[Named, ...]:
-    from_there = (
-        Named(f"{name}-{kind}", f"the same, from its first region of {kind} volatility on", beginning(make, kind))
-        for kind in Volatility
+    def begun(kind: Volatility) -> Make:
+        return lambda seed: region_of(make, kind, seed).profile
+
+    parts = (
+        Named(f"{name}-{kind}", f"the same, from a region of {kind} volatility on", begun(kind)) for kind in Volatility
     )
-    return (Named(name, what, make), *from_there)
+    return (Named(name, what, make), *parts)
 
 
 NAMED: tuple[Named, ...] = _family("spot", "five hours of spot machines bought for 5 $/h, 2 to 20 of 30 slots", spot)

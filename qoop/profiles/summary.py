@@ -1,14 +1,13 @@
-"""What there is to say of a profile in numbers, of one and of many."""
+"""What there is to say of a profile in numbers."""
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from qoop.profiles.profile import CapacityProfile
-from qoop.profiles.volatility import Volatility, events, regions
+from qoop.profiles.volatility import REGION_SECONDS, Volatility, events, regions
 
 PERCENTS = (10, 15, 20)
 
@@ -16,7 +15,7 @@ PERCENTS = (10, 15, 20)
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Of one profile: seconds, the least and the most machines and slots, the mean of slots over time, events of 10,
-    15 and 20 %, and how many regions of ten minutes are low, medium and high."""
+    15 and 20 %, and how many regions are low, medium and high."""
 
     seconds: float
     machines: tuple[int, int]
@@ -30,38 +29,31 @@ class Summary:
         counted = " / ".join(map(str, self.events))
         classed = ", ".join(f"{count} {name}" for count, name in zip(self.regions, Volatility, strict=True))
         return (
-            f"{self.seconds:g} s, {few} to {many} machines, {least:g} to {most:g} slots (mean {self.mean_slots:.1f}); "
-            f"{counted} events of {' / '.join(map(str, PERCENTS))} %; regions: {classed}"
+            f"{self.seconds:g} s; machines {few}-{many}; slots {least:g}-{most:g}, mean {self.mean_slots:.4g}; "
+            f"events of {' / '.join(map(str, PERCENTS))} %: {counted}; regions: {classed}"
         )
 
 
-def summary(profile: CapacityProfile) -> Summary:
+def summary(profile: CapacityProfile, region_seconds: float = REGION_SECONDS) -> Summary:
     """Count and measure.
 
-    >>> print(summary(CapacityProfile.of([(0, 30, 1, 10), (300, 30, 1, 8), (1200, 30, 1, 8)])))
-    1200 s, 8 to 10 machines, 240 to 300 slots (mean 255.0); 1 / 1 / 1 events of 10 / 15 / 20 %; regions: 1 low, 1 medium, 0 high
-    """  # noqa: E501
+    >>> print(summary(CapacityProfile.of([(0, 30, 1, 10), (300, 30, 1, 8), (600, 30, 1, 8)])))
+    600 s; machines 8-10; slots 240-300, mean 270; events of 10 / 15 / 20 %: 1 / 1 / 1; regions: 0 low, 1 medium, 0 high
+    """
     counts = [point.machines for point in profile.points]
     slots = [point.all_slots for point in profile.points]
-    found = Counter(region.volatility for region in regions(profile))
+    found = Counter(region.volatility for region in regions(profile, region_seconds))
     return Summary(
-        profile.seconds, (min(counts), max(counts)), (min(slots), max(slots)), _mean_slots(profile),
-        tuple(events(profile, percent) for percent in PERCENTS), tuple(found[kind] for kind in Volatility),
+        profile.seconds, (min(counts), max(counts)), (min(slots), max(slots)),
+        mean_slots(profile, 0.0, profile.seconds), tuple(events(profile, percent) for percent in PERCENTS),
+        tuple(found[kind] for kind in Volatility),
     )  # fmt: skip
 
 
-def _mean_slots(profile: CapacityProfile) -> float:
-    if profile.seconds == 0:
-        return profile.points[0].all_slots
-    ends = [*(point.at for point in profile.points[1:]), profile.seconds]
-    held = sum(point.all_slots * (end - point.at) for point, end in zip(profile.points, ends, strict=True))
-    return held / profile.seconds
-
-
-def spread(values: Sequence[float]) -> str:
-    """Mean and standard deviation of a sample.
-
-    >>> spread([1, 2, 3])
-    '2.0 ± 1.0'
-    """
-    return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values) if len(values) > 1 else 0.0:.1f}"
+def mean_slots(profile: CapacityProfile, begin: float, end: float) -> float:
+    """The mean over that time, or what there is at its begin if it has no length."""
+    if end <= begin:
+        return profile.at(begin).all_slots
+    inside = [point.at for point in profile.points if begin < point.at < end]
+    held = sum(profile.at(at).all_slots * (later - at) for at, later in pairwise([begin, *inside, end]))
+    return held / (end - begin)

@@ -84,6 +84,8 @@ def events(profile: CapacityProfile, percent: float) -> int:
 def regions(profile: CapacityProfile, seconds: float = REGION_SECONDS) -> list[Region]:
     """The profile cut into regions of that length; what is left at the end belongs to none.
 
+    A change at the border of two regions is the last of the earlier one: who begins with a region begins after it.
+
     A profile that is no longer than one region is one. Raises ConfigError for a length that is none.
     """
     if not (seconds > 0 and math.isfinite(seconds)):
@@ -93,7 +95,8 @@ def regions(profile: CapacityProfile, seconds: float = REGION_SECONDS) -> list[R
 
 
 def _region(profile: CapacityProfile, begin: float, seconds: float) -> Region:
-    inside = [(point.at, point.all_slots) for point in profile.points if begin < point.at < begin + seconds]
+    end = begin + seconds * (1 + _ROUNDING)
+    inside = [(point.at, point.all_slots) for point in profile.points if begin < point.at <= end]
     found = _runs([(begin, profile.at(begin).all_slots), *inside])
     return Region(profile, begin, seconds, max((run.size for run in found), default=0.0))
 

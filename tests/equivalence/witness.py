@@ -2,7 +2,8 @@
 
 What is promised:
 
-* finished stages of one signature put out the same multiset of rows, over columns of the same names;
+* finished stages of one signature put out the same multiset of rows, over columns of the same names (the columns of
+  a root are told by their places: the names there are those of the result);
 * stages of one key (signature, layout, number of tasks and cut) put out the same rows task by task and partition by
   partition, be they finished or partial groups;
 * finished stages of one `meaning` have equally many rows.
@@ -49,13 +50,14 @@ class Witness:
                 way = (stage_key(stage), contents[stage.id])
                 if stage.shareable and way not in self.seen:
                     self.seen.add(way)
-                    self._check(stage, runner, contents[stage.id], f"{query} {stage.id}: {stage.label}")
+                    root = stage.id == plan.root.id
+                    self._check(stage, runner, contents[stage.id], f"{query} {stage.id}: {stage.label}", root)
 
-    def _check(self, stage: Stage, runner: Runner, content: str, what: str) -> None:
+    def _check(self, stage: Stage, runner: Runner, content: str, what: str, root: bool) -> None:
         self._check_parts(stage, runner, content, what)
         if not stage.meaning:
             return
-        rows = runner.whole(content)
+        rows = by_place(runner.whole(content)) if root else runner.whole(content)
         count, other = self.meant.setdefault(stage.meaning, (rows.num_rows, what))
         assert count == rows.num_rows, f"{count} and {rows.num_rows} rows of one meaning\n{what}\n{other}"
         if stage.signature in self.finished:
@@ -91,3 +93,8 @@ class Witness:
         rows, other = storage(rows), storage(other)
         difference = compare(rows, other)
         assert difference is None, f"{promise}: {difference}\n{told}"
+
+
+def by_place(rows: pa.Table) -> pa.Table:
+    """The rows under the numbers of their columns."""
+    return rows.rename_columns([str(place) for place in range(rows.num_columns)])

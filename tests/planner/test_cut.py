@@ -93,6 +93,14 @@ def test_islands_are_not_shareable(world: World) -> None:
     assert world.plan("select sum(v) from facts", SPLIT).root.shareable
 
 
+@pytest.mark.parametrize(("limited", "pushes"), [("order by id limit 3", False), ("where v < 3", True)])
+def test_no_filter_of_a_join_may_pass_a_limit_below_it(world: World, limited: str, pushes: bool) -> None:
+    joined = f"select word, id from (select id, v from facts {limited}) q join s1 on id = k2"
+    plan = world.plan(joined, Thresholds(inline_seconds=1e9))
+    (stage,) = [stage for stage in plan.stages if len(stage.table_inputs) == 2]
+    assert stage.join_filters is pushes
+
+
 def test_what_cannot_be_taken_apart_is_one_opaque_stage_with_all_slots(world: World) -> None:
     plan = world.plan("select * from (from facts pivot (sum(v) for k in (1, 2)))")
     opaque = [stage for stage in plan.stages if stage.opaque]

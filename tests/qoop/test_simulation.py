@@ -10,12 +10,12 @@ import pytest
 from qoop.adaptive import Adaptive
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import MachineSlowed, Outcome
-from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost
+from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
 from qoop.engine.history import Started
 from qoop.engine.task import TaskSpec
 from qoop.planner.alternatives import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
-from qoop.profile import CapacityProfile
+from qoop.profiles import CapacityProfile, Point, Stay
 from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 
 COLUMNS = (("x", "INTEGER"),)
@@ -93,6 +93,26 @@ def test_a_profile_becomes_machines_that_come_and_go() -> None:
     assert run(Fleet.of(profile), job("a"))["a"].seconds == 3.0
     notices = [event for _, event in Fleet.of(profile, notice=1.0).changes if isinstance(event, CapacityNotice)]
     assert notices == [CapacityNotice("m2", Resources(), 1.5)]
+
+
+def test_the_machines_of_a_profile_go_and_come_under_their_names() -> None:
+    stays = (Stay("a", 0.0, 5.0), Stay("b", 0.0), Stay("c", 5.0, 7.0), Stay("a", 8.0))
+    points = (
+        Point(0.0, 4, 8e9, 2),
+        Point(5.0, 4, 8e9, 2),
+        Point(6.0, 2, 8e9, 2),
+        Point(7, 2, 8e9, 1),
+        Point(8, 2, 8e9, 2),
+    )
+    fleet = Fleet.of(CapacityProfile(points, stays), network=1e6, notice=3.0)
+    whole, half = Resources(4, 8e9, network=1e6), Resources(2, 8e9, network=1e6)
+    assert fleet.machines == {"a": whole, "b": whole}
+    assert fleet.changes == (
+        (2.0, CapacityNotice("a", Resources(), 5.0)), (3.0, CapacityNotice("b", half, 6.0)),
+        (5.0, MachineLost("a")), (5.0, MachineJoined("c", whole)), (5.0, CapacityNotice("c", half, 6.0)),
+        (6.0, SlotsChanged("b", half)), (6.0, SlotsChanged("c", half)), (6.0, CapacityNotice("c", Resources(), 7.0)),
+        (7.0, MachineLost("c")), (8.0, MachineJoined("a", half)),
+    )  # fmt: skip
 
 
 def jittered(seed: int) -> SimulatedRun:
