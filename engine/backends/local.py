@@ -43,6 +43,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.failures import Stopped, is_fatal, to_failure
 from qoop.engine.guard import Origin
+from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
 from qoop.engine.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
@@ -108,6 +109,7 @@ class LocalBackend:
         self._numbers = count()
         self._generation = 0  # of the workers
         self._present = 0  # workers of this generation
+        begin_short_turns()
         self._staff(slots)
 
     def machines(self) -> Mapping[MachineId, Resources]:
@@ -201,6 +203,7 @@ class LocalBackend:
         self._staff(0)
         for thread in (*self._workers, *self._helpers):
             thread.join()
+        end_short_turns()
         try:
             self.store.close()
         finally:
