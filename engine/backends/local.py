@@ -48,11 +48,11 @@ from qoop.engine.kernel import Kernel
 from qoop.engine.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.packing import first_fit
-from qoop.planner.plan import Resources
+from qoop.planner.plan import STORE_PER_KERNEL, Resources
 
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
-STORE_SHARE = 0.25
+STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 
 _INSIST = 0.005  # seconds between interrupts, since one that comes before the query starts is lost
 _CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
