@@ -235,7 +235,8 @@ def _task(stage: Stage, plan: Plan, cost: CostModel) -> _Task:
     local = everywhere + (parted + estimate.bytes) / width
     return _Task(
         width, float(stage.slots), estimate.task_seconds, local * cost.exchange_byte + cost.task_overhead_seconds,
-        estimate.task_memory, max(estimate.task_memory, estimate.task_wants), everywhere, parted, estimate.bytes / width,
+        estimate.task_memory, max(estimate.task_memory, estimate.task_wants),
+        everywhere, parted, estimate.bytes / width,
     )  # fmt: skip
 
 

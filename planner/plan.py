@@ -74,7 +74,7 @@ class Estimate:
 
 
 STORE_PER_KERNEL = 0.5
-"""Bytes of finished outputs that a machine keeps in memory for each byte that its tasks may use; the rest is on disk."""
+"""Bytes of finished outputs that a machine keeps in memory for each byte its tasks may use; the rest is on disk."""
 
 
 @dataclass(frozen=True, slots=True)
