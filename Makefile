@@ -4,7 +4,6 @@ PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 VENV    ?= .venv
 DATA    ?= $(HOME)/.cache/qoop/data
 SCALE   ?= 1
-RUNS    ?= 2000
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.installed
 VENV2   := $(VENV)-duckdb2
@@ -15,13 +14,14 @@ INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all soak test-duckdb2 check golden bench picture format clean
+.PHONY: help demo test test-all soak soak-sim test-duckdb2 check golden bench picture format clean
 
 help:
 	@echo "make demo          a TPC-DS query while slots and memory go and come back, and a picture of it"
 	@echo "make test          lint, types and tests (what CI runs); about 5 minutes on 2 cores"
 	@echo "make test-all      the slow tests too, and what needs no TPC-DS text with DuckDB 2"
 	@echo "make soak          RUNS=2000 runs in which all goes wrong that can; with SEED=n FIRST=n RUNS=1 one again"
+	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
 	@echo "make check         lint and types only"
 	@echo "make golden        write the golden plans anew; look at the diff before you commit it"
 	@echo "make bench         the 99 TPC-DS queries against DuckDB, at SCALE=1"
@@ -50,7 +50,10 @@ test-all: check test-duckdb2
 	$(BIN)/pytest --need-benchmarks -m 'slow or not slow'
 
 soak: $(READY)
-	$(BIN)/python tests/soak --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
+	$(BIN)/python tests/soak --runs $(or $(RUNS),2000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
+
+soak-sim: $(READY)
+	$(BIN)/python tests/simulation --runs $(or $(RUNS),20000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
 
 test-duckdb2: $(READY2)
 	$(VENV2)/bin/pytest

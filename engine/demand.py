@@ -12,7 +12,8 @@ from qoop.planner.plan import Resources
 
 
 class Demands:
-    """The least room of a task of each stage, given the machines there are.
+    """The least room of a task of each stage, given the machines there are; of memory whole bytes, so that sums and
+    differences of what was granted are exact.
 
     least_memory: bytes that every task asks for, lowered where a machine's slots could not all have it.
     """
@@ -79,14 +80,14 @@ class Demands:
         if known is None:
             stage, content = node.stage, _content(node)
             memory = max(self._least(), stage.estimate.task_memory, self._raised.get(content, 0.0))
-            room = cap(Resources(float(stage.slots), memory), self._machines.values())
+            room = cap(Resources(float(stage.slots), float(math.ceil(memory))), self._machines.values())
             seconds = self._longest.get(content, on_threads(stage.estimate.task_seconds, room.cpu))
             known = self._known[node] = room, seconds
         return known
 
     def _least(self) -> float:
         by_slot = [capacity.memory / capacity.cpu for capacity in self._machines.values() if capacity.cpu >= 1]
-        return min(self._least_memory, *by_slot) if by_slot else self._least_memory
+        return float(math.floor(min(self._least_memory, *by_slot))) if by_slot else self._least_memory
 
 
 def _content(node: StageNode) -> Content:

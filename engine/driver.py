@@ -27,7 +27,8 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.run import Run
-from qoop.engine.task import AttemptId, JobId, MachineId
+from qoop.engine.state import State
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId
 from qoop.planner.packing import Room, least
 from qoop.planner.plan import Resources
 
@@ -56,6 +57,7 @@ class Driver:
         self._used: dict[MachineId, Resources] = {}
         self._used_by: dict[JobId, Resources] = {}
         self._charges: dict[AttemptId, _Charge] = {}
+        self._answers: dict[JobId, set[CheckpointKey]] = {}  # of jobs that are gone, as long as somebody has them
         self.runs: dict[JobId, Run] = {}
         self.leaving: dict[MachineId, CapacityNotice] = {}
 
@@ -96,8 +98,11 @@ class Driver:
         self.obey(run.handle(*joined, now=now))
 
     def remove(self, job: JobId) -> None:
-        """Forget a run; reports about its attempts are ignored from now on."""
-        self.runs.pop(job, None)
+        """Forget a run. Of late reports about its attempts only what they left behind matters from now on: it is given
+        back, unless it is part of the answer."""
+        run = self.runs.pop(job, None)
+        if run is not None and run.state is State.SUCCEEDED:
+            self._answers[job] = {fact.key for fact in run.outputs}
 
     def take(self, events: Sequence[Event], now: float) -> bool:
         """Account for the events and give each to the runs it is for. True if capacity changed, or will."""
@@ -107,6 +112,7 @@ class Driver:
             if isinstance(event, TaskSucceeded | TaskFailed | TaskStopped):
                 self._discharge(event.attempt)
                 self._tell([event.attempt.task.job], event, now)
+                self._give_back(event)
             elif isinstance(event, ShareChanged):
                 self._tell([event.job], event, now)
             else:
@@ -131,6 +137,7 @@ class Driver:
                 case Stop(attempt):
                     self._backend.stop(attempt)
                 case Release(job, keys):
+                    self._forget_answer(job, keys)
                     self._backend.release(job, keys)
                 case Start(machine, spec):
                     self._backend.start(machine, spec)
@@ -159,6 +166,21 @@ class Driver:
             run = self.runs.get(job)
             if run is not None:
                 self.obey(run.handle(event, now=now))
+
+    def _give_back(self, event: TaskSucceeded | TaskFailed | TaskStopped) -> None:
+        """Release what was put out for a job that is gone."""
+        job = event.attempt.task.job
+        if isinstance(event, TaskSucceeded) and job not in self.runs:
+            key = event.committed.key
+            if key not in self._answers.get(job, ()):
+                self.obey([Release(job, (key,))])
+
+    def _forget_answer(self, job: JobId, keys: Iterable[CheckpointKey]) -> None:
+        answer = self._answers.get(job)
+        if answer is not None:
+            answer.difference_update(keys)
+            if not answer:
+                del self._answers[job]
 
     def _account(self, event: Event) -> bool:
         if isinstance(event, CapacityNotice):

@@ -133,9 +133,9 @@ class Run:
         if self._outcome is not None or self.state.final:
             return self._flush()
         self.begin_switch()
+        self._take_held(held)  # first, since they are released at the end, however it comes
         self._need_tables(plan)
         same = self._frontier is not None and self._frontier.plan == plan
-        self._take_held(held)
         if not same:
             self._drop_tainted()
         busy = {attempt.key for attempt in self._attempts.values()}
@@ -148,8 +148,8 @@ class Run:
         self._release([key for key in self._held if self._useless(key)])
         self._move(State.RUNNING)
         self._stop_useless()
-        self._settle()
         self._record_switch()
+        self._settle()
         return self._flush()
 
     def keep_only(self, useful: frozenset[Content], *, now: float) -> list[Command]:
@@ -169,8 +169,11 @@ class Run:
         """Take note of what happened and return what is to be done about it."""
         self._tick(now)
         for event in events:
-            self._take(event)
-            self._settle()
+            if self.state.final:
+                self._take_late(event)
+            else:
+                self._take(event)
+                self._settle()
         return self._flush()
 
     def ready(self) -> tuple[Demand, ...]:
@@ -328,7 +331,7 @@ class Run:
         elif self._frontier is not None:
             check_frontier(self._frontier, attempts, self._held, self._limits.keep_checkpoints, self.story)
             waiting = any(task.active for task in self._frontier.tasks())
-            going_on = self.ready() or attempts or self.stuck
+            going_on = self.ready() or attempts or self.stuck or self.state is State.SWITCHING
             assert not waiting or going_on, f"{self.job}: work is left, but nothing is ready or running"
 
     # --- events ---------------------------------------------------------------------------------------------
@@ -358,6 +361,11 @@ class Run:
                 self.share = share
                 self.history.append(ShareTold(self._at, share))
 
+    def _take_late(self, event: Event) -> None:
+        """Of a job that has ended nothing is told any more; what a late writer has left behind is given back."""
+        if isinstance(event, TaskSucceeded) and event.committed.key not in self._held:
+            self._commands.append(Release(self.job, (event.committed.key,)))
+
     def _succeeded(self, id: AttemptId, committed: Committed) -> None:
         """Take the output if it is new and may be used; give it back to the store if nobody will ever read it.
 
@@ -386,10 +394,16 @@ class Run:
 
     def _failed(self, id: AttemptId, error: QoopError, retryable: bool) -> None:
         attempt = self._end_attempt(id)
-        if attempt is None:
-            return
-        self.history.append(Failed(self._at, id, attempt.key, error, retryable))
+        if attempt is not None:
+            self._note_failed(attempt, error, retryable)
+            self._judge(attempt, error, retryable)
+
+    def _note_failed(self, attempt: Attempt, error: QoopError, retryable: bool) -> None:
+        self.history.append(Failed(self._at, attempt.id, attempt.key, error, retryable))
         self._release_stray(attempt.key)
+
+    def _judge(self, attempt: Attempt, error: QoopError, retryable: bool) -> None:
+        """What follows for the job from the failure of an attempt."""
         if attempt.stopping or self.ending:
             return
         if isinstance(error, OutOfMemory):
@@ -424,8 +438,12 @@ class Run:
         self._demands.machine(machine, None)
         self.history.append(CapacityTold(self._at, machine, None))
         error = Revoked(f"machine {machine} was lost")
-        for attempt in [attempt for attempt in self._attempts.values() if attempt.machine == machine]:
-            self._failed(attempt.id, error, retryable=True)
+        lost = [attempt for attempt in self._attempts.values() if attempt.machine == machine]
+        for attempt in lost:
+            self._end_attempt(attempt.id)
+            self._note_failed(attempt, error, retryable=True)
+        for attempt in lost:  # now that none of them is left to be told to stop
+            self._judge(attempt, error, retryable=True)
 
     def _count(self, counts: dict[CheckpointKey, int], limit: int, attempt: Attempt, error: QoopError) -> None:
         failures = counts[attempt.key] = counts.get(attempt.key, 0) + 1

@@ -52,14 +52,18 @@ def content_of(stage: Stage) -> Content:
 
 
 def own_islands(plan: Plan, owner: JobId) -> Plan:
-    """The plan with signatures of their own for its islands (law 12).
+    """The plan with signatures of their own for its islands, and for what rests on them (law 12).
 
     Two runs of an island may differ, so neither another job nor another stage of this one, however alike, may
     take its output for their own.
     """
     if all(stage.shareable for stage in plan.stages):
         return plan
-    return replace(plan, stages=tuple(stage if stage.shareable else _owned(stage, owner) for stage in plan.stages))
+    islands: set[StageId] = set()
+    for stage in plan.stages:
+        if not stage.shareable or any(item.stage in islands for item in stage.stage_inputs):
+            islands.add(stage.id)
+    return replace(plan, stages=tuple(_owned(stage, owner) if stage.id in islands else stage for stage in plan.stages))
 
 
 def _owned(stage: Stage, owner: JobId) -> Stage:

@@ -680,7 +680,7 @@ def with_spare_memory(grant: Grant, room: Room, claims: Iterable[Claim]) -> Gran
     others = (other for claim in claims for other in claim.demands if other.task != grant.task)
     rest = room.free - demand
     needed = max((other.resources.memory for other in others if other.resources.fits(rest)), default=0.0)
-    memory = max(demand.memory, min(by_slots, room.free.memory - needed))
+    memory = max(demand.memory, float(math.floor(min(by_slots, room.free.memory - needed))))
     return replace(grant, resources=replace(demand, memory=memory))
 
 

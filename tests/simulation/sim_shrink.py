@@ -1,0 +1,180 @@
+"""Makes a schedule that fails as short as it can be: delta debugging over its jobs, plans, stages and happenings
+(Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE Transactions on Software Engineering
+2002).
+
+Every line of a schedule can be left out, so each of its lists is tried with fewer; then numbers are made plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import TypeVar
+
+from sim_script import JobLine, Node, Nodes, Schedule, plan_of
+from sim_try import failure
+
+from qoop.catalog.errors import PlanError
+
+T = TypeVar("T")
+Still = Callable[[Schedule], bool]
+
+
+def shrunk(schedule: Schedule, most: int = 1500) -> Schedule:
+    """The schedule, shorter, that fails at the same place. most: how many are tried."""
+    found = failure(schedule)
+    if found is None:
+        return schedule
+    left = most
+
+    def still(one: Schedule) -> bool:
+        nonlocal left
+        left -= 1
+        if left < 0 or not _whole(one):
+            return False
+        other = failure(one)
+        return other is not None and other.kind == found.kind
+
+    before = None
+    while before != schedule and left > 0:
+        before = schedule
+        for step in (_fewer_jobs, _fewer_lines, _fewer_plans, _fewer_stages, _narrower, _plainer):
+            schedule = step(schedule, still)
+    last = failure(schedule)
+    return replace(schedule, comment=(last or found).message.splitlines()[0][:300])
+
+
+def _whole(schedule: Schedule) -> bool:
+    """True if its plans are plans."""
+    try:
+        for job in schedule.jobs:
+            for nodes in job.plans:
+                plan_of(nodes)
+    except (PlanError, KeyError):
+        return False
+    return True
+
+
+def fewer(items: Sequence[T], still: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
+    """As few of the items, in their order, as still do it: none can be left out alone.
+
+    >>> fewer(range(100), lambda some: 7 in some and 50 in some)
+    (7, 50)
+    """
+    kept, size = tuple(items), max(1, len(items) // 2)
+    while kept:
+        place, shorter = 0, False
+        while place < len(kept):
+            some = kept[:place] + kept[place + size :]
+            if still(some):
+                kept, shorter = some, True
+            else:
+                place += size
+        if size == 1 and not shorter:
+            break
+        size = max(1, size // 2)
+    return kept
+
+
+def _fewer_jobs(schedule: Schedule, still: Still) -> Schedule:
+    def only(jobs: tuple[JobLine, ...]) -> Schedule:
+        names = {job.name for job in jobs}
+        fates = tuple(fate for fate in schedule.fates if fate.job in names)
+        gone = {job.name for job in schedule.jobs} - names
+        happenings = tuple(one for one in schedule.happenings if not gone & set(one.words[1:2]))
+        return replace(schedule, jobs=jobs, fates=fates, happenings=happenings)
+
+    return only(fewer(schedule.jobs, lambda jobs: still(only(jobs))))
+
+
+def _fewer_lines(schedule: Schedule, still: Still) -> Schedule:
+    happenings = fewer(schedule.happenings, lambda some: still(replace(schedule, happenings=some)))
+    schedule = replace(schedule, happenings=happenings)
+    fates = fewer(schedule.fates, lambda some: still(replace(schedule, fates=some)))
+    schedule = replace(schedule, fates=fates)
+    machines = fewer(schedule.machines, lambda some: still(replace(schedule, machines=some)))
+    return replace(schedule, machines=machines)
+
+
+def _fewer_plans(schedule: Schedule, still: Still) -> Schedule:
+    for place in range(len(schedule.jobs)):
+        schedule = _fewer_plans_of(place, schedule, still)
+    return schedule
+
+
+def _fewer_plans_of(place: int, schedule: Schedule, still: Still) -> Schedule:
+    def only(plans: tuple[Nodes, ...]) -> Schedule:
+        return _with_job(schedule, place, replace(schedule.jobs[place], plans=plans))
+
+    return only(fewer(schedule.jobs[place].plans, lambda plans: bool(plans) and still(only(plans))))
+
+
+def _with_job(schedule: Schedule, place: int, job: JobLine) -> Schedule:
+    return replace(schedule, jobs=(*schedule.jobs[:place], job, *schedule.jobs[place + 1 :]))
+
+
+def _nodes(schedule: Schedule) -> dict[str, Node]:
+    return {node.id: node for job in schedule.jobs for nodes in job.plans for node in nodes}
+
+
+def _with_nodes(schedule: Schedule, nodes: dict[str, Node]) -> Schedule:
+    """The schedule with its stages as they are given by name; those that are not given are left out."""
+
+    def within(old: Nodes) -> Nodes:
+        some = [nodes[node.id] for node in old if node.id in nodes]
+        return tuple(
+            replace(node, inputs=tuple((mode, name) for mode, name in node.inputs if name in nodes)) for node in some
+        )
+
+    jobs = tuple(replace(job, plans=tuple(filter(None, map(within, job.plans)))) for job in schedule.jobs)
+    return replace(schedule, jobs=jobs)
+
+
+def _fewer_stages(schedule: Schedule, still: Still) -> Schedule:
+    known = _nodes(schedule)
+    names = fewer(tuple(known), lambda some: still(_with_nodes(schedule, {name: known[name] for name in some})))
+    return _with_nodes(schedule, {name: known[name] for name in names})
+
+
+def _narrower(schedule: Schedule, still: Still) -> Schedule:
+    for most in (1, 2):
+        known = _nodes(schedule)
+        nodes = {n: replace(one, width=min(one.width, most), parts=min(one.parts, most)) for n, one in known.items()}
+        if nodes != known and still(tried := _with_nodes(schedule, nodes)):
+            return tried
+    return schedule
+
+
+def _plainer(schedule: Schedule, still: Still) -> Schedule:
+    """Every number and word that does not matter as it is by default."""
+    changed = True
+    while changed:
+        changed = False
+        for tried in _plain(schedule):
+            if tried != schedule and still(tried):
+                schedule, changed = tried, True
+                break
+    return schedule
+
+
+def _plain(schedule: Schedule) -> Iterator[Schedule]:
+    for item in fields(schedule):
+        if item.name in ("patience", "stop", "wait", "think"):
+            yield replace(schedule, **{item.name: item.default})
+    for place, job in enumerate(schedule.jobs):
+        for item in fields(job):
+            if item.name not in ("name", "plans") and getattr(job, item.name) != item.default:
+                yield _with_job(schedule, place, replace(job, **{item.name: item.default}))
+    known = _nodes(schedule)
+    for item in fields(Node):
+        if item.name not in ("id", "width", "inputs", "parts"):
+            nodes = {name: replace(node, **{item.name: item.default}) for name, node in known.items()}
+            if nodes != known:
+                yield _with_nodes(schedule, nodes)
+    for name, node in known.items():
+        for item in fields(node):
+            if item.name not in ("id", "width", "inputs", "parts") and getattr(node, item.name) != item.default:
+                yield _with_nodes(schedule, {**known, name: replace(node, **{item.name: item.default})})
+    for place, one in enumerate(schedule.machines):
+        plain = (*schedule.machines[:place], (one[0], 2.0, 4.0), *schedule.machines[place + 1 :])
+        yield replace(schedule, machines=plain)

@@ -1,0 +1,379 @@
+"""The world of a schedule: machines that do what it says to the real core, in virtual time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from heapq import heappop, heappush
+from itertools import count
+from typing import TypeVar
+
+from sim_script import GB, JobLine, Node, Schedule, plan_of, room
+from sim_watch import Watch
+
+from qoop.adaptive import Adaptive
+from qoop.catalog.errors import CheckpointError, ExecutionError, OutOfMemory, PlanError, Suspended
+from qoop.cluster import Cluster, JobHandle
+from qoop.engine.backends.simulated import Outcome, SimulatedBackend
+from qoop.engine.clock import VirtualClock
+from qoop.engine.events import (
+    CapacityNotice,
+    CheckpointLost,
+    CheckpointSaved,
+    Committed,
+    Event,
+    MachineJoined,
+    MachineLost,
+    SlotsChanged,
+    TaskFailed,
+    TaskStopped,
+    TaskSucceeded,
+)
+from qoop.engine.state import Limits
+from qoop.engine.task import AttemptId, CheckpointKey, MachineId, TaskSpec, checkpoint_key, own_islands
+from qoop.letters import HoldAsked, JobRequest, ReleaseAsked, ResizeAsked, SuspendAsked
+from qoop.planner.alternatives import Candidate
+from qoop.planner.packing import on_threads
+from qoop.planner.plan import Plan, Resources
+from qoop.replanner import Decision, Greedy, Question, switch_to
+from qoop.schedulers.max_min import MaxMin
+from qoop.schedulers.patient import Patient
+
+T = TypeVar("T")
+PATIENCE = 10_000.0
+"""Seconds of virtual time in which something must happen while a job has not ended."""
+HANGS = 1_000.0
+"""Seconds after which an attempt that hangs is given up by whoever runs it."""
+MOST_TURNS = 6_000
+KEEPER = "keeper"
+"""For whom the outputs of suspended jobs are kept."""
+
+
+class Forced:
+    """A policy that switches to the plan it was told of once, and is greedy otherwise."""
+
+    def __init__(self) -> None:
+        self.wanted: int | None = None
+
+    def decide(self, question: Question) -> Decision:
+        wanted, self.wanted = self.wanted, None
+        if wanted is not None and wanted < len(question.options) and wanted != question.running:
+            return switch_to(question, wanted)
+        return Greedy().decide(question)
+
+
+class SlowPlanner:
+    """Works at once, and tells of it after some seconds."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        self._world, self._seconds = world, seconds
+
+    def ask(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
+        outcome: T | Exception
+        try:
+            outcome = work()
+        except Exception as error:
+            outcome = error
+        if self._seconds:
+            self._world.later(self._seconds, lambda: then(outcome))
+        else:
+            then(outcome)
+
+    def close(self) -> None:
+        pass
+
+
+class Machines(SimulatedBackend):
+    """Simulated machines whose reports come twice, contradict each other, or come from machines thought lost."""
+
+    def __init__(self, world: World, machines: dict[MachineId, Resources], clock: VirtualClock, stop: float) -> None:
+        super().__init__(machines, clock, world.outcome, stop)
+        self._world = world
+        self._on: dict[AttemptId, tuple[MachineId, TaskSpec]] = {}
+
+    def start(self, machine: MachineId, spec: TaskSpec) -> None:
+        self._on[spec.attempt] = machine, spec
+        super().start(machine, spec)
+
+    def wait(self, timeout: float | None) -> Sequence[Event]:
+        events: list[Event] = []
+        for event in super().wait(timeout):
+            events.append(event)
+            if isinstance(event, MachineLost):
+                self._lost(event.machine)
+            elif isinstance(event, TaskSucceeded | TaskFailed | TaskStopped):
+                known = self._on.pop(event.attempt, None)
+                events += self._world.echo(known[1], event) if known is not None else ()
+        return events
+
+    def _lost(self, machine: MachineId) -> None:
+        for attempt in [attempt for attempt, (where, _) in self._on.items() if where == machine]:
+            _, spec = self._on.pop(attempt)
+            self._world.ghost(spec)
+
+    def held(self, keys: Sequence[CheckpointKey], job: str | None = None) -> Sequence[Committed]:
+        for key in keys:
+            if key in self._committed and job is not None:
+                self._committed[key][1].add(job)
+        return super().held(keys, job)
+
+    def _change(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, CheckpointLost):
+            self._committed.pop(event.key, None)
+        return super()._change(event)
+
+    def on(self, machine: MachineId) -> bool:
+        """Whether there is that machine."""
+        return machine in self.machines()
+
+
+class World:
+    """One schedule, performed by `run`. events: that came to the cluster from outside."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.clock = VirtualClock()
+        machines = {name: room(slots, memory) for name, slots, memory in schedule.machines}
+        self.backend = Machines(self, machines, self.clock, schedule.stop)
+        scheduler = Patient(MaxMin(), schedule.patience) if schedule.patience else MaxMin()
+        self.watch = Watch(self.backend, schedule.patience)
+        self.cluster = Cluster(
+            self.backend, scheduler, self.clock, self.watch, thread=False,
+            wait_for_capacity=schedule.wait or math.inf, planner=SlowPlanner(self, schedule.think),
+        )  # fmt: skip
+        self.watch.cluster = self.cluster
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._jobs = {job.name: job for job in schedule.jobs}
+        self._handles: dict[str, JobHandle] = {}
+        self._names: dict[str, str] = {}
+        self._policies = {job.name: Forced() for job in schedule.jobs}
+        self._plans = {job.name: [plan_of(nodes, job.missing) for nodes in job.plans] for job in schedule.jobs}
+        self._nodes = {(job.name, node.id): node for job in schedule.jobs for nodes in job.plans for node in nodes}
+        self._fates = {(fate.job, fate.stage, fate.part, fate.n): fate for fate in schedule.fates}
+        self._starts: Counter[tuple[str, str, int]] = Counter()
+        self._number: dict[AttemptId, int] = {}
+        self._suspended: list[SuspendAsked] = []
+        self._closed = False
+
+    # --- how it goes ----------------------------------------------------------------------------------------
+
+    def run(self) -> Watch:
+        """Perform the schedule to its end. Raises AssertionError, or whatever the core does."""
+        for job in self.schedule.jobs:
+            if job.plans:
+                self.at(job.at, lambda job=job: self.submit(job))
+        for happening in self.schedule.happenings:
+            self.at(happening.at, lambda words=happening.words: self.do(*words))
+        self.at(self.schedule.relief, self.relieve)
+        self._turn()
+        if not self._closed:
+            self._leave()
+        return self.watch
+
+    def at(self, moment: float, action: Callable[[], None]) -> None:
+        """Have something done at this time."""
+        heappush(self._agenda, (moment, next(self._order), action))
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Have something done after so many seconds."""
+        self.at(self.clock.now() + seconds, action)
+
+    def _turn(self) -> None:
+        turns = 0
+        while (self._agenda or self.cluster.busy) and not self._closed:
+            began = self.clock.now()
+            while self._agenda and self._agenda[0][0] <= began and not self._closed:
+                heappop(self._agenda)[2]()
+            if self._closed:
+                return
+            self.cluster.step(self._agenda[0][0] - began if self._agenda else PATIENCE)
+            turns += 1
+            if turns > MOST_TURNS:
+                raise AssertionError(f"jobs never end: {self.cluster._jobs.keys()} after {turns} turns")
+            if not self._agenda and self.clock.now() - began >= PATIENCE and self.cluster.busy:
+                raise AssertionError(f"nothing happens any more, but {list(self.cluster._jobs)} have not ended")
+
+    def _leave(self) -> None:
+        """All owners let go of what they have; nothing may be left."""
+        for handle in self._handles.values():
+            handle.release()
+        for asked in self._suspended:
+            if asked.kept.done():
+                self.cluster.post(ReleaseAsked(KEEPER, tuple(fact.key for fact in asked.kept.result())))
+        self.cluster.step(0.0)
+        self.watch.nothing_left()
+        self.cluster.close()
+
+    # --- what happens ---------------------------------------------------------------------------------------
+
+    def submit(self, job: JobLine) -> None:
+        """A job comes."""
+        plans = self._plans[job.name]
+        adaptive = self._adaptive(job, plans) if job.adaptive else None
+        limits = Limits(job.attempts, job.revocations, keep_checkpoints=job.keep)
+        request = JobRequest(
+            plans[0], weight=job.weight, timeout=job.timeout or None, durable=job.durable, reuse=job.reuse,
+            limits=limits, adaptive=adaptive,
+        )  # fmt: skip
+        handle = self._handles[job.name] = self.cluster.submit(request)
+        self._names[handle.id] = job.name
+
+    def _adaptive(self, job: JobLine, plans: list[Plan]) -> Adaptive:
+        def find(_: object) -> list[Candidate]:
+            if job.lost:
+                raise PlanError("no plans are found")
+            return [Candidate(plan, f"plan {place}") for place, plan in enumerate(plans)]
+
+        slots, memory = (self.schedule.machines or (("", 1.0, 1.0),))[0][1:]
+        return Adaptive(find, room(max(1.0, slots), memory), job.at_once, self._policies[job.name])
+
+    def do(self, what: str, *words: str) -> None:
+        """What one line of the schedule says; nothing, where it makes no sense as things are."""
+        getattr(self, f"_do_{what}")(*words)
+
+    def _do_slots(self, name: str, slots: str, memory: str) -> None:
+        if self.backend.on(name):
+            self._happen(SlotsChanged(name, room(float(slots), float(memory))))
+
+    def _do_lose(self, name: str) -> None:
+        self._happen(MachineLost(name))  # it may be known already
+
+    def _do_join(self, name: str, slots: str, memory: str) -> None:
+        if not self.backend.on(name):
+            self._happen(MachineJoined(name, room(float(slots), float(memory))))
+
+    def _do_notice(self, name: str, slots: str, memory: str, notice: str) -> None:
+        self._happen(CapacityNotice(name, room(float(slots), float(memory)), self.clock.now() + float(notice)))
+
+    def _do_resize(self, slots: str, memory: str, notice: str) -> None:
+        self.cluster.post(ResizeAsked(int(slots), int(float(memory) * GB), float(notice)))
+
+    def _do_drop(self, job: str, task: str) -> None:
+        stage, _, part = task.rpartition(".")
+        key = self._key(job, stage, int(part))
+        if key is not None:
+            self._happen(CheckpointLost(key))
+
+    def _do_cancel(self, job: str) -> None:
+        if job in self._handles:
+            self._handles[job].cancel()
+
+    def _do_suspend(self, job: str, grace: str) -> None:
+        if job in self._handles:
+            name = self._handles[job].id
+            if float(grace):
+                self.cluster.post(HoldAsked(name))
+            self.later(float(grace), lambda: self._suspend(name))
+
+    def _suspend(self, name: str) -> None:
+        asked = SuspendAsked(name, KEEPER, Suspended("the job was suspended"), Future())
+        self._suspended.append(asked)
+        self.cluster.post(asked)
+
+    def _do_release(self, job: str) -> None:
+        if job in self._handles:
+            self._handles[job].release()
+
+    def _do_switch(self, job: str, plan: str) -> None:
+        if job in self._handles:
+            self._policies[job].wanted = int(plan)
+            self._handles[job].reconsider(f"plan {plan} was asked for")
+
+    def _do_reconsider(self, job: str) -> None:
+        if job in self._handles:
+            self._handles[job].reconsider()
+
+    def _do_close(self) -> None:
+        self._closed = True
+        self.cluster.close()
+        for name, handle in self._handles.items():
+            if not handle.done.done():
+                raise AssertionError(f"the session is closed, but {name} has not ended")
+
+    def relieve(self) -> None:
+        """There is enough of everything from now on."""
+        plenty = room(6, 64)
+        for name in self.backend.machines():
+            self._happen(SlotsChanged(name, plenty))
+        if not self.backend.on("relief"):
+            self._happen(MachineJoined("relief", plenty))
+
+    def _happen(self, event: Event) -> None:
+        self.backend.happen(event, self.clock.now())
+
+    def _key(self, job: str, stage: str, part: int) -> CheckpointKey | None:
+        if job not in self._handles:
+            return None
+        for plan in self._plans[job]:
+            owned = own_islands(plan, self._handles[job].id)
+            if stage in owned.by_id and part < owned.by_id[stage].width:
+                return checkpoint_key(owned.by_id[stage], part)
+        return None
+
+    # --- what becomes of attempts ---------------------------------------------------------------------------
+
+    def outcome(self, spec: TaskSpec) -> Outcome:
+        """What the attempt will come to."""
+        job, stage, part = self._task(spec)
+        self._starts[job, stage, part] += 1
+        n = self._number[spec.attempt] = self._starts[job, stage, part]
+        node = self._nodes.get((job, stage), Node(stage))  # a stage that reads another plan's finished work
+        seconds = on_threads(node.t, spec.resources.cpu) * node.pace
+        rows = max(1, node.rows // spec.stage.width // spec.stage.layout.parts)
+        fate = self._fates.get((job, stage, part, n))
+        if fate is not None:
+            match fate.kind:
+                case "fails":
+                    return Outcome(seconds * fate.value, ExecutionError("it fails"))
+                case "breaks":
+                    return Outcome(seconds * fate.value, ExecutionError("it is broken"), retryable=False)
+                case "unreadable":
+                    return self._unreadable(spec, seconds * fate.value)
+                case "hangs":
+                    return Outcome(HANGS, ExecutionError("it hung"))
+                case "slow":
+                    seconds *= fate.value
+        if spec.resources.memory < node.needs * GB:
+            return Outcome(seconds / 2, OutOfMemory("it is too large"), n % 2 == 0)
+        if spec.durable:
+            self._save(spec, rows, seconds)
+        return Outcome(seconds, rows=rows)
+
+    def _task(self, spec: TaskSpec) -> tuple[str, str, int]:
+        task = spec.attempt.task
+        return self._names[task.job], task.stage, task.part
+
+    def _unreadable(self, spec: TaskSpec, seconds: float) -> Outcome:
+        reads = [key for item in spec.inputs for key, _ in item.reads]
+        if not reads:
+            return Outcome(seconds, ExecutionError("it fails"))
+        self.backend.happen(CheckpointLost(reads[0]), self.clock.now() + seconds)
+        return Outcome(seconds, CheckpointError(f"{reads[0]} cannot be read"))
+
+    def _save(self, spec: TaskSpec, rows: int, seconds: float) -> None:
+        saved = CheckpointSaved((spec.attempt.task.job,), spec.key, 8 * rows, 0.5, kept=rows < 10_000)
+        self.backend.happen(saved, self.clock.now() + seconds + 0.5)
+
+    def echo(self, spec: TaskSpec, event: TaskSucceeded | TaskFailed | TaskStopped) -> list[Event]:
+        """What follows a report at once."""
+        fate = self._fates.get((*self._task(spec), self._number.get(spec.attempt, 0)))
+        if fate is None or fate.kind not in ("again", "contradicts"):
+            return []
+        again: Event = event
+        if fate.kind == "contradicts":
+            failed = TaskFailed(event.attempt, ExecutionError("a late report"), retryable=spec.attempt.number % 2 == 0)
+            again = failed if isinstance(event, TaskSucceeded | TaskStopped) else TaskStopped(event.attempt)
+        if fate.value:
+            self.backend.happen(again, self.clock.now() + fate.value)
+            return []
+        return [again]
+
+    def ghost(self, spec: TaskSpec) -> None:
+        """The machine of the attempt is lost."""
+        fate = self._fates.get((*self._task(spec), self._number.get(spec.attempt, 0)))
+        if fate is not None and fate.kind == "ghost":
+            done = TaskSucceeded(spec.attempt, self.watch.fact(spec))
+            self.backend.happen(done, self.clock.now() + fate.value)
