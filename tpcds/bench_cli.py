@@ -11,6 +11,7 @@ from qoop.picture import write
 from qoop.tpcds import adversary, interrupt, measuring, overhead, reuse_share, shrink, truth
 from qoop.tpcds.contestant import KINDS
 from qoop.tpcds.queries import parse_selection
+from qoop.tpcds.suite import commands as suite
 from qoop.tpcds.workload import PAPER, Setting, contests, workload
 
 
@@ -23,6 +24,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_reuse(commands)
     _add_workload(commands)
     _add_measure(commands)
+    suite.add_commands(commands)
 
 
 def _add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,18 +1,20 @@
 """Results of a long benchmark, kept as they come, so that a broken-off run goes on where it was.
 
-A JSON file: the settings, and a value by name. A file of other settings is refused, not mixed.
+A file of JSON lines: the settings, then a name and a value each; of one name the last line counts. A line that was
+being written when the run was broken off is left out. A file of other settings is refused, not mixed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError
 
-FORMAT, VERSION = "qoop-results", 1
+FORMAT, VERSION = "qoop-results", 2
 
 
 class Results:
@@ -22,8 +24,17 @@ class Results:
         self.path = path
         self._settings = json.loads(json.dumps(settings))
         self._values: dict[str, Any] = {}
+        self._appending = False
         if path is not None and path.exists():
-            self._values = self._read(path)
+            kept = read(path)
+            if kept.settings != self._settings:
+                raise ConfigError(f"{path} holds results of other settings: {kept.settings}, not {self._settings}")
+            self._values, self._appending = dict(kept.values), kept.whole
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All that there is."""
+        return self._values
 
     def get(self, name: str) -> Any:
         """The value of that name, None if there is none."""
@@ -34,26 +45,54 @@ class Results:
         if self._values.get(name) == value:
             return
         self._values[name] = value
-        if self.path is not None:
-            self._write(self.path)
+        if self.path is None:
+            return
+        if self._appending:
+            _append(self.path, {"name": name, "value": value})
+            return
+        header = {"format": FORMAT, "version": VERSION, "settings": self._settings}
+        _write(self.path, [header, *({"name": name, "value": value} for name, value in self._values.items())])
+        self._appending = True
 
-    def _read(self, path: Path) -> dict[str, Any]:
-        try:
-            found = json.loads(path.read_text())
-            if (found["format"], found["version"]) != (FORMAT, VERSION):
-                raise ValueError("another format")
-            settings, values = found["settings"], dict(found["values"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path} does not hold results of a benchmark ({error}); name another file") from error
-        if settings != self._settings:
-            raise ConfigError(f"{path} holds results of other settings: {settings}, not {self._settings}")
-        return values
 
-    def _write(self, path: Path) -> None:
-        partial = path.with_name(f".{path.name}.partial")
-        content = {"format": FORMAT, "version": VERSION, "settings": self._settings, "values": self._values}
-        try:
-            partial.write_text(json.dumps(content, indent=1) + "\n")
-            partial.replace(path)
-        except OSError as error:
-            raise ConfigError(f"cannot write the results to {path}: {error.strerror}") from error
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a file holds. whole: False: its last line was not written to its end, or it is of the first version, which
+    was one JSON value: nothing can be appended."""
+
+    settings: Mapping[str, Any]
+    values: Mapping[str, Any]
+    whole: bool
+
+
+def read(path: Path) -> Kept:
+    """What a file holds. Raises ConfigError if that is no results."""
+    try:
+        text = path.read_text()
+        lines = text.split("\n")
+        first = json.loads(text if lines[0] == "{" else lines[0])
+        if first["format"] != FORMAT or first["version"] not in (1, VERSION):
+            raise ValueError("another format")
+        if first["version"] == 1:
+            return Kept(first["settings"], first["values"], whole=False)
+        values = {item["name"]: item["value"] for item in map(json.loads, lines[1:-1])}
+        return Kept(first["settings"], values, whole=not lines[-1])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} does not hold results of a benchmark ({error}); name another file") from error
+
+
+def _write(path: Path, content: list[dict[str, Any]]) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text("".join(json.dumps(item) + "\n" for item in content))
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write the results to {path}: {error.strerror}") from error
+
+
+def _append(path: Path, item: dict[str, Any]) -> None:
+    try:
+        with path.open("a") as stream:
+            stream.write(json.dumps(item) + "\n")
+    except OSError as error:
+        raise ConfigError(f"cannot write the results to {path}: {error.strerror}") from error

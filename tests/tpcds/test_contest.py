@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -102,9 +103,30 @@ def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
     assert Results(path, {"repeat": 1}).get("a") == [1, 2]
     with pytest.raises(ConfigError, match="other settings"):
         Results(path, {"repeat": 2})
-    path.write_text("{}")
+    path.write_text("{}\n")
     with pytest.raises(ConfigError, match="name another file"):
         Results(path, {"repeat": 1})
+
+
+def test_a_result_that_was_being_written_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    kept = Results(path, {})
+    kept.put("a", 1)
+    kept.put("a", 2)
+    kept.put("b", 3)
+    path.write_text(path.read_text()[:-3])
+    taken_up = Results(path, {})
+    assert taken_up.values == {"a": 2}
+    taken_up.put("b", 4)
+    assert Results(path, {}).values == {"a": 2, "b": 4}
+
+
+def test_results_of_the_first_version_are_taken_up(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    path.write_text(json.dumps({"format": "qoop-results", "version": 1, "settings": {}, "values": {"a": 1}}, indent=1))
+    kept = Results(path, {})
+    kept.put("b", 2)
+    assert Results(path, {}).values == {"a": 1, "b": 2}
 
 
 def test_wrong_options_are_refused(tpcds_small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,1 +1,1 @@
-"""The evaluation of the paper, reproduced in virtual time (spec section 6)."""
+"""The paper's evaluation (spec section 6) in virtual time: parts that are measured, kept, drawn and reported."""

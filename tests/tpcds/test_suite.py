@@ -1,0 +1,152 @@
+"""The suite's runner, its table of claims, its figures and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qoop.__main__ import main
+from qoop.catalog.errors import ConfigError, ExecutionError
+from qoop.tpcds.results import Results
+from qoop.tpcds.suite import report, runner, runs, situations
+from qoop.tpcds.suite.claims import claims
+from qoop.tpcds.suite.figures import CLARINET_ERROR, ERROR, FIGURES, HYSTERESIS, THRESHOLD, Suite, sweep, variant
+from qoop.tpcds.suite.runner import Measured, Part
+from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran, by_query, quantile
+
+
+def squared(number: int) -> int:
+    if number < 0:
+        raise ExecutionError(f"{number} is below 0")
+    return number * number
+
+
+def part(*numbers: int, **settings: object) -> Part:
+    return Part("squares", settings, {f"of {number}": number for number in numbers}, squared)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_items_are_measured_once_and_kept(tmp_path: Path, processes: int) -> None:
+    assert runner.run(part(1, 2), tmp_path, processes).values == {"of 1": 1, "of 2": 4}
+    begun: list[str] = []
+    more = runner.run(part(1, 2, 3), tmp_path, processes, lambda done, of, name: begun.append(name))
+    assert more.values == {"of 1": 1, "of 2": 4, "of 3": 9}
+    assert begun == ["", "of 3"]
+
+
+def test_what_failed_is_told_and_tried_again(tmp_path: Path) -> None:
+    first = runner.run(part(-1, 2), tmp_path)
+    assert first.values == {"of 2": 4}
+    assert first.failed == {"of -1": "ExecutionError: -1 is below 0"}
+    mended = Part("squares", {}, {"of -1": 1, "of 2": 2}, squared)
+    assert runner.run(mended, tmp_path).values == {"of -1": 1, "of 2": 4}
+
+
+def test_results_of_another_seed_are_refused(tmp_path: Path) -> None:
+    runner.run(part(1, seed=1), tmp_path)
+    with pytest.raises(ConfigError, match="other settings"):
+        runner.run(part(1, seed=2), tmp_path)
+
+
+def met(query: int, volatility: str, gain: float, more: Mapping[str, Ran] | None = None, kind: str = "spot") -> Met:
+    ours = Ran(100.0, tasks=1240, switches=1, depths=(1,), deciding=0.1)
+    ran = {
+        QOOP: ours,
+        CLARINET: Ran(100.0 * gain, tasks=1000),
+        VOLCANO: Ran(300.0, tasks=1000),
+        NO_BACKTRACKING: Ran(110.0, tasks=1000),
+        HINDSIGHT: Ran(90.0),
+    }
+    return Met(query, kind, volatility, 0, query, 5, {**ran, **(more or {})})
+
+
+def swept() -> dict[str, Ran]:
+    names = [variant(name, value) for name in (HYSTERESIS, ERROR, THRESHOLD) for value in (-25, 0, 15)]
+    return {name: Ran(100.0) for name in names} | {variant(CLARINET_ERROR, value): Ran(150.0) for value in (-25, 0, 15)}
+
+
+def full_suite() -> report.Found:
+    gains = {"low": 1.1, "medium": 1.2, "high": 5.0}
+    micro = [
+        met(query, name, gain, kind=kind) for kind in runs.KINDS for name, gain in gains.items() for query in range(4)
+    ]
+    ablation = [met(query, "high", 5.0, swept()) for query in range(4)]
+    macro = [
+        {"combination": name, "mean": 100.0, "jain": 0.9, "makespan": 500.0}
+        for name in ("DRF + Volcano", "SJF + Volcano", QOOP)
+    ]
+    values: dict[str, dict[str, Any]] = {
+        "toy": {"ends": {VOLCANO: 9.0, CLARINET: 7.0, QOOP: 6.0}},
+        "micro": {str(n): one.json() for n, one in enumerate(micro)},
+        "ablation": {str(n): one.json() for n, one in enumerate(ablation)},
+        "macro": {str(n): one for n, one in enumerate(macro)},
+    }
+    return report.Found({name: {"seed": 1} for name in values}, {n: Measured(v, 1.0) for n, v in values.items()})
+
+
+def test_a_record_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
+    one = met(7, "high", 2.0)
+    Results(tmp_path / "kept", {}).put("one", one.json())
+    assert asdict(Met.of(Results(tmp_path / "kept", {}).get("one"))) == asdict(one)
+
+
+def test_gains_of_a_query_are_those_of_its_mean_times() -> None:
+    (query,) = by_query([met(1, "high", 1.0), met(1, "high", 4.0)])
+    assert query.gain() == 2.5
+    assert quantile([1.0, 2.0, 3.0], 0.9) == pytest.approx(2.8)
+
+
+def test_claims_say_what_is_met_and_what_is_not() -> None:
+    table = {(claim.figure, claim.what): claim for claim in claims(full_suite().suite())}
+    assert table["2.6a", "spot, high: median gain"].met
+    assert table["2.6b", "shared, low: queries faster"].ours == "100% of 4"
+    slow = claims(Suite(micro=[met(1, "low", 0.9), met(2, "low", 1.0), met(3, "low", 1.0)]))
+    verdicts = {claim.what: claim.met for claim in slow if claim.figure == "2.6a"}
+    assert not any(verdicts.values()) and len(verdicts) == 3
+    assert not claims(Suite())
+
+
+def test_a_sweep_compares_with_clarinet_under_the_same_error() -> None:
+    suite = full_suite().suite()
+    assert sweep(ERROR, CLARINET_ERROR)(suite.ablation) == {-25: 1.5, 0: 1.5, 15: 1.5}
+    assert sweep(HYSTERESIS)(suite.ablation) == {-25: 5.0, 0: 5.0, 15: 5.0}
+
+
+def test_the_page_holds_every_figure_and_needs_nothing_else(tmp_path: Path) -> None:
+    found = full_suite()
+    report.make(found, tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    drawn = [figure for figure in FIGURES if figure.number not in ("2.3", "2.6")]
+    for figure in drawn:
+        svg = (tmp_path / "figures" / f"{figure.name}.svg").read_bytes()
+        assert svg.lstrip().startswith(b"<?xml") and (tmp_path / "figures" / f"{figure.name}.png").stat().st_size > 5000
+    assert page.count('<img src="data:image/svg+xml') == len(drawn)
+    assert "http://" not in page.replace("http://www.w3.org", "") and "not met" in page
+    assert page.index("How faithful") < page.index("Paper and ours") < page.index("Figure 2.6a")
+
+
+def test_a_page_of_nothing_but_the_toy_says_what_is_missing(tmp_path: Path) -> None:
+    assert main(["bench", "toy", str(tmp_path), "--results", str(tmp_path / "kept")]) == 0
+    assert main(["bench", "report", "--results", str(tmp_path / "kept"), "--out", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("Not measured yet") == len(FIGURES) - 1
+
+
+def test_a_report_of_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "report", "--results", str(tmp_path)]) == 1
+    assert "holds no results" in capsys.readouterr().err
+
+
+def test_regions_follow_from_the_seed_and_come_in_rounds(tmp_path: Path) -> None:
+    ground = situations.Ground(tmp_path, seed=3)
+    every = situations.situations(ground, (4, 7), ("spot",), 2)
+    assert [one.region for one in every.values()] == [0] * 6 + [1] * 6
+    one = every["spot high 1 query 7"]
+    assert situations.place(one) == situations.place(one)
+    assert situations.place(one).volatility == "high"
+    other = situations.situations(situations.Ground(tmp_path, seed=4), (7,), ("spot",), 2)["spot high 1 query 7"]
+    assert situations.place(one) != situations.place(other)

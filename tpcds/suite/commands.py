@@ -1,0 +1,164 @@
+"""The commands of the suite: ``qoop bench micro | macro | toy | ablation | fidelity | all | report``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+import qoop
+from qoop.catalog.stats_cache import default_directory
+from qoop.picture import write
+from qoop.tpcds.queries import parse_selection
+from qoop.tpcds.suite import ablation, micro, report, runner, situations, toy
+from qoop.tpcds.suite.claims import claims
+from qoop.tpcds.suite.runner import Measured, Part
+
+REGIONS, QUICK_REGIONS = 10, 1
+"""Regions of a class that each query meets."""
+ABLATION_REGIONS = 3
+QUICK_QUERIES = 10
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
+    for name, what in _WHAT.items():
+        parser = commands.add_parser(name, help=what, description=f"{what}. In virtual time; runs no query.")
+        _add_options(parser)
+        parser.set_defaults(run=_measure, parts=tuple(_PARTS) if name == "all" else (name,))
+    what = "Write the page and the figures of what was measured"
+    parser = commands.add_parser("report", help=what, description=f"{what}.")
+    _add_results(parser)
+    parser.add_argument("--out", metavar="FOLDER", default="qoop-report", help="where to write (qoop-report)")
+    parser.set_defaults(run=_report)
+
+
+_WHAT = {
+    "micro": "Single queries under profiles, against Clarinet, Volcano and the best plan in hindsight",
+    "toy": "The toy query of figure 2.4",
+    "ablation": "Single queries with one part of re-planning changed at a time",
+    "all": "All parts of the paper's evaluation, then its report",
+}
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("--quick", action="store_true", help="ten queries, one region of each class: minutes")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (the fifty with the most alternatives)")
+    parser.add_argument("--profile", metavar="FILE", help="a capacity profile in place of the generated ones")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of profiles and regions (1)")
+    parser.add_argument("--processes", type=int, metavar="N", help="how many at a time (the CPUs there are)")
+    parser.add_argument("--json", metavar="FILE", help="write all values there")
+    _add_results(parser)
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    where = "kept there as they come; a broken-off run goes on from there (~/.cache/qoop/suite)"
+    parser.add_argument("--results", metavar="FOLDER", help=where)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure. quick: little of it. profile: of the user's own, None: generated ones."""
+
+    directory: Path
+    quick: bool
+    queries: tuple[int, ...]
+    profile: str | None
+    seed: int
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(situations.MAKERS) if self.profile is None else ("file",)
+
+    @property
+    def ground(self) -> situations.Ground:
+        return situations.Ground(self.directory, self.seed, self.profile)
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What results depend on."""
+        settings = {"version": qoop.__version__, "seed": self.seed, "directory": str(self.directory)}
+        return settings if self.profile is None else {**settings, "profile": self.profile}
+
+    def some(self) -> tuple[int, ...]:
+        """The queries to run; of all those that are there, every fifth, if it is to be quick."""
+        numbers = self.queries or situations.chosen(self.directory)
+        return numbers[:: max(1, len(numbers) // QUICK_QUERIES)] if self.quick else numbers
+
+
+def _micro(plan: Plan) -> Part:
+    count = QUICK_REGIONS if plan.quick else REGIONS
+    items = situations.situations(plan.ground, plan.some(), plan.kinds, count)
+    return Part("micro", plan.settings, items, micro.measure)
+
+
+def _ablation(plan: Plan) -> Part:
+    count = QUICK_REGIONS if plan.quick else ABLATION_REGIONS
+    items = situations.situations(plan.ground, plan.some(), plan.kinds[:1], count)
+    return Part("ablation", plan.settings, items, ablation.measure)
+
+
+def _toy(plan: Plan) -> Part:
+    return Part("toy", {"version": qoop.__version__}, {"ends": None}, toy.measure)
+
+
+_PARTS: Mapping[str, Callable[[Plan], Part]] = {"toy": _toy, "micro": _micro, "ablation": _ablation}
+
+
+def _measure(options: argparse.Namespace) -> int:
+    processes = runner.processes_for(options.processes)
+    queries = parse_selection(options.queries) if options.queries is not None else ()
+    plan = Plan(Path(options.directory).absolute(), options.quick, queries, options.profile, options.seed)
+    folder, values, failed = _folder(options), {}, 0
+    for name in options.parts:
+        with _shown(name) as told:
+            measured = runner.run(_PARTS[name](plan), folder, processes, told)
+        values[name] = dict(measured.values)
+        failed += len(measured.failed)
+        _tell_failed(measured)
+    if options.json is not None:
+        write(json.dumps({"settings": plan.settings, **values}, indent=1) + "\n", options.json)
+    print("\n".join(report.lines(claims(report.load(folder).only(options.parts).suite()))))
+    return 1 if failed else 0
+
+
+def _tell_failed(measured: Measured) -> None:
+    for name, error in measured.failed.items():
+        print(f"{name}: {error}")
+
+
+def _report(options: argparse.Namespace) -> int:
+    target = Path(options.out)
+    table = report.make(report.load(_folder(options)), target)
+    print("\n".join(report.lines(table)))
+    print(f"{report.summary(table)} The page: {target / 'report.html'}")
+    return 0
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    return Path(options.results) if options.results is not None else default_directory() / "suite"
+
+
+@contextmanager
+def _shown(name: str) -> Iterator[runner.Told]:
+    """A progress bar on stderr; where that is no terminal a line now and then."""
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(
+        TextColumn("{task.description:<44}"), *columns, console=console, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(name, total=None)
+
+        def told(done: int, of: int, last: str) -> None:
+            bar.update(task, completed=done, total=of, description=f"{name} {last}")
+            if bar.disable and (done == of or done % max(1, of // 20) == 0):
+                console.print(f"{name}: {done} of {of}")
+
+        yield told

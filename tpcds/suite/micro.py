@@ -1,0 +1,125 @@
+"""Single queries under profiles, in virtual time: one record of a run serves figures 2.6 to 2.13 and the hindsight.
+
+Every contestant begins with the plan that ends first on what there is at launch, Volcano aside, and has the same
+candidates and the same estimates. Truth is what tasks really take (:mod:`~qoop.tpcds.truth`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from qoop.adaptive import Adaptive
+from qoop.baselines import clarinet, volcano
+from qoop.catalog.errors import ExecutionError
+from qoop.engine.backends.simulated import Outcome
+from qoop.engine.history import Decided, Succeeded
+from qoop.engine.task import TaskSpec
+from qoop.planner.alternatives import Candidate
+from qoop.replanner import Greedy
+from qoop.simulation import Fleet, JobRun, SimulatedJob, simulate
+from qoop.tpcds.suite import situations
+from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran
+from qoop.tpcds.suite.situations import Situation, place
+from qoop.tpcds.truth import Truth, distorted
+from qoop.tpcds.truth import measured as truth_of
+from qoop.tpcds.workload import PAPER, Query
+
+Script = Callable[[TaskSpec], Outcome]
+
+
+class Arena:
+    """One query on one fleet. truth: what tasks come to."""
+
+    def __init__(self, query: Query, fleet: Fleet, truth: Script) -> None:
+        self.query, self.fleet, self.truth = query, fleet, truth
+        self._pinned: dict[int, Ran] = {}
+
+    @cached_property
+    def launch(self) -> Candidate:
+        """The plan that ends first on what there is at the start."""
+        return clarinet(self.query.candidates, self.fleet.room)
+
+    def pinned(self, candidate: Candidate) -> Ran:
+        """A run held to one of the plans."""
+        number = self.query.candidates.index(candidate)
+        if number not in self._pinned:
+            self._pinned[number] = ran(self._run(candidate, None), number)
+        return self._pinned[number]
+
+    def adaptive(self, **more: Any) -> Ran:
+        """A run that may change plan. more: policy and triggers."""
+        return ran(self._run(self.launch, self.query.adaptive(self.fleet.room, **more)))
+
+    def hindsight(self) -> Ran:
+        """The best run of those that are held to one plan."""
+        return min((self.pinned(one) for one in self.query.candidates), key=lambda one: one.seconds)
+
+    def _run(self, candidate: Candidate, adaptive: Adaptive | None) -> JobRun:
+        run = simulate(self.fleet, [SimulatedJob("query", 0.0, candidate.plan, adaptive)], self.truth)
+        (job,) = run.jobs
+        if job.error is not None:
+            raise job.error
+        if job.ended == float("inf"):
+            raise ExecutionError(f"query {self.query.number} never ends: there is no room left for it")
+        return job
+
+
+def ran(job: JobRun, plan: int | None = None) -> Ran:
+    """What a run came to."""
+    decisions = [record for record in job.history if isinstance(record, Decided)]
+    tasks = sum(isinstance(record, Succeeded) for record in job.history)
+    return Ran(
+        seconds=job.seconds,
+        tasks=tasks,
+        lost=job.attempts - tasks,
+        switches=job.switches,
+        depths=tuple(one.stages_back for one in decisions if one.switched),
+        switching=0.0,
+        deciding=sum(one.planner_seconds for one in decisions),
+        plan=plan,
+    )
+
+
+def arena(situation: Situation, percent: float = 0.0) -> Arena:
+    """Where a situation is played out. percent: by how much demands and durations are misjudged."""
+    ground = situation.ground
+    fleet = Fleet.of(place(situation).profile, network=PAPER.link)
+    truth = known_truth(ground.directory, situation.query)
+    query = situations.query(ground.directory, situation.query)
+    return Arena(query, fleet, distorted(truth, percent) if percent else truth)
+
+
+@lru_cache(maxsize=64)
+def known_truth(directory: Path, query: int) -> Truth:
+    """What the tasks of a query come to, kept for the process."""
+    return truth_of(directory, {query: situations.query(directory, query)})
+
+
+def measure(situation: Situation) -> dict[str, Any]:
+    """One record, as JSON values."""
+    return measured(arena(situation), situation).json()
+
+
+HINDSIGHT_REGIONS = 3
+"""In so many regions of each class every plan is run, for Volcano and for the best in hindsight: most of the work."""
+
+
+def measured(here: Arena, situation: Situation) -> Met:
+    """The runs of all contestants of a query in one region."""
+    candidates = here.query.candidates
+    ours = here.adaptive()
+    # without backtracking nothing is decided otherwise where nothing is gone back on
+    without = here.adaptive(policy=Greedy(backtracking=False)) if any(ours.depths) else ours
+    runs = {
+        QOOP: ours,
+        CLARINET: here.pinned(here.launch),
+        NO_BACKTRACKING: without,
+    }
+    if situation.region < HINDSIGHT_REGIONS:
+        runs |= {VOLCANO: here.pinned(volcano(candidates)), HINDSIGHT: here.hindsight()}
+    return Met(
+        situation.query, situation.kind, situation.volatility, situation.region, here.query.joins, len(candidates), runs
+    )

@@ -1,0 +1,154 @@
+"""``qoop bench report``: one page that holds what the suite measured, and its figures as files.
+
+The page needs nothing else. It tells how faithful the simulator is first, since all that follows rests on it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from qoop.catalog.errors import ConfigError
+from qoop.picture import page, write
+from qoop.tpcds.results import read
+from qoop.tpcds.suite.charts import Picture
+from qoop.tpcds.suite.claims import Claim, claims
+from qoop.tpcds.suite.figures import FIGURES, Figure, Suite
+from qoop.tpcds.suite.runner import Measured, known
+from qoop.tpcds.suite.runs import Met
+
+PARTS = ("fidelity", "toy", "micro", "ablation", "macro")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The parts of which there are results: their settings and values."""
+
+    settings: Mapping[str, Mapping[str, Any]]
+    measured: Mapping[str, Measured]
+
+    def values(self, part: str) -> Mapping[str, Any]:
+        """Of one part; empty if nothing of it was measured."""
+        return self.measured[part].values if part in self.measured else {}
+
+    def only(self, parts: Sequence[str]) -> Found:
+        """Nothing but these parts."""
+        kept = {part: one for part, one in self.measured.items() if part in parts}
+        return Found({part: self.settings[part] for part in kept}, kept)
+
+    def suite(self) -> Suite:
+        """What the figures are drawn from."""
+        micro, ablation = ([Met.of(value) for value in self.values(part).values()] for part in ("micro", "ablation"))
+        return Suite(micro, ablation, self.values("macro"), self.values("toy"), self.values("fidelity"))
+
+
+def load(folder: Path) -> Found:
+    """What is kept in a folder. Raises ConfigError if there is nothing."""
+    files = {part: folder / f"{part}.jsonl" for part in PARTS}
+    kept = {part: read(path) for part, path in files.items() if path.exists()}
+    if not kept:
+        raise ConfigError(f"{folder} holds no results; `qoop bench all DIR` makes some")
+    return Found(
+        {part: one.settings for part, one in kept.items()},
+        {part: known(one.values) for part, one in kept.items()},
+    )
+
+
+def make(found: Found, target: Path, notes: Sequence[str] = ()) -> list[Claim]:
+    """Write the page ``report.html`` and the figures, as SVG and PNG, to a folder; return the table of claims.
+
+    notes: paragraphs about what falls short. Raises ConfigError if that cannot be written.
+    """
+    suite = found.suite()
+    table = claims(suite)
+    try:
+        (target / "figures").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write the report to {target}: {error.strerror}") from error
+    parts = [_head(found), *_fidelity(found), _table(table), *(f"<p>{escape(note)}</p>" for note in notes)]
+    for figure in FIGURES:
+        picture = figure.draw(suite)
+        if picture is not None:
+            write(picture.svg, target / "figures" / f"{figure.name}.svg")
+            write(picture.png, target / "figures" / f"{figure.name}.png")
+        parts.append(_section(figure, picture))
+    write(page("qoop: the paper's evaluation", f"<style>{_STYLE}</style>", *parts), target / "report.html")
+    return table
+
+
+def lines(table: Iterable[Claim]) -> Iterator[str]:
+    """The table for a terminal."""
+    for claim in table:
+        met = {True: "met", False: "NOT MET", None: ""}[claim.met]
+        yield f"{claim.figure:5} {claim.what:58} {claim.paper:26} {claim.ours:44} {met}".rstrip()
+
+
+def _head(found: Found) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(part)}</td><td class=n>{len(one.values):,}</td><td class=n>{len(one.failed):,}</td>"
+        f"<td class=n>{one.cpu_seconds:,.0f}</td><td>{escape(_settings(found.settings[part]))}</td></tr>"
+        for part, one in found.measured.items()
+    )
+    return (
+        "<h1>The paper's evaluation</h1><p>All of it in virtual time, on the engine's own core: the simulator is a "
+        "backend and a clock under the same run, cluster, scheduler and re-planner that run queries for real.</p>"
+        "<table><tr><th>part</th><th>measured</th><th>failed</th><th>cpu s</th><th>settings</th></tr>"
+        f"{rows}</table>"
+    )
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
+
+
+def _fidelity(found: Found) -> Iterator[str]:
+    yield "<h2>How faithful the simulator is</h2>"
+    if not found.values("fidelity"):
+        yield "<p>Not measured here yet: <code>qoop bench fidelity DIR</code>.</p>"
+        return
+    for name, value in found.values("fidelity").items():
+        yield f"<p>{escape(name)}: {escape(str(value))}</p>"
+
+
+def _table(table: Sequence[Claim]) -> str:
+    rows = "".join(
+        f"<tr><td>{claim.figure}</td><td>{escape(claim.what)}</td><td>{escape(claim.paper)}</td>"
+        f"<td>{escape(claim.ours)}</td>{_verdict(claim.met)}</tr>"
+        for claim in table
+    )
+    return (
+        f"<h2>Paper and ours</h2><p>{summary(table)}</p>"
+        "<table><tr><th>figure</th><th>what</th><th>paper</th><th>ours</th><th>met</th></tr>"
+        f"{rows}</table>"
+    )
+
+
+def summary(table: Sequence[Claim]) -> str:
+    """How many of the claims are met, in a sentence."""
+    held = [claim for claim in table if claim.met is not None]
+    return f"{sum(bool(claim.met) for claim in held)} of {len(held)} figures of the paper are met."
+
+
+def _verdict(met: bool | None) -> str:
+    if met is None:
+        return "<td></td>"
+    return '<td class="met">met</td>' if met else '<td class="short">not met</td>'
+
+
+def _section(figure: Figure, picture: Picture | None) -> str:
+    title = f"{'Figure ' if figure.number[0].isdigit() else ''}{figure.number}: {figure.title}"
+    body = f"<h3>{escape(title)}</h3><p>Paper: {escape(figure.paper)}.</p>"
+    if picture is None:
+        return f"{body}<p>Not measured yet.</p>"
+    data = b64encode(picture.svg).decode()
+    return f'{body}<img src="data:image/svg+xml;base64,{data}" alt="{escape(title)}">'
+
+
+_STYLE = (
+    "img{max-width:100%}h3{margin-top:36px}td.met{color:#2e7d32}td.short{color:#c62828;font-weight:600}"
+    "table{margin:12px 0}"
+)

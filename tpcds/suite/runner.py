@@ -1,0 +1,152 @@
+"""Runs a part of the suite: items -> processes -> a file of results that a broken-off run takes up again.
+
+An item is measured alone, from its argument and nothing else, so it does not matter in which process, or in which
+order. What failed is kept as failed, counted, and tried again by the next run.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from qoop.catalog.errors import ConfigError, QoopError
+from qoop.tpcds.results import Results
+
+_AHEAD = 2
+"""Items a process that wait for it, so that it never waits for them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the suite.
+
+    name: also of its file. settings: what the figures depend on beside the items; results of others are refused.
+    items: arguments by name, in the order in which they are wanted: a run that is broken off has the first of them.
+    measure: a function of a module, from an argument to a JSON value; runs in any process.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    items: Mapping[str, Any]
+    measure: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is known of a part: values by name, for those of its items that have been measured.
+
+    cpu_seconds: that all of them took, whenever that was. failed: what went wrong, by name.
+    """
+
+    values: Mapping[str, Any]
+    cpu_seconds: float
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+Told = Callable[[int, int, str], None]
+"""Is called with how many items are done, of how many, and the name of the last."""
+
+
+def run(part: Part, folder: Path | None, processes: int = 1, told: Told = lambda done, of, name: None) -> Measured:
+    """Measure what has not been measured yet; all results are kept in the folder as they come.
+
+    Raises ConfigError if the folder holds results of other settings.
+    """
+    results = Results(_file(part.name, folder), part.settings)
+    done = [name for name in part.items if _is_good(results.get(name))]
+    told(len(done), len(part.items), "")
+    count = len(done)
+    left = {name: argument for name, argument in part.items.items() if name not in set(done)}
+    for name, value in _measured(part.measure, left, processes):
+        results.put(name, value)
+        count += 1
+        told(count, len(part.items), name)
+    return _of(results.values, part.items)
+
+
+def known(results: Mapping[str, Any]) -> Measured:
+    """What a file of results holds (:func:`~qoop.tpcds.results.read`)."""
+    return _of(results, results)
+
+
+def processes_for(asked: int | None) -> int:
+    """How many processes to use: so many as asked for, else as there are CPUs. Raises ConfigError below 1."""
+    if asked is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if asked < 1:
+        raise ConfigError(f"--processes must be at least 1, not {asked}")
+    return asked
+
+
+def _of(values: Mapping[str, Any], names: Mapping[str, Any]) -> Measured:
+    here = {name: values[name] for name in names if name in values}
+    return Measured(
+        {name: value["value"] for name, value in here.items() if _is_good(value)},
+        sum(value["cpu_seconds"] for value in here.values()),
+        {name: value["error"] for name, value in here.items() if not _is_good(value)},
+    )
+
+
+def _is_good(value: Any) -> bool:
+    return value is not None and "error" not in value
+
+
+def _file(name: str, folder: Path | None) -> Path | None:
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot keep results in {folder}: {error.strerror}") from error
+    return folder / f"{name}.jsonl"
+
+
+def _measured(
+    measure: Callable[[Any], Any], items: Mapping[str, Any], processes: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names and values as they come."""
+    if processes == 1 or len(items) < 2:
+        for name, argument in items.items():
+            yield name, _timed(measure, argument)
+        return
+    # a process of its own each time: a fork of a process with threads may hang
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        waiting: dict[Future[dict[str, Any]], str] = {}
+        coming = iter(items.items())
+        try:
+            while True:
+                for name, argument in islice(coming, processes * (1 + _AHEAD) - len(waiting)):
+                    waiting[pool.submit(_timed, measure, argument)] = name
+                if not waiting:
+                    return
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    yield waiting.pop(future), future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _timed(measure: Callable[[Any], Any], argument: Any) -> dict[str, Any]:
+    since = time.process_time()
+    try:
+        value = {"value": measure(argument)}
+    except QoopError as error:
+        value = {"error": f"{type(error).__name__}: {error}"}
+    return {**value, "cpu_seconds": round(time.process_time() - since, 3)}
+
+
+def interleaved(*groups: Sequence[Any]) -> list[Any]:
+    """The first of each group, then the second of each, and so on: what is broken off has some of all.
+
+    >>> interleaved([1, 2, 3], [10, 20])
+    [1, 10, 2, 20, 3]
+    """
+    longest = max(map(len, groups), default=0)
+    return [group[place] for place in range(longest) for group in groups if place < len(group)]

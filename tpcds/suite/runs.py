@@ -1,0 +1,119 @@
+"""What single-query runs came to: one record of a query under a profile serves many figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from statistics import fmean
+from typing import Any
+
+QOOP, CLARINET, VOLCANO, HINDSIGHT = "QOOP", "Clarinet", "Volcano", "hindsight"
+NO_BACKTRACKING = "QOOP without backtracking"
+CLASSES = ("low", "medium", "high")
+KINDS = ("spot", "shared")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run of a query.
+
+    seconds: from its start to its end, in virtual time. tasks: that ended well. lost: attempts that did not.
+    switches: changes of plan; depths: how far each went back (:mod:`~qoop.tpcds.suite.depth`). switching: seconds in
+    which nothing new was begun because the plan was being changed. deciding: real seconds that decisions took while
+    the job went on. plan: of a baseline, or of the best in hindsight, its place among those kept.
+    """
+
+    seconds: float
+    tasks: int = 0
+    lost: int = 0
+    switches: int = 0
+    depths: tuple[int, ...] = ()
+    switching: float = 0.0
+    deciding: float = 0.0
+    plan: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A query in one region of a profile. joins: in its text. plans: that were kept. runs: by contestant."""
+
+    query: int
+    kind: str
+    volatility: str
+    region: int
+    joins: int
+    plans: int
+    runs: Mapping[str, Ran]
+
+    def json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Met:
+        """From JSON values."""
+        runs = {name: Ran(**{**one, "depths": tuple(one["depths"])}) for name, one in kept["runs"].items()}
+        return cls(**{**kept, "runs": runs})
+
+    def gain(self, baseline: str = CLARINET, ours: str = QOOP) -> float:
+        """How many times as long the baseline took."""
+        return self.runs[baseline].seconds / self.runs[ours].seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query over the regions of a class: completion times are their means, as in the paper."""
+
+    query: int
+    joins: int
+    mets: Sequence[Met]
+
+    def seconds(self, contestant: str) -> float:
+        return fmean(met.runs[contestant].seconds for met in self.mets)
+
+    def gain(self, baseline: str = CLARINET, ours: str = QOOP) -> float:
+        """Mean completion time of the baseline over ours."""
+        return self.seconds(baseline) / self.seconds(ours)
+
+    def mean(self, what: Callable[[Ran], float], contestant: str = QOOP) -> float:
+        return fmean(what(met.runs[contestant]) for met in self.mets)
+
+
+def of(mets: Iterable[Met], kind: str, volatility: str | None = None, ours: Sequence[str] = ()) -> list[Met]:
+    """Those of a kind of profile and a class (None: all) in which all of these contestants ran."""
+    return [
+        met
+        for met in mets
+        if met.kind == kind and volatility in (None, met.volatility) and all(name in met.runs for name in ours)
+    ]
+
+
+def kinds(mets: Iterable[Met]) -> list[str]:
+    """The kinds of profile, in order of their first run."""
+    return list(dict.fromkeys(met.kind for met in mets))
+
+
+def by_query(mets: Iterable[Met]) -> list[Query]:
+    """The queries with their regions, by number."""
+    ordered = sorted(mets, key=lambda met: (met.query, met.region))
+    groups = ((number, list(group)) for number, group in groupby(ordered, key=lambda met: met.query))
+    return [Query(number, group[0].joins, group) for number, group in groups]
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    """The value below which that part of them lies, between neighbours on a straight line.
+
+    >>> quantile([1, 2, 4], 0.5), quantile([1, 2], 0.25)
+    (2.0, 1.25)
+    """
+    ordered = sorted(values)
+    place = part * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low]) * 1.0 if high else float(ordered[0])
+
+
+def share(values: Sequence[float], above: float) -> float:
+    """Which part of the values is above that."""
+    return sum(value > above for value in values) / len(values)
