@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 from qoop.planner.cost import DEFAULT, CostModel
 from qoop.planner.packing import Packer
-from qoop.planner.plan import Plan, Resources, Stage, StageId
+from qoop.planner.plan import STORE_PER_KERNEL, Plan, Resources, Stage, StageId
 
 SPILL_BYTE = 2e-9
-"""Seconds for a byte that a task would hold but its share has no room for: written to disk once and read once."""
+"""Seconds for a byte that its share has no room for: written to disk once and read once."""
 
 
 ONE_MACHINE = 1 << 20
@@ -68,7 +68,7 @@ class _Task(NamedTuple):
 
     seconds: of one thread. local: seconds to read and write what it does on its machine, and to start it.
     wants: bytes it would hold if it could. everywhere, parted: bytes from other stages that every task reads, and
-    that all tasks together read, one part each.
+    that all tasks together read, one part each. output: bytes it puts out.
     """
 
     width: int
@@ -79,6 +79,7 @@ class _Task(NamedTuple):
     wants: float
     everywhere: float
     parted: float
+    output: float
 
 
 class _Terms(NamedTuple):
@@ -113,6 +114,7 @@ class Finish:
         self.followed = {source for sources in self.forward for source in sources}
         self.place = place
         self.tasks = [_task(stage, plan, cost) for stage in plan.stages]
+        self.outputs = sum(task.width * task.output for task in self.tasks)
         self.order = self._ranked()
         self._last: tuple[Resources, _Terms, Packer] | None = None
 
@@ -178,16 +180,19 @@ class Finish:
     def terms(self, share: Resources) -> _Terms:
         """What a task of each stage gets of a share, and its seconds: work, the way in and out, spilling, starting.
 
+        Outputs are kept, for whatever plan may follow, so what the memory for them does not hold goes to disk.
+
         A task gets no more than a machine has (:func:`~qoop.planner.packing.cap`); a share that does not tell its
         memory has enough.
         """
         machines = self.machines(share)
         most_cpu, most_memory = share.cpu / machines, share.memory / machines
+        spilled = self.spilled(share) * SPILL_BYTE
         cpus, memories, durations = [], [], []
         for task in self.tasks:
             cpu = min(task.slots, most_cpu)
             memory = min(task.memory, most_memory)
-            seconds = self.cost.on_threads(task.seconds, cpu) + task.local
+            seconds = self.cost.on_threads(task.seconds, cpu) + task.local + task.output * spilled
             if most_memory > 0 and task.wants > memory:
                 seconds += (task.wants - memory) * SPILL_BYTE
             if machines > 1 and share.network > 0:
@@ -196,6 +201,12 @@ class Finish:
             memories.append(memory)
             durations.append(seconds)
         return _Terms(cpus, memories, durations)
+
+    def spilled(self, share: Resources) -> float:
+        """The part of all outputs that the memory for them does not hold."""
+        if not self.outputs or share.memory <= 0:
+            return 0.0
+        return max(0.0, 1.0 - STORE_PER_KERNEL * share.memory / self.outputs)
 
     def _ranked(self) -> list[int]:
         """Stages in the order the engine offers them: the upward rank of HEFT, then plan order."""
@@ -224,7 +235,8 @@ def _task(stage: Stage, plan: Plan, cost: CostModel) -> _Task:
     local = everywhere + (parted + estimate.bytes) / width
     return _Task(
         width, float(stage.slots), estimate.task_seconds, local * cost.exchange_byte + cost.task_overhead_seconds,
-        estimate.task_memory, max(estimate.task_memory, estimate.task_wants), everywhere, parted,
+        estimate.task_memory, max(estimate.task_memory, estimate.task_wants),
+        everywhere, parted, estimate.bytes / width,
     )  # fmt: skip
 
 

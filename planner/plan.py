@@ -73,6 +73,10 @@ class Estimate:
     task_wants: float = 0.0
 
 
+STORE_PER_KERNEL = 0.5
+"""Bytes of finished outputs that a machine keeps in memory for each byte its tasks may use; the rest is on disk."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How an output is cut: `parts` partitions by ``hash(keys) % parts``; no keys and 1 part: not cut.

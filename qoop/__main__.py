@@ -1,4 +1,4 @@
-"""The command line: ``qoop -c "select …" --data DIR``, ``qoop explain``, ``qoop tpcds …``.
+"""The command line: ``qoop DIR`` (a shell), ``qoop DIR -c "select …"``, ``qoop explain``, ``qoop tpcds …``.
 
 Exit codes: 0 done; 1 an error of ours, told in one message on stderr; 2 wrong usage; 130 interrupted, and
 128 + n after signal n, once what was begun is cleaned up.
@@ -7,15 +7,15 @@ Exit codes: 0 done; 1 an error of ours, told in one message on stderr; 2 wrong u
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from qoop import replay_command, resume_command
 from qoop.catalog.errors import ConfigError, QoopError
+from qoop.formats import FORMATS, checked_format
 from qoop.streams import (
     EndedBySignal,
     discard_output,
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from qoop.session import Session
 
 _USAGE, _INTERRUPTED = 2, 130
+_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile")
+"""What a first word means even if there is a file of that name; that one is ./tpcds."""
+
 _BENCH = "Compare with DuckDB, and plans with each other, while the resources change"
 _PROFILE = "List, draw and convert capacity profiles: spot markets, logs of machines, CSV"
 _TPCDS = "Make TPC-DS data, run its 99 queries, compare with DuckDB"
@@ -59,10 +62,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: Sequence[str]) -> int:
     parser = _parser(words)
-    options = parser.parse_args(words)
+    options = parser.parse_args(_with_data_named(words))
     with output():
         code: int = options.run(options) or 0
     return code
+
+
+def _with_data_named(words: Sequence[str]) -> list[str]:
+    """The words with --data before each path at their beginning: ``qoop DIR`` is ``qoop --data DIR``.
+
+    >>> _with_data_named(["./data", "x.parquet", "-c", "FROM x"])
+    ['--data', './data', '--data', 'x.parquet', '-c', 'FROM x']
+    """
+    place = 0
+    while place < len(words) and _is_path(words[place]):
+        place += 1
+    return [*(word for path in words[:place] for word in ("--data", path)), *words[place:]]
+
+
+def _is_path(word: str) -> bool:
+    return (
+        not word.startswith("-") and (os.path.exists(word) or "." in word or os.sep in word) and word not in _COMMANDS
+    )
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -71,11 +92,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version)
     _add_query_options(parser)
-    parser.add_argument("--format", choices=sorted(_WRITERS), help="how to print the answer (table)")
+    parser.add_argument("-f", dest="file", metavar="FILE", help="run the statements of a file; -: standard input")
+    parser.add_argument("--format", type=_format, metavar="FORMAT", help=f"print answers as {', '.join(FORMATS)}")
     parser.set_defaults(run=lambda options: _query(parser, options))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_explain(commands)
-    _add_session_options(resume_command.add(commands, _session, _watch, _show, _WRITERS))
+    _add_session_options(resume_command.add(commands, _session, _watch, _show, FORMATS))
     replay_command.add(commands)
     _add_calibrate(commands)
     _add_group(commands, words, "profile", _PROFILE, "qoop.profiles.command")
@@ -85,12 +107,16 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _add_query_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-c", dest="text", metavar="SQL", help="the text to run (else standard input)")
+    parser.add_argument(
+        "-c", dest="text", metavar="SQL", help="the statements to run (else standard input, or a shell)"
+    )
     _add_session_options(parser)
 
 
 def _add_session_options(parser: argparse.ArgumentParser) -> None:
-    data = "a folder of <table>.parquet and <table>/*.parquet, or a DuckDB file; may be repeated"
+    data = (
+        "a folder of <table>.parquet and <table>/*.parquet, a DuckDB file, or a Parquet, CSV or JSON file; repeatable"
+    )
     parser.add_argument("--data", metavar="DIR", action="append", default=[], help=data)
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
     parser.add_argument(
@@ -142,17 +168,59 @@ def _add_group(
 
 
 def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    if options.text is None and (sys.stdin is None or sys.stdin.isatty()):
+    if options.text is not None and options.file is not None:
+        parser.error("give either -c or -f")
+    if options.text is None and options.file is None and (sys.stdin is None or sys.stdin.isatty()):
+        if sys.stdin is not None and sys.stdout.isatty():
+            return _shell(options)
         parser.print_help(sys.stderr)
         return _USAGE
-    text = options.text if options.text is not None else read_input()
+    text = _text(options)
     with _session(options) as session:
-        _show(options, session.sql(text, _watch))
+        from qoop.statement import SetOption, statements
+
+        for statement in statements(text):
+            result = session.execute(statement, _watch)
+            if not isinstance(statement, SetOption):
+                _show(options, result)
     return 0
 
 
+def _text(options: argparse.Namespace) -> str:
+    """The statements to run. Raises ConfigError, ParseError."""
+    if options.text is not None:
+        return str(options.text)
+    if options.file in (None, "-"):
+        return read_input()
+    try:
+        with open(options.file, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise ConfigError(f"cannot read {options.file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{options.file} is not UTF-8: see byte {error.start + 1}") from error
+
+
+def _shell(options: argparse.Namespace) -> int:
+    for path in options.data:
+        if not os.path.exists(os.path.expanduser(path)):
+            raise ConfigError(f"there is no {path}")
+    from qoop.repl.shell import Shell
+
+    return Shell(lambda: _session(options), options.format or "table").run()
+
+
+def _format(name: str) -> str:
+    try:
+        return checked_format(name)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _show(options: argparse.Namespace, result: Result) -> None:
-    _WRITERS[options.format or "table"](result)
+    from qoop.formats import write
+
+    write(result, options.format or "table", sys.stdout)
 
 
 def _watch(job: Job) -> None:
@@ -216,7 +284,7 @@ def _session(options: argparse.Namespace) -> Session:
 
             session = connect(options.slots, options.memory, options.checkpoints, trace=options.trace)
         for path in options.data:
-            session.register_folder(path) if os.path.isdir(path) else session.register_database(path)
+            session.register_path(path)
         return session
     except BaseException:
         if session is not None:
@@ -237,27 +305,6 @@ def _show_bar(job: Job) -> None:
             progress = job.progress()
             done, total = (sum(stage.done for stage in progress.stages), sum(stage.total for stage in progress.stages))
             bar.update(task, completed=progress.fraction, description=f"{done} of {total} tasks")
-
-
-def _write_table(result: Result) -> None:
-    print(result)
-
-
-def _write_csv(result: Result) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(result.columns)
-    writer.writerows(result.text_rows())
-
-
-def _write_json(result: Result) -> None:
-    separator = "["
-    for row in result.json_rows():
-        print(separator, row, sep="", end="")
-        separator = ",\n"
-    print("]" if separator != "[" else "[]")
-
-
-_WRITERS: dict[str, Callable[[Result], None]] = {"csv": _write_csv, "json": _write_json, "table": _write_table}
 
 
 class _Version(argparse.Action):

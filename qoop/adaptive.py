@@ -36,12 +36,18 @@ from qoop.planner.plan import Plan, Resources, StageId
 from qoop.policies.demand import on_slots, useful_room
 from qoop.replanner import Decision, Greedy, Option, Policy, Question, Stay, Switch, reestimate, runs, useful
 
-EAGER_SECONDS = 4.0
-"""Estimated seconds from which on the alternatives of a plan are made as soon as it starts. Making them takes about
-0.1 s of one core, so that is within 2 % of the time; below it they are made when first there is reason to switch."""
+SEARCH_SECONDS = 0.03
+"""About how long the search for alternatives takes one core, for each stage of the launch plan."""
+
+EAGER_PART = 0.02
+"""Part of the estimated time that the search may take if it is made as soon as the plan starts. Where it would take
+more, it is made when first there is reason to switch."""
+
+WORTH_PART = 0.05
+"""Part of what is left that the search may take then: most searches find no plan worth going over to."""
 
 WORTH_SECONDS = 0.3
-"""Estimated seconds left below which it is not worth making alternatives: they would come too late."""
+"""Estimated seconds left below which it is not worth searching again."""
 
 MOST_OPTIONS = 32
 """Plans of a job from which on the search does not run again."""
@@ -304,7 +310,8 @@ class Replanner:
                 self._wait(cause, now)
         if not self._begun and self._run.plans and self._run.share is not None:
             self._begun = True
-            if self._adaptive.at_once or self._work_left(self._run.share) >= EAGER_SECONDS:
+            searching = search_seconds(self._options[0].candidate.plan)
+            if self._adaptive.at_once or searching <= EAGER_PART * self._work_left(self._run.share):
                 self._wait(Cause("start", "the alternatives became known", urgent=True), now)
 
     def _wait(self, cause: Cause, now: float) -> None:
@@ -429,7 +436,9 @@ def answer(asked: Asked) -> Answer:
     """
     begun = time.perf_counter()
     question = reestimate_all(asked.question, asked.observed)
-    found = asked.found or asked.adaptive.at_once or question.remaining[question.running].seconds >= WORTH_SECONDS
+    left = question.remaining[question.running].seconds
+    launch = question.options[0].candidate.plan
+    found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= WORTH_PART * left
     candidates, searching = None, 0.0
     if found and (not asked.found or _none_is_good(asked, question)):
         since = time.perf_counter()
@@ -450,6 +459,11 @@ def wanted_by(question: Question, decision: Decision) -> Resources:
         return on_slots(question.share, decision.slots)
     place = runs(question, decision)
     return useful_room(question.options[place].candidate.finish, question.done[place], question.share)
+
+
+def search_seconds(launch: Plan) -> float:
+    """About how long the search for alternatives of a launch plan takes."""
+    return SEARCH_SECONDS * len(launch.stages)
 
 
 def searched(asked: Asked, question: Question, found: Sequence[Candidate]) -> Question:

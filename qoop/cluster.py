@@ -67,6 +67,7 @@ from qoop.revocation import Fate, decide, offers, shared_evenly
 from qoop.schedulers.base import Claim, Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
+from qoop.standing import Standing, left_of
 from qoop.trace import Trace
 from qoop.turns import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Turn
 
@@ -86,11 +87,12 @@ _GRACE = 10.0
 class JobHandle:
     """A submitted job as its owner sees it. All methods may be called from any thread."""
 
-    def __init__(self, cluster: Cluster, job: JobId, run: Run) -> None:
+    def __init__(self, cluster: Cluster, job: JobId, run: Run, submitted: float) -> None:
         self.id = job
         self.done: Future[tuple[Committed, ...]] = Future()
         self._cluster = cluster
         self._run = run
+        self._submitted = submitted
 
     @property
     def state(self) -> State:
@@ -154,6 +156,20 @@ class JobHandle:
         """How far the job is."""
         with self._cluster.lock:
             return self._run.progress()
+
+    def standing(self) -> Standing:
+        """How the job stands, and when it will end."""
+        with self._cluster.lock:
+            now, run, progress = self._cluster.now(), self._run, self._run.progress()
+            used = self._cluster.used_by(self.id)
+            going_on = run.plans and not run.ending and run.share is not None
+            finished = run.finished(now) if going_on else None
+            elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
+        left = None
+        if finished is not None:
+            assert run.share is not None
+            left = left_of(run.plan, finished, progress, run.share)
+        return Standing(progress, elapsed, run.share, used, left)
 
     def history(self) -> list[Record]:
         """What happened so far, as records that print as sentences."""
@@ -277,8 +293,8 @@ class Cluster:
         deadline = letter.at + request.timeout if request.timeout is not None else None
         request = replace(request, plan=own_islands(request.plan, name))
         replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
-        outlook = RunOutlook(run, self._clock)
-        return _Job(JobHandle(self, name, run), run, request, letter.arrival, letter.at, deadline, replanner, outlook)
+        outlook, handle = RunOutlook(run, self._clock), JobHandle(self, name, run, letter.at)
+        return _Job(handle, run, request, letter.arrival, letter.at, deadline, replanner, outlook)
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0) -> None:
         """Change how many slots and bytes of memory the backend has; None: leave that as it is.
@@ -331,6 +347,14 @@ class Cluster:
         late, self._late = self._late, None
         if late is not None:
             raise late
+
+    def now(self) -> float:
+        """The time of the cluster's clock, in seconds."""
+        return self._clock.now()
+
+    def used_by(self, job: JobId) -> Resources:
+        """What the running attempts of a job take."""
+        return self._driver.used_by(job)
 
     # --- for the loop's thread ------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qoop.planner.plan import Plan, Resources, Stage
     from qoop.planner.relation import Relation
     from qoop.session import Session
+    from qoop.standing import Standing
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,10 @@ class Job:
     def progress(self) -> Progress:
         """How far it is: stages and tasks done, running and waiting."""
         return self._handle.progress()
+
+    def standing(self) -> Standing:
+        """How it stands for people: progress, share, slots in use, and from when to when it should end."""
+        return self._handle.standing()
 
     def history(self) -> Sequence[Record]:
         """What happened and why, in order; each record prints as a sentence."""

@@ -230,6 +230,23 @@ class Question:
         """See :func:`stages_back`: how deep going over to an option goes back."""
         return stages_back(self.options[self.running], self.options[place], self.finished)
 
+    def apart(self, place: int) -> float:
+        """Seconds that the running plan and an option would still take for what only one of them does."""
+        mine, theirs = self._work_left(self.running), self._work_left(place)
+        both = sum(min(seconds, theirs[content]) for content, seconds in mine.items() if content in theirs)
+        return sum(
+            self.remaining[where].seconds * (1.0 - both / max(both, sum(work.values()), 1e-9))
+            for where, work in ((self.running, mine), (place, theirs))
+        )
+
+    def _work_left(self, place: int) -> dict[Content, float]:
+        """By what stages put out, the seconds of one thread that they would still take."""
+        option = self.options[place]
+        finish = option.candidate.finish
+        seconds = finish.thread_seconds()
+        needed = zip(option.stages, finish.needed(self.done[place]), strict=True)
+        return {content: seconds[stage.id] / stage.width * left for (stage, content, _), left in needed if left}
+
     def _seconds(self, place: int, share: Resources) -> float:
         option, done = self.options[place], self.done[place]
         if self.finished.exhausted and self._meets_exhausted(option, done):
@@ -320,6 +337,8 @@ class Greedy:
     hysteresis: another plan must end sooner than the running one by this fraction of its time, since estimates
         err, and a plan that is left for little is soon gone back to. Measured, plans believed to gain less than the
         default gained nothing (docs/benchmarks.md).
+    careful: the fraction is taken of all that only one of the two plans would still do, if that is more than the
+        running plan's time. Estimates of work that plans share err alike; of other work they err each in its own way.
     least_gain: and by this many seconds: less is not worth stopping attempts for.
     backtracking: it may go back to before what the running plan has reached; without (for comparison, figure 2.13),
         only plans count that use every finished stage which the running plan has still to read.
@@ -332,6 +351,7 @@ class Greedy:
     hysteresis: float = 0.15
     least_gain: float = 0.02
     backtracking: bool = True
+    careful: bool = True
 
     def decide(self, question: Question) -> Decision:
         return self.choose(question, question.remaining)
@@ -345,8 +365,10 @@ class Greedy:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
         doubts = question.surprises + (not question.finished.held)
         needed = 1.0 - (1.0 - self.hysteresis) ** (1 + doubts)
-        if gain < self.least_gain or gain < needed * mine < inf:
-            return Stay(f"the gain is less than {needed:.0%} or {self.least_gain * 1e3:.0f} ms", remaining)
+        doubtful = max(mine, question.apart(best)) if self.careful and mine < inf else mine
+        if gain < self.least_gain or gain < needed * doubtful < inf:
+            least = f"{needed:.0%} of what only one of both would do" if doubtful > mine else f"{needed:.0%}"
+            return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
         return switch_to(question, best, remaining)
 
     def _allowed(self, question: Question) -> Sequence[int]:

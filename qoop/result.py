@@ -63,6 +63,10 @@ class Result:
     def __len__(self) -> int:
         return int(self._raw.num_rows)
 
+    def slice(self, first: int, rows: int) -> Result:
+        """So many rows from the first-th on, counted from 0, as a result of their own; nothing is copied."""
+        return Result(self._raw.slice(first, rows), self._columns, self._settings)
+
     @interruptible()
     def arrow(self) -> pa.Table:
         """The rows as a pyarrow.Table, as DuckDB exports them; made once, without a copy where possible."""

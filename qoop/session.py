@@ -24,6 +24,7 @@ from qoop.adaptive import Adaptive
 from qoop.calibration import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClosed, Suspended
+from qoop.catalog.register import CSV, JSON, PARQUET
 from qoop.catalog.stats_cache import default_directory
 from qoop.cluster import Cluster, JobHandle
 from qoop.config import Config, configure, room_of
@@ -64,7 +65,11 @@ from qoop.story import story
 from qoop.suspend import Bundle, Place, TableRef, best_plan, check_free, check_tables, read, references, write
 from qoop.trace import TraceFile
 
+DATA_FILES = (*PARQUET, *CSV, *JSON)
+"""How the names of files end that are a table each."""
+
 if TYPE_CHECKING:
+    from qoop.catalog.stats import TableStats
     from qoop.catalog.table import Table
 
 
@@ -182,9 +187,26 @@ class Session:
             self._open()
             self._announce(*self._catalog.register_database(path), place=_at("database", path))
 
+    def register_path(self, path: str | os.PathLike[str]) -> None:
+        """Register whatever is there: a folder of tables, a DuckDB file, or a file of data, which is given the name
+        of the file. Raises SourceError."""
+        file = Path(path).expanduser()
+        if file.is_dir():
+            self.register_folder(path)
+        elif file.name.lower().endswith(DATA_FILES):
+            self.register(file.name.partition(".")[0], path)
+        else:
+            self.register_database(path)
+
     def tables(self) -> Mapping[str, Table]:
         """The tables by name, as they are now."""
         return self._catalog.tables()
+
+    @interruptible()
+    def statistics(self, table: str) -> TableStats:
+        """What is known of a table's rows and columns, collected on first use. Raises UnknownTable, SourceError."""
+        self._open()
+        return self._catalog.stats(table)
 
     # Queries
 
@@ -201,9 +223,23 @@ class Session:
         """
         result = None
         for statement in statements(text):
-            result = self._run(statement, watch)
+            result = self.execute(statement, watch)
         assert result is not None  # a text without statements was refused
         return result
+
+    @interruptible()
+    def execute(self, statement: Statement, watch: Callable[[Job], object] | None = None) -> Result:
+        """Do what one of the :func:`~qoop.statement.statements` of a text asks for; else as `sql`."""
+        if isinstance(statement, Query):
+            return _answer(self._submit(self._plan(statement.text), resume=self.config.reuse), watch)
+        if isinstance(statement, Explain):
+            return self._explained(statement, watch)
+        if isinstance(statement, SetOption):
+            self.set(statement.name, statement.value)
+            return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
+        self._open()
+        names = pa.array(list(self._catalog.tables()), pa.string())
+        return Result(pa.table({"c0": names}), (("name", "VARCHAR"),))
 
     @interruptible()
     def submit(
@@ -410,18 +446,6 @@ class Session:
         return f"<Session with {self.config.slots} slots, {self.config.memory / 1e9:.1f} GB, {state}>"
 
     # Inside
-
-    def _run(self, statement: Statement, watch: Callable[[Job], object] | None) -> Result:
-        if isinstance(statement, Query):
-            return _answer(self._submit(self._plan(statement.text), resume=self.config.reuse), watch)
-        if isinstance(statement, Explain):
-            return self._explained(statement, watch)
-        if isinstance(statement, SetOption):
-            self.set(statement.name, statement.value)
-            return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
-        self._open()
-        names = pa.array(list(self._catalog.tables()), pa.string())
-        return Result(pa.table({"c0": names}), (("name", "VARCHAR"),))
 
     def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
         match statement.what:

@@ -241,16 +241,18 @@ def simulate(
     scheduler: Scheduler | None = None,
     check: bool = False,
     decision_seconds: float = 0.0,
+    crowding: Callable[[int], float] | None = None,
 ) -> SimulatedRun:
     """Run the jobs on the fleet until all have ended, or nothing can happen any more.
 
     truth: what an attempt comes to. scheduler: the usual one if None. check: look at all invariants after every turn.
     decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
+    crowding: how many times as long all tasks on a machine take while so many of them run there; None: as alone.
     Raises ConfigError if two jobs have one name.
     """
     if len({job.name for job in jobs}) < len(jobs):
         raise ConfigError("the jobs of a simulation must have names of their own")
-    backend = SimulatedBackend(fleet.machines, VirtualClock(), truth, alone=True)
+    backend = SimulatedBackend(fleet.machines, VirtualClock(), truth, alone=True, crowding=crowding)
     for at, event in fleet.changes:
         backend.happen(event, at)
     planner = _VirtualPlanner(backend, decision_seconds)

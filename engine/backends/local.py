@@ -43,15 +43,16 @@ from qoop.engine.events import (
 )
 from qoop.engine.failures import Stopped, is_fatal, to_failure
 from qoop.engine.guard import Origin
+from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
 from qoop.engine.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.packing import first_fit
-from qoop.planner.plan import Resources
+from qoop.planner.plan import STORE_PER_KERNEL, Resources
 
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
-STORE_SHARE = 0.25
+STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 
 _INSIST = 0.005  # seconds between interrupts, since one that comes before the query starts is lost
 _CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
@@ -108,6 +109,7 @@ class LocalBackend:
         self._numbers = count()
         self._generation = 0  # of the workers
         self._present = 0  # workers of this generation
+        begin_short_turns()
         self._staff(slots)
 
     def machines(self) -> Mapping[MachineId, Resources]:
@@ -201,6 +203,7 @@ class LocalBackend:
         self._staff(0)
         for thread in (*self._workers, *self._helpers):
             thread.join()
+        end_short_turns()
         try:
             self.store.close()
         finally:

@@ -66,7 +66,7 @@ Happening = Event | MachineSlowed
 class _Running:
     """An attempt on its way. work: seconds that it has left from `since` on, were its machine as fast as usual.
 
-    plan: counts how often its end was planned; only the last one holds.
+    slowness: how many times that it takes. plan: counts how often its end was planned; only the last one holds.
     """
 
     machine: MachineId
@@ -75,6 +75,7 @@ class _Running:
     work: float
     began: float
     since: float
+    slowness: float
     plan: int = 0
 
 
@@ -88,6 +89,8 @@ class SimulatedBackend:
 
     stop_seconds: time from a stop to its report, and from the loss of a slot to that of the attempt in it.
     alone: no other thread will wake it: `wait` returns with nothing if nothing will ever happen.
+    crowding: how many times as long everything takes on a machine while so many attempts run there; None: they do not
+        disturb each other.
     `started`: all attempts so far. `task_events`: their number and that of the reports about them.
     `start`, `stop`, `wait` are for one thread; `wake`, `happen` and `appoint` for any.
     """
@@ -99,6 +102,7 @@ class SimulatedBackend:
         script: Callable[[TaskSpec], Outcome] = as_estimated,
         stop_seconds: float = 0.0,
         alone: bool = False,
+        crowding: Callable[[int], float] | None = None,
     ) -> None:
         self.clock = clock
         self.started: list[TaskSpec] = []
@@ -107,6 +111,7 @@ class SimulatedBackend:
         self._script = script
         self._stop_seconds = stop_seconds
         self._alone = alone
+        self._crowding = crowding
         self._running: dict[AttemptId, _Running] = {}
         self._slowness: dict[MachineId, float] = {}
         self._revoked: set[AttemptId] = set()
@@ -131,8 +136,11 @@ class SimulatedBackend:
         else:
             outcome = self._script(spec)
         now = self.clock.now()
-        self._running[spec.attempt] = running = _Running(machine, spec, outcome, outcome.seconds, now, now)
+        slowness = self._slowness.get(machine, 1.0)
+        self._running[spec.attempt] = running = _Running(machine, spec, outcome, outcome.seconds, now, now, slowness)
         self._plan_end(running)
+        if self._crowding is not None:
+            self._retime(machine)
 
     def stop(self, attempt: AttemptId) -> None:
         self._plan(self.clock.now() + self._stop_seconds, lambda: self._end_stopped(attempt))
@@ -245,24 +253,40 @@ class SimulatedBackend:
 
     def _plan_end(self, running: _Running) -> None:
         running.plan += 1
-        seconds = running.work * self._slowness.get(running.machine, 1.0)
+        seconds = running.work * running.slowness
         if seconds < math.inf:
             self._plan(running.since + seconds, partial(self._finish, running, running.plan))
 
     def _slow(self, machine: MachineId, factor: float) -> None:
-        now, before = self.clock.now(), self._slowness.get(machine, 1.0)
         self._slowness[machine] = factor
-        for running in self._running.values():
-            if running.machine == machine:
-                running.work -= (now - running.since) / before
-                running.since = now
+        self._retime(machine)
+
+    def _retime(self, machine: MachineId) -> None:
+        """Plan the ends anew of what runs on a machine whose tasks have become faster or slower."""
+        here = [running for running in self._running.values() if running.machine == machine]
+        now = self.clock.now()
+        factor = self._factor(machine, len(here)) if here else 1.0
+        for running in here:
+            if running.slowness != factor:
+                running.work -= (now - running.since) / running.slowness
+                running.since, running.slowness = now, factor
                 self._plan_end(running)
+
+    def _factor(self, machine: MachineId, tasks: int) -> float:
+        slowness = self._slowness.get(machine, 1.0)
+        return slowness if self._crowding is None else slowness * self._crowding(tasks)
+
+    def _left(self, running: _Running) -> None:
+        """An attempt has gone, which may leave the others faster."""
+        if self._crowding is not None:
+            self._retime(running.machine)
 
     def _finish(self, running: _Running, plan: int) -> Sequence[Event]:
         spec, outcome = running.spec, running.outcome
         if running.plan != plan or self._running.get(spec.attempt) is not running:
             return []
         del self._running[spec.attempt]
+        self._left(running)
         if outcome.error is not None:
             return self._report(TaskFailed(spec.attempt, outcome.error, outcome.retryable))
         parts = spec.stage.layout.parts
@@ -274,7 +298,11 @@ class SimulatedBackend:
         return self._report(TaskSucceeded(spec.attempt, committed))
 
     def _end_stopped(self, attempt: AttemptId) -> Sequence[Event]:
-        return self._report(TaskStopped(attempt)) if self._running.pop(attempt, None) is not None else ()
+        found = self._running.pop(attempt, None)
+        if found is None:
+            return ()
+        self._left(found)
+        return self._report(TaskStopped(attempt))
 
     def _change(self, event: Happening) -> Sequence[Event]:
         match event:
@@ -311,4 +339,5 @@ class SimulatedBackend:
         found = self._running.pop(attempt, None)
         if found is None:
             return ()
+        self._left(found)
         return self._report(TaskFailed(attempt, Revoked(f"{found.machine} lost the slot"), retryable=True))

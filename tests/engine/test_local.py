@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from qoop.engine.backends.base import Backend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.checkpoint import Keeping
 from qoop.engine.events import CheckpointLost, Event, SlotsChanged, TaskFailed, TaskStopped, TaskSucceeded
+from qoop.engine.interpreter import TURN_SECONDS
 from qoop.engine.kernel import Kernel
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Layout, Resources, Stage, StageInput, TableInput
@@ -331,6 +333,16 @@ def test_kernels_are_replaced_when_memory_falls(tmp_path: Path, monkeypatch: pyt
 def _only(machines: Mapping[str, Resources]) -> tuple[str, Resources]:
     ((name, capacity),) = machines.items()
     return name, capacity
+
+
+def test_threads_take_short_turns_while_any_backend_is_open(tmp_path: Path) -> None:
+    usual = sys.getswitchinterval()
+    first, second = (LocalBackend(1, MEMORY, spill_dir=tmp_path) for _ in range(2))
+    first.close()
+    assert sys.getswitchinterval() == pytest.approx(min(usual, TURN_SECONDS))
+    second.close()
+    second.close()
+    assert sys.getswitchinterval() == usual
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

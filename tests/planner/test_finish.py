@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from qoop.planner.cost import CostModel
 from qoop.planner.finish import SPILL_BYTE, Done, Finish, finish_time
 from qoop.planner.packing import Packer, Room, best_fit
-from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
+from qoop.planner.plan import STORE_PER_KERNEL, Estimate, Layout, Plan, Resources, Stage, StageInput
 
 OVERHEAD = CostModel().task_overhead_seconds
 """Of every task, by the cost model."""
@@ -109,12 +109,10 @@ def test_the_constants_are_those_given() -> None:
     slow = CostModel(task_overhead_seconds=1.0 + OVERHEAD, exchange_byte=1e-6)
     big = Stage("a", "", (), INT, 1, "a", estimate=Estimate(1, 1e6, 1.0, 1.0))
     found = plan(big, stage("root", "a"))
-    usual, dear = Finish(found), Finish(found, cost=slow)
-    assert dear.seconds(share(1)) == pytest.approx(
-        usual.seconds(share(1)) + 2 + 2 * 1e6 * (1e-6 - CostModel().exchange_byte)
-    )
-    assert dear.at_least(share(1)) == pytest.approx(dear.seconds(share(1)))
-    assert dear.work() == pytest.approx(dear.seconds(share(1)))
+    usual, dear, room = Finish(found), Finish(found, cost=slow), share(1, 1e9)
+    assert dear.seconds(room) == pytest.approx(usual.seconds(room) + 2 + 2 * 1e6 * (1e-6 - CostModel().exchange_byte))
+    assert dear.at_least(room) == pytest.approx(dear.seconds(room))
+    assert dear.work() == pytest.approx(dear.seconds(room))
 
 
 def test_without_a_slot_nothing_ends() -> None:
@@ -141,6 +139,13 @@ def test_what_a_task_wants_beyond_what_it_asks_for_is_spilled() -> None:
     estimate = Estimate(1, 0, 1.0, 1e9, 3e9)
     found = plan(Stage("root", "", (), INT, 1, "root", estimate=estimate))
     assert finish_time(found, Done(), share(1, 4e9)) == pytest.approx(1.0 + OVERHEAD + 2e9 * SPILL_BYTE)
+
+
+def test_outputs_beyond_the_memory_for_them_are_spilled() -> None:
+    stages = [Stage(name, "", (), INT, 2, name, estimate=Estimate(1, 1e9, 1.0, 1.0)) for name in "ab"]
+    found = plan(*stages, stage("root", "a b"))
+    enough, half = share(1, 2e9 / STORE_PER_KERNEL), share(1, 1e9 / STORE_PER_KERNEL)
+    assert finish_time(found, Done(), half) == pytest.approx(finish_time(found, Done(), enough) + 1e9 * SPILL_BYTE)
 
 
 @st.composite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 from qoop.baselines import AtLaunch, clarinet, hindsight, volcano
@@ -42,6 +43,11 @@ def done(option: Option, *stages: str, running: tuple[tuple[str, float], ...] = 
 
 def test_volcano_takes_the_least_work_whatever_there_is() -> None:
     assert volcano([WIDE, NARROW]) is NARROW
+
+
+def test_volcano_leaves_out_plans_that_were_cut_for_fewer_slots() -> None:
+    wide, narrow = replace(WIDE, room=Resources(8)), replace(NARROW, room=Resources(1))
+    assert volcano([narrow, wide]) is wide
 
 
 def test_clarinet_takes_the_earliest_finisher_on_what_there_is_at_launch() -> None:

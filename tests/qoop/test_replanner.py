@@ -144,10 +144,20 @@ def test_the_plan_that_ends_first_on_the_share_is_chosen() -> None:
     assert isinstance(Greedy().decide(narrow), Stay)
 
 
+def test_plans_with_little_in_common_must_differ_by_more() -> None:
+    apart = option("first 3 1\nsecond 2 2 first\nroot 1 1 second", "B")
+    alike = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "C")
+    questions = [ask(A, other, done=finished(A, {"scan": 1}), share=Resources(1, 0)) for other in (apart, alike)]
+    assert all(isinstance(Greedy(careful=False).decide(question), Switch) for question in questions)
+    first, second = (Greedy().decide(question) for question in questions)
+    assert isinstance(first, Stay) and "only one of both" in first.reason
+    assert isinstance(second, Switch)
+
+
 def test_a_small_gain_is_no_reason() -> None:
     nearly = option("scan 4 1\nother 2 2.8 scan\nroot 1 1 other", "B")
     question = ask(A, nearly, done=finished(A, {"scan": 4}))
-    assert isinstance(stay := Greedy().decide(question), Stay) and "15%" in stay.reason
+    assert isinstance(stay := Greedy(careful=False).decide(question), Stay) and "15%" in stay.reason
     assert isinstance(Greedy(hysteresis=0.01).decide(question), Switch)
 
 

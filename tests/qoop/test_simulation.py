@@ -75,6 +75,13 @@ def test_a_slow_machine_stretches_what_runs_on_it_from_then_on() -> None:
     assert run(slow, job("a", width=2))["a"].seconds == 0.5 + 1.0 + 0.25
 
 
+def test_tasks_that_share_a_machine_slow_each_other_down_while_they_do() -> None:
+    jobs = [job("a", width=1), job("b", at=0.5, width=1)]
+    ran = simulate(Fleet.uniform(1, TWO), jobs, a_second, check=True, crowding={1: 1.0, 2: 2.0}.__getitem__)
+    # a is half done when b comes; each does the next half in a second; then b has its other half alone
+    assert (ran["a"].ended, ran["b"].ended) == (1.5, 2.0)
+
+
 def test_nothing_is_begun_where_it_could_not_end_before_the_room_goes() -> None:
     changes = (0.5, CapacityNotice("m2", Resources(), 1.9)), (1.9, MachineLost("m2"))
     ran = run(Fleet.uniform(2, TWO).after(*changes), job("a"))

@@ -1,0 +1,203 @@
+"""What may come next: commands, tables, columns of the tables in scope, functions, keywords, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from qoop.repl.names import Names
+from qoop.repl.tokens import Token, is_command, name_of, statement_at, words
+
+_TABLE_FOLLOWS = {"from", "join", "into", "describe", "desc", "summarize", "table", "view", "update"}
+_NO_ALIAS = {
+    "where", "on", "using", "join", "left", "right", "full", "inner", "outer", "cross", "group", "order", "having",
+    "limit", "union", "except", "intersect", "select", "semi", "anti", "natural", "asof", "qualify", "window", "set",
+    "as", "from", "positional", "lateral", "sample", "tablesample", "offset", "values",
+}  # fmt: skip
+_ENDS_FROM = {"where", "group", "order", "having", "limit", "union", "except", "intersect", "select", "qualify"}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """text: what takes the place of the last `replaces` characters before the cursor. what: a word on its kind."""
+
+    text: str
+    replaces: int
+    what: str
+
+
+def offers(text: str, cursor: int, names: Names, commands: Sequence[str] = ()) -> list[Offer]:
+    """What may stand at the cursor, the likeliest first.
+
+    >>> names = Names(tables={"orders": (("item", "VARCHAR"), ("price", "INTEGER"))})
+    >>> [offer.text for offer in offers("select pr from orders", 9, names)]
+    ['price', 'preceding']
+    >>> [offer.text for offer in offers("select o. from orders o", 9, names)]
+    ['item', 'price']
+    """
+    if is_command(text[:cursor]):
+        return _of_command(text[:cursor], names, commands)
+    statement, place = statement_at(text, cursor)
+    before = list(words(statement[:place]))
+    if before and before[-1].kind == "string" and not before[-1].closed:
+        return _files(before[-1].text[1:])
+    typed = before.pop() if before and before[-1].kind in ("word", "quoted") and before[-1].end == place else None
+    prefix = typed.text if typed is not None else ""
+    if before and before[-1].text == "." and before[-1].end + len(prefix) == place:
+        owner = name_of(before[-2]) if len(before) > 1 else None
+        return _columns_of(owner or "", statement, prefix, names)
+    if _table_follows(before):
+        return _matching(prefix, [*_tables(names), *((name, "with") for name in _common_tables(statement))])
+    if not prefix:
+        return []
+    return _matching(prefix, _anything(statement, prefix, names))
+
+
+def scope(statement: str, names: Names) -> dict[str, str]:
+    """The tables that a statement reads, by alias in lower case.
+
+    >>> scope("select * from orders o, items join x as y on true", Names())
+    {'o': 'orders', 'items': 'items', 'y': 'x'}
+    """
+    found: dict[str, str] = {}
+    pieces = list(words(statement))
+    in_from, depth_of_from, depth = False, 0, 0
+    for place, token in enumerate(pieces):
+        lower = token.text.lower()
+        depth += (lower == "(") - (lower == ")")
+        if lower in ("from", "join"):
+            in_from, depth_of_from = True, depth
+        elif lower in _ENDS_FROM and depth <= depth_of_from:
+            in_from = False
+        begins = lower in ("from", "join") or (lower == "," and in_from and depth == depth_of_from)
+        table = name_of(pieces[place + 1]) if begins and place + 1 < len(pieces) else None
+        if table is not None and table.lower() not in _NO_ALIAS:
+            found[_alias(pieces[place + 2 : place + 4], table).lower()] = table
+    return found
+
+
+def _alias(after: Sequence[Token], table: str) -> str:
+    for token in after:
+        name = name_of(token)
+        if token.text.lower() == "as":
+            continue
+        return name if name is not None and name.lower() not in _NO_ALIAS else table
+    return table
+
+
+def _common_tables(statement: str) -> Iterator[str]:
+    """Names that WITH gives."""
+    pieces = list(words(statement))
+    for one, other in pairwise(pieces):
+        name = name_of(one)
+        if other.text.lower() == "as" and name is not None and pieces[0].text.lower() == "with":
+            after = pieces[pieces.index(other) + 1 : pieces.index(other) + 2]
+            if after and after[0].text == "(":
+                yield name
+
+
+def _table_follows(before: Sequence[Token]) -> bool:
+    if not before:
+        return False
+    if before[-1].text.lower() in _TABLE_FOLLOWS:
+        return True
+    if before[-1].text != ",":
+        return False
+    for token in reversed(before):
+        lower = token.text.lower()
+        if lower in _ENDS_FROM or lower in ("on", "using", ")", "("):
+            return False
+        if lower == "from":
+            return True
+    return False
+
+
+def _tables(names: Names) -> Iterator[tuple[str, str]]:
+    return ((_written(name), "table") for name in names.tables)
+
+
+def _columns_of(alias: str, statement: str, prefix: str, names: Names) -> list[Offer]:
+    table = scope(statement, names).get(alias.lower(), alias)
+    return _matching(prefix, ((_written(name), type_.lower()) for name, type_ in names.columns(table)))
+
+
+def _anything(statement: str, prefix: str, names: Names) -> Iterator[tuple[str, str]]:
+    tables = scope(statement, names)
+    for table in dict.fromkeys(tables.values()):
+        yield from ((_written(name), type_.lower()) for name, type_ in names.columns(table))
+    yield from ((alias, "alias") for alias, table in tables.items() if alias != table.lower())
+    if not tables:
+        every = (column for columns in names.tables.values() for column in columns)
+        yield from ((_written(name), type_.lower()) for name, type_ in every)
+    upper = prefix.isupper()
+    yield from ((word.upper() if upper else word, "keyword") for word in names.keywords)
+    yield from ((f"{name}(", "function") for name in names.functions)
+    if not tables:
+        yield from _tables(names)
+
+
+def _matching(prefix: str, candidates: Iterable[tuple[str, str]]) -> list[Offer]:
+    """Those that begin with what was typed, then those that contain it, each once."""
+    typed = prefix.strip('"').lower()
+    starts: dict[str, str] = {}
+    within: dict[str, str] = {}
+    for text, what in candidates:
+        plain = text.strip('"').lower()
+        if plain.startswith(typed):
+            starts.setdefault(text, what)
+        elif what not in ("keyword", "function") and len(typed) > 1 and typed in plain:
+            within.setdefault(text, what)
+    return [Offer(text, len(prefix), what) for text, what in (starts | within).items()]
+
+
+def _written(name: str) -> str:
+    """A name as it must be written in a query."""
+    return name if name.isidentifier() and name.isascii() else '"' + name.replace('"', '""') + '"'
+
+
+def _of_command(line: str, names: Names, commands: Sequence[str]) -> list[Offer]:
+    line = line.lstrip()
+    word, space, rest = line.partition(" ")
+    if not space:
+        mark = line[0]
+        known = [mark + name for name in commands if name.startswith(line[1:])]
+        return [Offer(name, len(line), "command") for name in known]
+    if word[1:] in ("i", "read", "include", "timeline", "o", "output", "export", "profile", "suspend", "resume"):
+        return _files(rest)
+    if word[1:] in ("d", "describe", "schema", "tables", "dt"):
+        return _matching(rest, ((name, "table") for name in names.tables))
+    if word[1:] == "resize":
+        return _matching(rest.split(" ")[-1], (("slots=", "number"), ("memory=", "size"), ("notice=", "seconds")))
+    if word[1:] in ("explain", "alternatives", "bg"):
+        return offers(rest, len(rest), names, commands)
+    return []
+
+
+def _files(typed: str) -> list[Offer]:
+    folder, name = os.path.split(typed)
+    try:
+        entries = sorted(os.scandir(os.path.expanduser(folder or ".")), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    shown = [entry for entry in entries if entry.name.startswith(name) and (name or not entry.name.startswith("."))]
+    return [
+        Offer(entry.name + ("/" if entry.is_dir() else ""), len(name), "folder" if entry.is_dir() else "file")
+        for entry in shown
+    ]
+
+
+class NameCompleter(Completer):
+    """Offers for prompt_toolkit. names, commands: what there is to be named now."""
+
+    def __init__(self, names: Callable[[], Names], commands: Callable[[], Sequence[str]]) -> None:
+        self._names = names
+        self._commands = commands
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        for offer in offers(document.text, document.cursor_position, self._names(), self._commands()):
+            yield Completion(offer.text, -offer.replaces, display_meta=offer.what)

@@ -1,0 +1,129 @@
+"""A query in front: what it does on the screen while it runs, above a line that takes commands.
+
+So `\\resize slots=1` can be typed while a query runs, and the engine be watched as it answers with another plan.
+"""
+
+from __future__ import annotations
+
+from asyncio import sleep
+from collections.abc import Callable, Sequence
+
+from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import HSplit, Layout, VSplit, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.output import Output
+
+from qoop.job import Job
+from qoop.repl.view import view
+from qoop.terminal import Terminal
+
+_PATIENCE = 0.25
+"""Seconds that a query may take without being shown."""
+
+_REFRESH = 0.1
+_HINT = "\\resize slots=1 memory=1GB · \\bg · \\suspend · Ctrl-C cancels"
+
+
+class SentBack(Exception):
+    """The user wants the query to go on in the background."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"{job.id} goes on in the background")
+        self.job = job
+
+
+class LiveView:
+    """One query in front.
+
+    command: does what a line asks for, and prints. news: what has been decided about the plan since it was asked last.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        terminal: Callable[[], Terminal],
+        command: Callable[[str], None],
+        news: Callable[[], Sequence[str]],
+        input: Input | None = None,
+        output: Output | None = None,
+    ) -> None:
+        self._job = job
+        self._terminal = terminal
+        self._command = command
+        self._news = news
+        self._line = Buffer(multiline=False, accept_handler=self._accept)
+        self._app: Application[str] = Application(
+            layout=Layout(self._container()),
+            key_bindings=self._keys(),
+            refresh_interval=_REFRESH,
+            erase_when_done=True,
+            input=input,
+            output=output,
+        )
+
+    def show(self) -> None:
+        """Stay until the query has ended. Raises SentBack."""
+        if self._job.wait(_PATIENCE):
+            return
+        if self._app.run(pre_run=self._begin) == "back":
+            raise SentBack(self._job)
+
+    def _container(self) -> HSplit:
+        lines = Window(FormattedTextControl(lambda: ANSI(self._text())), dont_extend_height=True, wrap_lines=False)
+        hint = Window(FormattedTextControl(lambda: "" if self._line.text else _HINT), style="ansibrightblack", height=1)
+        mark = Window(FormattedTextControl("> "), width=2, height=1, dont_extend_width=True)
+        line = Window(BufferControl(self._line), height=1, width=lambda: max(1, len(self._line.text) + 1))
+        return HSplit([lines, VSplit([mark, line, hint])])
+
+    def _text(self) -> str:
+        terminal = self._terminal()
+        most = max(4, min(16, terminal.height - 4))
+        return "\n".join(view(self._job.id, self._job.standing(), terminal, most))
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("c-c")
+        def cancel(event: KeyPressEvent) -> None:
+            if self._line.text:
+                self._line.reset()
+            else:
+                self._job.cancel()
+
+        @keys.add("c-z")
+        def back(event: KeyPressEvent) -> None:
+            event.app.exit(result="back")
+
+        @keys.add("enter")
+        def enter(event: KeyPressEvent) -> None:
+            self._line.validate_and_handle()
+
+        return keys
+
+    def _begin(self) -> None:
+        self._app.create_background_task(self._follow())
+
+    async def _follow(self) -> None:
+        while not self._job.wait(0):
+            await self._tell()
+            await sleep(_REFRESH / 2)
+        await self._tell()
+        if not self._app.is_done:
+            self._app.exit(result="ended")
+
+    async def _tell(self) -> None:
+        lines = self._news()
+        if lines:
+            await run_in_terminal(lambda: print("\n".join(lines)))
+
+    def _accept(self, buffer: Buffer) -> bool:
+        line = buffer.text.strip()
+        if line in ("\\bg", ".bg"):
+            self._app.exit(result="back")
+        elif line:
+            run_in_terminal(lambda: self._command(line))
+        return False

@@ -1,0 +1,89 @@
+"""What a text needs to know of the terminal it is for: its size, and whether it takes colours.
+
+Colours are the terminal's own sixteen, so that they suit dark and light ones; a file, a pipe, ``NO_COLOR`` and
+``TERM=dumb`` get none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import Literal, TextIO
+
+Paint = Literal["bold", "faint", "red", "green", "yellow", "blue", "cyan", "magenta"]
+
+_CODES: dict[Paint, int] = {
+    "bold": 1, "faint": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36,
+}  # fmt: skip
+
+
+_PAGE = 49
+"""Lines of what is no terminal: 40 rows of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """width, height: in characters. colours: whether escape codes may be written."""
+
+    width: int = 80
+    height: int = 24
+    colours: bool = False
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Terminal:
+        """The terminal behind a stream as it is now; if there is none, a width that suits a page."""
+        if not stream.isatty():
+            return cls(width=_columns(120), height=_PAGE)
+        size = shutil.get_terminal_size()
+        colours = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        return cls(size.columns, size.lines, colours)
+
+    def paint(self, text: str, *paints: Paint) -> str:
+        """The text in a colour or weight.
+
+        >>> Terminal(colours=True).paint("x", "red"), Terminal().paint("x", "red")
+        ('\\x1b[31mx\\x1b[0m', 'x')
+        """
+        if not self.colours or not text or not paints:
+            return text
+        return f"\x1b[{';'.join(str(_CODES[paint]) for paint in paints)}m{text}\x1b[0m"
+
+
+def _columns(otherwise: int) -> int:
+    told = os.environ.get("COLUMNS", "")
+    return int(told) if told.isdigit() and int(told) > 0 else otherwise
+
+
+def width_of(text: str) -> int:
+    """Cells of a terminal that the text takes: Chinese takes two a character, combining marks none.
+
+    >>> width_of("abc"), width_of("表")
+    (3, 2)
+    """
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # only few texts need it
+
+    return cell_len(text)
+
+
+def shortened(text: str, width: int) -> str:
+    """The text in at most so many cells, its end given as … if it does not fit.
+
+    >>> shortened("abcdef", 4), shortened("abc", 4), shortened("表表表", 4)
+    ('abc…', 'abc', '表…')
+    """
+    if width_of(text) <= width:
+        return text
+    if text.isascii():
+        return text[: max(0, width - 1)] + "…"
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, max(0, width - 1)).rstrip() + "…"
+
+
+def main_terminal() -> Terminal:
+    """That of standard output."""
+    return Terminal.of(sys.stdout)

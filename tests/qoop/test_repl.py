@@ -1,0 +1,174 @@
+"""The shell on a terminal of its own: what is typed, and what is to be seen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from screen import Screen
+
+LONG = "SELECT a.k % 1000 AS g, sum(a.v * b.v) AS s FROM facts a JOIN facts b ON a.k = b.k GROUP BY g ORDER BY g"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("data")
+    with duckdb.connect() as made:
+        made.execute(
+            f"COPY (SELECT range AS k, range * 13 % 1009 AS v FROM range(1500000)) TO '{folder}/facts.parquet'"
+        )
+        made.execute(
+            f"COPY (SELECT range AS item, 'tea' AS name, NULL::DATE AS since, range * 1.5 AS price, repeat('x', 60) "
+            f"AS note FROM range(500)) TO '{folder}/items.parquet'"
+        )
+    return str(folder)
+
+
+@pytest.fixture
+def screen(data: str, tmp_path: Path) -> Iterator[Screen]:
+    made = Screen(data, "--slots", "4", "--memory", "2GB", home=tmp_path)
+    made.wait("2 tables")
+    yield made
+    made.close()
+
+
+def test_the_prompt_completes_colours_and_runs_several_lines(screen: Screen) -> None:
+    screen.type("select pri from items{ctrl-c}")
+    screen.type("select count(*), max(pric{tab}")
+    screen.wait("max(price")
+    screen.type(") as top{enter}from ite{tab}")
+    shown = screen.wait("from items", "...>")
+    assert screen.colour_of("select count") == "blue", shown
+    screen.type(";{enter}")
+    shown = screen.wait("1 row")
+    assert "748.5" in shown and "decimal" in shown and "500" in shown
+    screen.type("{up}")
+    screen.wait_now("select count(*), max(price) as top", "from items;", times=2)
+    screen.type("{ctrl-c}\\d it{tab}")
+    screen.wait_now("\\d items")
+    screen.type("{enter}")
+    assert "0.0%" in screen.wait("500 rows", "distinct", "since")
+
+
+def test_an_error_underlines_the_word(screen: Screen) -> None:
+    screen.type("select name, nothing from items;{enter}")
+    lines = screen.wait("^^^^^^^").split("\n")
+    place = next(number for number, line in enumerate(lines) if "^^^^^^^" in line)
+    assert lines[place - 1].index("nothing") == lines[place].index("^^^^^^^")
+    assert screen.colour_of("^^^^^^^") == "red"
+    screen.type("select 6 * 7 as answer;{enter}")
+    screen.wait("answer", "42", "1 row")  # it goes on
+    screen.type("\\nonsense{enter}\\resize slots=few{enter}\\d nothing{enter}")
+    screen.wait("there is no command \\nonsense", "slots must be a whole number", "there is no table nothing")
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_tables_fit_the_screen(data: str, tmp_path: Path, columns: int) -> None:
+    screen = Screen(data, columns=columns, lines=30, home=tmp_path)
+    try:
+        screen.wait("2 tables")
+        screen.type("from items;{enter}")
+        shown = screen.wait("500 rows, 21 of them shown")
+        rows = [line for line in shown.split("\n") if line.startswith("│")]
+        assert len(rows) == 2 + 21 + 1 and {len(row) for row in rows} == {len(rows[0])} and len(rows[0]) <= columns
+        assert "NULL" in rows[3] and rows[-1].split()[1] == "499" and "decimal(" in rows[1]
+        assert ("…" in rows[2]) == (columns == 80)
+        screen.type("\\x{enter}from items limit 1;{enter}")
+        screen.wait("name = tea", "since = NULL", "note = " + "x" * 60)
+    finally:
+        screen.close()
+
+
+def test_a_query_changes_plan_before_the_eyes_of_who_resizes(screen: Screen) -> None:
+    screen.type("\\resize slots=0{enter}")
+    screen.wait("0 slots")
+    screen.type(LONG + ";{enter}")
+    screen.wait_now("0 of 1 tasks", "waits for a slot", "scan facts")
+    screen.type("\\resize slots=4 memory=2GB{enter}")
+    shown = screen.wait("switched plan", "the share rose from", "1,000 rows", "the plan was changed once")
+    assert "waits for a slot" not in shown and "ends in" not in shown  # the view leaves nothing behind
+    screen.type("\\jobs{enter}")
+    screen.wait("succeeded", "100%")
+    screen.type("\\history{enter}")
+    screen.wait("the job succeeded")
+    screen.type("\\alternatives{enter}")
+    screen.wait("stages in common")
+
+
+def test_ctrl_c_cancels_the_query_and_not_the_program(screen: Screen) -> None:
+    screen.type("\\resize slots=0{enter}")
+    screen.wait("0 slots")
+    screen.type(LONG + ";{enter}")
+    screen.wait_now("waits for a slot")
+    screen.type("{ctrl-c}")
+    screen.wait("the job was cancelled")
+    screen.type("\\resize slots=2{enter}select 6 * 7 as answer;{enter}")
+    screen.wait("answer", "42")
+    screen.type("\\q{enter}")
+    assert screen.end() == 0
+
+
+def test_jobs_in_the_background_are_followed_fetched_and_cancelled(screen: Screen) -> None:
+    screen.type("\\resize slots=0{enter}")
+    screen.wait("0 slots")
+    screen.type("select count(*) as n from facts &{enter}")
+    screen.wait("job1 runs in the background")
+    screen.type(LONG + ";{enter}")
+    screen.wait_now("waits for a slot")
+    screen.type("{ctrl-z}")
+    screen.wait("job2 goes on in the background")
+    screen.type("\\cancel job2{enter}")
+    screen.wait("job2 ended: the job was cancelled")
+    screen.type("\\q{enter}")
+    screen.wait("job1 still running")
+    screen.type("\\resize slots=2{enter}")
+    screen.wait("job1 is done", "1 rows in")
+    screen.type("\\fg 1{enter}")
+    screen.wait("1500000")
+    screen.type("{ctrl-d}")
+    assert screen.end() == 0
+
+
+def test_a_job_is_suspended_and_goes_on(screen: Screen) -> None:
+    screen.type("\\resize slots=0{enter}")
+    screen.wait("0 slots")
+    screen.type("\\bg select count(*) as n, sum(v) as s from facts;{enter}")
+    screen.wait("job1 runs in the background")
+    screen.type("\\suspend{enter}")
+    screen.wait("job1 is suspended to")
+    screen.type("\\resume{enter}")
+    screen.wait("job2 goes on in the background")
+    screen.type("\\resize slots=2{enter}\\fg{enter}")
+    screen.wait("1500000", "1 row")
+
+
+def test_answers_go_where_they_are_wanted(screen: Screen, tmp_path: Path) -> None:
+    screen.type("\\mode csv{enter}select item, name from items order by item limit 2;{enter}")
+    screen.wait("item,name", "1,tea")
+    screen.type(f"\\save {tmp_path}/x.parquet{{enter}}.mode markdown{{enter}}select 1 as one;{{enter}}")
+    screen.wait("2 rows in", "| one |")
+    assert pq.read_table(tmp_path / "x.parquet").to_pydict() == {"item": [0, 1], "name": ["tea", "tea"]}
+    screen.type(f"\\o {tmp_path}/out.json{{enter}}\\mode json{{enter}}select 7 as seven;{{enter}}\\o{{enter}}")
+    screen.type("\\timing off{enter}")
+    screen.wait("timing is off")
+    assert (tmp_path / "out.json").read_text() == '[{"seven":7}]\n'
+    (tmp_path / "two.sql").write_text("select 'first' as a; select 'second' as b;")
+    screen.type(f"\\i {tmp_path}/two.sql{{enter}}")
+    screen.wait('[{"a":"first"}]', '[{"b":"second"}]')
+
+
+def test_data_that_is_not_there_ends_it_with_a_message(tmp_path: Path) -> None:
+    screen = Screen(str(tmp_path / "missing"), home=tmp_path)
+    assert screen.end() == 1
+    assert "there is no" in screen.all_text and "Traceback" not in screen.all_text
+    (tmp_path / "bad").mkdir()
+    screen = Screen(str(tmp_path / "bad"), columns=160, home=tmp_path)
+    assert screen.end() == 1
+    assert "holds no tables" in screen.all_text and "Traceback" not in screen.all_text

@@ -1,0 +1,74 @@
+"""Many jobs on one cluster: what is measured of each combination, on a small made-up workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from qoop.planner.alternatives import Candidate
+from qoop.planner.cost import DEFAULT
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.tpcds.suite import macro
+from qoop.tpcds.workload import PAPER, Query
+
+COLUMNS = (("x", "INTEGER"),)
+SETTING = macro.Setting("", jobs=6, apart=10.0, seeds=(1, 2))
+
+
+def candidate(query: int, tasks: int, seconds: float, slots: int) -> Candidate:
+    scan = Stage(f"s{query}", "", (), COLUMNS, tasks, f"s{query}/{tasks}", estimate=Estimate(task_seconds=seconds))
+    root = Stage("root", "", (StageInput("s", scan.id, "all"),), COLUMNS, 1, f"r{query}/{tasks}")
+    return Candidate(Plan((scan, root), COLUMNS), f"{slots}", PAPER.slots, DEFAULT, room=Resources(slots))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_queries() -> Iterator[None]:
+    """Wide plans do more work in less time than narrow ones."""
+    made = {
+        number: Query(number, 1, 2, (candidate(number, 300, 9.0, 600), candidate(number, 30, 60.0 - number, 60)))
+        for number in (1, 2, 3)
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(macro, "_queries", lambda directory: made)
+        yield
+
+
+@pytest.fixture(scope="module")
+def values(few_queries: None) -> Mapping[str, Any]:
+    return {name: macro.measure(item) for name, item in macro.items(SETTING).items()}
+
+
+def test_jobs_arrive_as_the_seed_says() -> None:
+    first, again, other = macro.arrivals(SETTING, 1), macro.arrivals(SETTING, 1), macro.arrivals(SETTING, 2)
+    assert first == again != other
+    assert first[0].at == 0.0 and [one.at for one in first] == sorted(one.at for one in first)
+    many = macro.arrivals(macro.Setting("", jobs=4000, apart=80.0), 1)
+    assert many[-1].at / 3999 == pytest.approx(80.0, rel=0.05)
+
+
+def test_every_combination_runs_the_same_jobs_and_has_its_figures(values: Mapping[str, Any]) -> None:
+    runs = [values[f"{name}, seed 1"]["jobs"] for name in macro.COMBINATIONS]
+    assert len(runs) == 7 and all([job[:2] for job in run] == [job[:2] for job in runs[0]] for run in runs)
+    found = macro.figures(SETTING, values)
+    assert [one.combination for one in found] == list(macro.COMBINATIONS)
+    for one in found:
+        assert 0.0 < one.jain <= 1.0 and one.mean < one.makespan and one.seeds == 2
+
+
+def test_a_combination_that_is_not_measured_has_no_figures(values: Mapping[str, Any]) -> None:
+    some = {name: value for name, value in values.items() if not name.startswith("Clarinet alone")}
+    assert len(macro.figures(SETTING, some)) == 5
+
+
+def test_a_job_alone_is_not_slowed_by_others(values: Mapping[str, Any]) -> None:
+    for name, combination in macro.COMBINATIONS.items():
+        for query, _, seconds, _ in values[f"{name}, seed 1"]["jobs"]:
+            if combination.planner == "Volcano":  # the others take another plan where they have less
+                assert seconds >= values[f"Volcano alone, query {query}"]["seconds"] - 1e-6
+
+
+def test_the_load_is_work_per_slot_second() -> None:
+    work = 300 * 9.0
+    assert macro.load(SETTING) == pytest.approx(work / (10.0 * 600), rel=0.02)

@@ -1,0 +1,249 @@
+"""Many jobs on one cluster: schedulers and planners in combination (figure 2.16).
+
+200 jobs, each a TPC-DS query drawn from the 50 with the most alternatives, arrive 80 s apart in the mean (Poisson) on
+20 machines of 30 slots at scale 500. Seven combinations of a scheduler and a planner run the same arrivals, in virtual
+time on the engine's own core. Of each: the mean completion time, the makespan (from the first arrival to the last end),
+and Jain's index of fairness over how many times longer a job takes for the others. That is its time with the whole
+cluster to itself, under the same planner, divided by its time among the others, so that a poor plan does not count as
+unfairness. A second index takes the quickest planner's time alone for all combinations.
+
+What happens to tasks is said by :mod:`qoop.tpcds.truth`, what the planners believe by the estimates of the plans. The
+work that arrives per second of all slots, the load, is reported beside the figures: fairness and queueing hang on it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from qoop.adaptive import Adaptive
+from qoop.baselines import NEVER, AtLaunch, volcano
+from qoop.catalog.errors import ExecutionError
+from qoop.replanner import Greedy
+from qoop.schedulers.base import Scheduler
+from qoop.schedulers.carbyne import Carbyne
+from qoop.schedulers.drf import DRF
+from qoop.schedulers.max_min import MaxMin
+from qoop.schedulers.patient import Patient
+from qoop.schedulers.sjf import SJF
+from qoop.schedulers.tetris import Tetris
+from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.tpcds.workload import PAPER, Query, fifty, workload
+
+Planner = Literal["QOOP", "Volcano", "Clarinet"]
+
+JOBS, APART = 200, 80.0
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Who shares the machines, and who chooses the plans."""
+
+    name: str
+    scheduler: Callable[[], Scheduler]
+    planner: Planner
+
+
+COMBINATIONS = {
+    one.name: one
+    for one in (
+        Combination("QOOP", lambda: Patient(MaxMin()), "QOOP"),
+        Combination("DRF + Volcano", DRF, "Volcano"),
+        Combination("Tetris + Volcano", Tetris, "Volcano"),
+        Combination("SJF + Volcano", SJF, "Volcano"),
+        Combination("Carbyne + Volcano", Carbyne, "Volcano"),
+        Combination("DRF + Clarinet", DRF, "Clarinet"),
+        Combination("Carbyne + Clarinet", Carbyne, "Clarinet"),
+    )
+}
+"""Those of figure 2.16."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the figures depend on.
+
+    directory: tables of scale 1. apart: mean seconds between arrivals. seeds: of arrivals and queries, one run each.
+    """
+
+    directory: str
+    jobs: int = JOBS
+    apart: float = APART
+    seeds: tuple[int, ...] = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A query that has the cluster to itself."""
+
+    setting: Setting
+    planner: Planner
+    query: int
+
+
+@dataclass(frozen=True)
+class Together:
+    """All jobs of a seed under one combination."""
+
+    setting: Setting
+    combination: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A job to come. at: seconds after the first."""
+
+    name: str
+    at: float
+    query: int
+
+
+def items(setting: Setting) -> dict[str, Alone | Together]:
+    """What is to be measured, each alone, by name."""
+    together = {_run_name(name, seed): Together(setting, name, seed) for seed in setting.seeds for name in COMBINATIONS}
+    needed = sorted({one.query for seed in setting.seeds for one in arrivals(setting, seed)})
+    planners = dict.fromkeys(one.planner for one in COMBINATIONS.values())
+    return together | {
+        _alone_name(planner, query): Alone(setting, planner, query) for planner in planners for query in needed
+    }
+
+
+def _run_name(combination: str, seed: int) -> str:
+    return f"{combination}, seed {seed}"
+
+
+def _alone_name(planner: str, query: int) -> str:
+    return f"{planner} alone, query {query}"
+
+
+def measure(item: Alone | Together) -> dict[str, Any]:
+    """One item as a JSON value. Raises ConfigError, SourceError; ExecutionError if a job fails."""
+    if isinstance(item, Alone):
+        query = _queries(item.setting.directory)[item.query]
+        run = _simulated([_job(Arrival("alone", 0.0, item.query), query, item.planner)], Patient(MaxMin()))
+        return {"seconds": run.jobs[0].seconds}
+    combination = COMBINATIONS[item.combination]
+    known = _queries(item.setting.directory)
+    coming = arrivals(item.setting, item.seed)
+    jobs = [_job(one, known[one.query], combination.planner) for one in coming]
+    run = _simulated(jobs, combination.scheduler())
+    rows = zip(coming, run.jobs, strict=True)
+    return {
+        "mean": fmean(job.seconds for job in run.jobs),
+        "makespan": run.seconds,
+        "task_events": run.task_events,
+        "jobs": [[one.query, one.at, job.seconds, job.switches] for one, job in rows],
+    }
+
+
+def arrivals(setting: Setting, seed: int) -> list[Arrival]:
+    """The jobs of a seed: a Poisson process, queries drawn evenly."""
+    chance = random.Random(seed)
+    numbers = fifty(_queries(setting.directory))
+    coming, at = [], 0.0
+    for number in range(setting.jobs):
+        coming.append(Arrival(f"j{number + 1}", at, chance.choice(numbers)))
+        at += chance.expovariate(1.0 / setting.apart)
+    return coming
+
+
+@cache
+def _queries(directory: str) -> Mapping[int, Query]:
+    return workload(Path(directory))
+
+
+def _job(coming: Arrival, query: Query, planner: Planner) -> SimulatedJob:
+    if planner == "Volcano":
+        return SimulatedJob(coming.name, coming.at, volcano(query.candidates).plan)
+    return SimulatedJob(coming.name, coming.at, query.launch.plan, _adaptive(query, planner))
+
+
+def _adaptive(query: Query, planner: Planner) -> Adaptive:
+    """Both choose by the share that the job is told when it comes; then one of them never again."""
+    if planner == "Clarinet":
+        return query.adaptive(PAPER.whole, policy=AtLaunch(), triggers=NEVER)
+    return query.adaptive(PAPER.whole, policy=AtLaunch(Greedy()))
+
+
+def _simulated(jobs: Sequence[SimulatedJob], scheduler: Scheduler) -> SimulatedRun:
+    run = simulate(Fleet.uniform(PAPER.machines, PAPER.machine), jobs, scheduler=scheduler)
+    for job in run.jobs:
+        if job.error is not None:
+            raise ExecutionError(f"{job.name} failed in the simulation: {job.error}") from job.error
+    return run
+
+
+# What it comes to
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One combination, over all seeds that were measured: means.
+
+    jain: over a job's time alone, under its own planner, divided by its time among the others. against_best: the same
+    with the least time alone of any planner.
+    """
+
+    combination: str
+    mean: float
+    jain: float
+    against_best: float
+    makespan: float
+    switches: float
+    seeds: int
+
+
+def jain(values: Sequence[float]) -> float:
+    """Jain's index: 1 if all are equal, 1 / n if one has it all (Jain, Chiu and Hawe, DEC TR-301, 1984).
+
+    >>> jain([1, 1, 1]), jain([1, 0])
+    (1.0, 0.5)
+    """
+    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
+
+
+def figures(setting: Setting, values: Mapping[str, Any]) -> list[Figures]:
+    """The combinations of which every run and all times alone are there."""
+    return [found for name in COMBINATIONS if (found := _figures(name, setting, values)) is not None]
+
+
+def _figures(name: str, setting: Setting, values: Mapping[str, Any]) -> Figures | None:
+    runs = [run for seed in setting.seeds if (run := values.get(_run_name(name, seed))) is not None]
+    queries = {query for run in runs for query, *_ in run["jobs"]}
+    alone = _alone(queries, COMBINATIONS[name].planner, values)
+    best = {query: min(_every(query, values), default=0.0) for query in queries}
+    if not runs or len(alone) < len(queries):
+        return None
+    return Figures(
+        name,
+        fmean(run["mean"] for run in runs),
+        fmean(jain([alone[query] / seconds for query, _, seconds, _ in run["jobs"]]) for run in runs),
+        fmean(jain([best[query] / seconds for query, _, seconds, _ in run["jobs"]]) for run in runs),
+        fmean(run["makespan"] for run in runs),
+        fmean(switches for run in runs for *_, switches in run["jobs"]),
+        len(runs),
+    )
+
+
+def _alone(queries: set[int], planner: str, values: Mapping[str, Any]) -> dict[int, float]:
+    names = {query: _alone_name(planner, query) for query in queries}
+    return {query: values[name]["seconds"] for query, name in names.items() if name in values}
+
+
+def _every(query: int, values: Mapping[str, Any]) -> Iterator[float]:
+    for planner in ("QOOP", "Volcano", "Clarinet"):
+        if (name := _alone_name(planner, query)) in values:
+            yield values[name]["seconds"]
+
+
+def load(setting: Setting) -> float:
+    """Slot seconds of work that arrive per second and slot, when every job runs the plan of the least work."""
+    known = _queries(setting.directory)
+    work = {number: volcano(known[number].candidates).finish.work() for number in fifty(known)}
+    return fmean(work.values()) / (setting.apart * PAPER.machines * PAPER.slots)
