@@ -14,7 +14,7 @@ replan              ``QOOP_REPLAN``             true
 forecast            ``QOOP_FORECAST``           false: the share is taken to last for ever
 settle              ``QOOP_SETTLE``             false: shares do not depend on what plans have a use for
 wait_for_capacity   ``QOOP_WAIT_FOR_CAPACITY``  600 seconds
-plan_cache          ``QOOP_PLAN_CACHE``         plans are found again within the session only
+plan_cache          ``QOOP_PLAN_CACHE``         with the checkpoints, if these have a folder
 trace               ``QOOP_TRACE``              nothing is traced
 \-                  ``QOOP_GUARD``              "meet": outputs are digested where two meet; "always": all are
 ==================  ==========================  =========================================================
@@ -39,6 +39,8 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _LEAST_MEMORY = 16 * 2**20
+_PLANS = "plans"
+"""Where plans go within the folder of checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ def configure(
 ) -> Config:
     """Settle every option: argument, else environment variable, else default.
 
+    Plans go with the checkpoints by default: a process that goes on from these needs not plan again first.
+
     >>> config = configure(slots=2, memory="2GB", environment={"QOOP_SLOTS": "9", "QOOP_REPLAN": "off"})
     >>> config.slots, config.memory, config.replan
     (2, 2000000000, False)
@@ -105,7 +109,7 @@ def configure(
             "wait_for_capacity",
             wait_for_capacity if wait_for_capacity is not None else environment.get("QOOP_WAIT_FOR_CAPACITY", 600.0),
         ),
-        plan_cache=_folder(plan_cache or environment.get("QOOP_PLAN_CACHE")),
+        plan_cache=_folder(plan_cache or environment.get("QOOP_PLAN_CACHE")) or (folder / _PLANS if folder else None),
         checkpoint_budget=parse_bytes(budget) if budget is not None else None,
         reuse=_truth("reuse", reuse if reuse is not None else environment.get("QOOP_REUSE", folder is not None)),
         guard_always=_choice("QOOP_GUARD", environment.get("QOOP_GUARD", "meet"), ("meet", "always")) == "always",

@@ -95,7 +95,8 @@ def connect(
     replan: whether jobs may change plan while they run.
     wait_for_capacity: seconds, 600 by default, that a query waits while there is no slot at all (see
         `Session.resize`), before it fails with NoCapacity; ``math.inf``: for ever.
-    plan_cache: a folder for plans, where other sessions and processes find them; by default each session has its own.
+    plan_cache: a folder for plans, where other sessions and processes find them; by default one within that of the
+        checkpoints, and without checkpoints plans are kept for the session only.
     checkpoint_budget: bytes, or a text such as "10GB", that the folder of checkpoints may take; what no running job of
         any process needs is removed for it, what is worth least first. By default there is no limit.
     reuse: whether a query takes over what earlier ones have put out, and leaves its own for others: within the session

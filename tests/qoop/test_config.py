@@ -67,3 +67,10 @@ def test_an_unknown_option_lists_what_exists() -> None:
 def test_a_value_that_duckdb_refuses() -> None:
     with pytest.raises(ConfigError, match="TimeZone cannot be 'Nowhere'"):
         option("TimeZone", "Nowhere")
+
+
+def test_plans_go_with_the_checkpoints_unless_they_have_a_folder_of_their_own() -> None:
+    nothing: dict[str, str] = {}
+    assert configure(environment=nothing).plan_cache is None
+    assert configure(checkpoints="/c", environment=nothing).plan_cache == Path("/c/plans")
+    assert configure(checkpoints="/c", plan_cache="/p", environment=nothing).plan_cache == Path("/p")
