@@ -67,6 +67,14 @@ class Binder:
             self._duckdb.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
             self._tables.pop(name.lower(), None)
 
+    def define(self, text: str) -> None:
+        """Make a view known to `describe`, or forget one: CREATE VIEW or DROP VIEW. Raises ParseError or BindError."""
+        with self._lock:
+            try:
+                self._duckdb.execute(text)
+            except duckdb.Error as error:
+                raise _explained(error, text, 0, list(self._tables)) from error
+
     def set(self, name: str, value: str) -> None:
         """Apply a SET option. Raises QueryError where DuckDB refuses it."""
         with self._lock:

@@ -1,4 +1,6 @@
-r"""Configuration: arguments win over QOOP_* environment variables, which win over defaults.
+r"""Configuration: arguments win over QOOP_* environment variables, these over ``qoop.toml``, and this over defaults.
+
+``qoop.toml`` lies in the working directory, or where ``QOOP_CONFIG`` says, and has lines such as ``slots = 2``.
 
 ==================  ==========================  =========================================================
 argument            environment                 default
@@ -16,6 +18,7 @@ settle              ``QOOP_SETTLE``             false: shares do not depend on w
 wait_for_capacity   ``QOOP_WAIT_FOR_CAPACITY``  600 seconds
 plan_cache          ``QOOP_PLAN_CACHE``         with the checkpoints, if these have a folder
 trace               ``QOOP_TRACE``              nothing is traced
+tables              ``QOOP_TABLES``             tables that are created live in memory
 \-                  ``QOOP_GUARD``              "meet": outputs are digested where two meet; "always": all are
 ==================  ==========================  =========================================================
 """
@@ -25,6 +28,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +37,12 @@ from typing import Literal
 from qoop.catalog.errors import ConfigError
 
 Persist = Literal["all", "worthwhile"]
+
+OPTIONS = (
+    "slots", "memory", "checkpoints", "checkpoint_budget", "reuse", "spill", "replan", "wait_for_capacity",
+    "plan_cache", "trace", "persist", "forecast", "settle", "tables", "guard",
+)  # fmt: skip
+"""Of qoop.toml, which are called as in the environment, without QOOP_ and in small letters."""
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
@@ -52,6 +62,7 @@ class Config:
     reuse: queries take over what earlier ones, even of another process, have put out, and leave theirs for others.
     guard_always: see QOOP_GUARD.
     trace: the file, or folder, that what happens is written to; None: it is not.
+    tables: the folder of the tables that are created, as Parquet files; None: they live in memory.
     persist: which outputs go to the folder of checkpoints. forecast, settle: see `connect`.
     """
 
@@ -66,6 +77,7 @@ class Config:
     reuse: bool = False
     guard_always: bool = False
     trace: Path | None = None
+    tables: Path | None = None
     persist: Persist = "all"
     forecast: bool = False
     settle: bool = False
@@ -85,9 +97,12 @@ def configure(
     persist: str | None = None,
     forecast: bool | None = None,
     settle: bool | None = None,
-    environment: Mapping[str, str] = os.environ,
+    tables: str | os.PathLike[str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """Settle every option: argument, else environment variable, else default.
+    """Settle every option: argument, else environment variable, else what qoop.toml says, else default.
+
+    environment: in place of the environment and qoop.toml.
 
     Plans go with the checkpoints by default: a process that goes on from these needs not plan again first.
 
@@ -97,6 +112,7 @@ def configure(
 
     Raises ConfigError for a value that is not valid, naming the option.
     """
+    environment = environment if environment is not None else from_file() | os.environ
     folder = _folder(checkpoints or environment.get("QOOP_CHECKPOINTS"))
     budget = checkpoint_budget if checkpoint_budget is not None else environment.get("QOOP_CHECKPOINT_BUDGET")
     return Config(
@@ -116,8 +132,34 @@ def configure(
         trace=_folder(trace or environment.get("QOOP_TRACE")),
         persist=_persist(persist or environment.get("QOOP_PERSIST", "all")),
         forecast=_truth("forecast", forecast if forecast is not None else environment.get("QOOP_FORECAST", "false")),
+        tables=_folder(tables or environment.get("QOOP_TABLES")),
         settle=_truth("settle", settle if settle is not None else environment.get("QOOP_SETTLE", "false")),
     )
+
+
+def from_file() -> dict[str, str]:
+    """What qoop.toml in the working directory, or the file that QOOP_CONFIG names, says: as environment variables.
+
+    Raises ConfigError for a file that cannot be read, and an option that does not exist, listing those that do.
+    """
+    told = os.environ.get("QOOP_CONFIG")
+    path = Path(told or "qoop.toml").expanduser()
+    if not told and not path.is_file():
+        return {}
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    unknown = values.keys() - OPTIONS
+    if unknown:
+        raise ConfigError(f"{path} has no option {', '.join(sorted(unknown))}; there are {', '.join(OPTIONS)}")
+    return {f"QOOP_{name.upper()}": _as_text(value) for name, value in values.items()}
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def room_of(slots: int | None, memory: int | str | None) -> tuple[int | None, int | None]:

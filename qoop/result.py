@@ -7,6 +7,7 @@ other: columns whose Arrow type is already right are handed out as they are, the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from itertools import count
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from qoop.catalog.errors import PlanError
+from qoop.catalog.errors import DiskFull, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.interrupts import interruptible
 from qoop.planner.types import has_name
@@ -62,6 +63,33 @@ class Result:
 
     def __len__(self) -> int:
         return int(self._raw.num_rows)
+
+    @property
+    def unique_columns(self) -> list[str]:
+        """The names of the columns, those that occur twice numbered."""
+        return _numbered(self.columns)
+
+    def lossless(self) -> pa.Table:
+        """The rows in the Arrow form from which every type of DuckDB can be told; columns by their unique names."""
+        return self._raw.rename_columns(self.unique_columns)
+
+    @interruptible()
+    def copy_to(self, path: str | os.PathLike[str], options: str = "") -> None:
+        """Write the rows to a file as DuckDB's COPY does. options: such as "(FORMAT csv, HEADER false)".
+
+        Raises QueryError for options that DuckDB does not take, DiskFull if the file cannot be written.
+        """
+        names = self.unique_columns
+        casts = ", ".join(f"{self._cast(index)} AS {_quoted(name)}" for index, name in enumerate(names))
+        cursor = _database(self._settings).cursor()
+        cursor.register("answer", self._raw)
+        file = os.fspath(path).replace("'", "''")
+        try:
+            interruptibly(cursor, lambda: cursor.execute(f"COPY (SELECT {casts} FROM answer) TO '{file}' {options}"))
+        except duckdb.IOException as error:
+            raise DiskFull(f"cannot write {path}: {error}") from error
+        except duckdb.Error as error:
+            raise QueryError(f"cannot write {path}: {error}") from error
 
     def slice(self, first: int, rows: int) -> Result:
         """So many rows from the first-th on, counted from 0, as a result of their own; nothing is copied."""

@@ -60,7 +60,10 @@ from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
 from qoop.schedulers.settling import Settling
 from qoop.settings import option
-from qoop.statement import Explain, Query, SetOption, Statement, query_text, statements
+from qoop.statement import Explain, Query, SetOption, ShowTables, Statement, query_text, statements
+from qoop.statements.definitions import Definitions
+from qoop.statements.parameters import Parameters, with_values
+from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
 from qoop.story import story
 from qoop.suspend import Bundle, Place, TableRef, best_plan, check_free, check_tables, read, references, write
 from qoop.trace import TraceFile
@@ -86,6 +89,7 @@ def connect(
     persist: str | None = None,
     forecast: bool | None = None,
     settle: bool | None = None,
+    tables: str | os.PathLike[str] | None = None,
 ) -> Session:
     """Open a session on this machine.
 
@@ -111,6 +115,8 @@ def connect(
         (:mod:`qoop.policies.forecast`).
     settle: whether the share that a job's plan has no use for is promised to other jobs, which may then choose other
         plans (:mod:`qoop.schedulers.settling`).
+    tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the start. By
+        default they live in memory, as long as the session.
 
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
@@ -129,6 +135,7 @@ def connect(
             persist,
             forecast,
             settle,
+            tables,
         )
     )
 
@@ -149,6 +156,9 @@ class Session:
         self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
         self._catalog = Catalog()
         self._binder = Binder()
+        self._definitions = Definitions(
+            self._catalog, self._binder, self._names, self.register, DATA_FILES, config.tables
+        )
         self._trace = TraceFile(config.trace) if config.trace is not None else None
         self._backend = LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
         scheduler = Settling(Patient(MaxMin())) if config.settle else None
@@ -158,6 +168,8 @@ class Session:
         self._seen = Seen()
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
+        if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
+            self.register_folder(config.tables)
 
     # Tables
 
@@ -212,8 +224,10 @@ class Session:
     # Queries
 
     @interruptible()
-    def sql(self, text: str, watch: Callable[[Job], object] | None = None) -> Result:
+    def sql(self, text: str, parameters: Parameters = (), *, watch: Callable[[Job], object] | None = None) -> Result:
         """Run a text and wait for the answer; of several statements, that of the last.
+
+        parameters: the values of ``?``, ``$1`` … as a sequence, or of ``$name`` … as a mapping.
 
         SET, RESET and SHOW TABLES work too, and EXPLAIN [ANALYZE | ALTERNATIVES | HISTORY] answers as DuckDB's
         EXPLAIN does: a column explain_key and a column explain_value. Ctrl-C cancels the running query.
@@ -223,7 +237,7 @@ class Session:
         Raises QueryError if the text is at fault, ExecutionError if a task failed, SessionClosed.
         """
         result = None
-        for statement in statements(text):
+        for statement in statements(with_values(text, parameters) if parameters else text):
             result = self.execute(statement, watch)
         assert result is not None  # a text without statements was refused
         return result
@@ -231,16 +245,33 @@ class Session:
     @interruptible()
     def execute(self, statement: Statement, watch: Callable[[Job], object] | None = None) -> Result:
         """Do what one of the :func:`~qoop.statement.statements` of a text asks for; else as `sql`."""
-        if isinstance(statement, Query):
-            return _answer(self._submit(self._plan(statement.text), resume=self.config.reuse), watch)
-        if isinstance(statement, Explain):
-            return self._explained(statement, watch)
-        if isinstance(statement, SetOption):
-            self.set(statement.name, statement.value)
-            return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
         self._open()
-        names = pa.array(list(self._catalog.tables()), pa.string())
-        return Result(pa.table({"c0": names}), (("name", "VARCHAR"),))
+        match statement:
+            case Query(text):
+                return _answer(self._submit(self._plan(text), resume=self.config.reuse), watch)
+            case Explain():
+                return self._explained(statement, watch)
+            case SetOption(name, value):
+                self.set(name, value)
+            case CreateView():
+                self._definitions.create_view(statement)
+            case Drop():
+                self._definitions.drop(statement)
+            case CreateTable(name, text):
+                wanted = self._definitions.is_wanted(statement)
+                made = self.execute(Query(text), watch) if wanted else None
+                if made is not None:
+                    self._definitions.create_table(name, made)
+                return _count(made)
+            case Copy(text, path, options):
+                made = self.execute(Query(text), watch)
+                made.copy_to(path, options)
+                return _count(made)
+            case ShowTables():
+                return Result(
+                    pa.table({"c0": pa.array(self._definitions.names(), pa.string())}), (("name", "VARCHAR"),)
+                )
+        return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
 
     @interruptible()
     def submit(
@@ -249,11 +280,13 @@ class Session:
         weight: float = 1.0,
         timeout: float | None = None,
         *,
+        parameters: Parameters = (),
         resume: bool | None = None,
         plan: Plan | None = None,
     ) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
+        parameters: as for `sql`.
         weight: its part of the slots relative to other jobs, above 0. timeout: seconds, above 0, after which it is
         cancelled and `result` raises Timeout. resume: take what earlier queries, even of another process, have left,
         and run only the rest; by default as the session's `reuse` says. plan: run this plan of the query, one of its
@@ -261,7 +294,8 @@ class Session:
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
-        planned = self._plan(query_text(text)) if plan is None else self._with_plan(query_text(text), plan)
+        query = query_text(with_values(text, parameters) if parameters else text)
+        planned = self._plan(query) if plan is None else self._with_plan(query, plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
         return self._submit(planned, weight, timeout, reuse)
 
@@ -316,7 +350,7 @@ class Session:
         grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
         """
         self._learn()
-        query = query_text(text)
+        query = self._definitions.as_read(query_text(text))
         return self._recall.alternatives(query, grid or local_grid(self._usable_room), lambda: self.prepare(query))
 
     @interruptible()
@@ -326,7 +360,7 @@ class Session:
         What the session's own jobs have shown is known without that. Returns for how many stages, of all plans worth
         keeping, there is something. Raises as `submit` does.
         """
-        query, found = query_text(text), 0
+        query, found = self._definitions.as_read(query_text(text)), 0
         usual = self._plan(query)
         room = self._usable_room
         for plan in (usual.plan, *(one.plan for one in self.alternatives(query).kept)):
@@ -405,14 +439,28 @@ class Session:
     def set(self, name: str, value: object) -> None:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
 
+        slots and memory are options, too: what `resize` does, and by default what the session was opened with.
+
         Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
         """
+        if name.lower() in ("slots", "memory"):
+            self._set_room(name.lower(), value)
+            return
         known, checked = option(name, None if value is None else str(value))
         self._open()
         if value is None:
             self._binder.reset(known)
         else:
             self._binder.set(known, checked)
+
+    def _set_room(self, name: str, value: object) -> None:
+        text = str(getattr(self.config, name) if value is None else value)
+        if name == "memory":
+            self.resize(memory=text)
+        elif text.isdigit():
+            self.resize(slots=int(text))
+        else:
+            raise ConfigError(f"slots must be a whole number, not {text!r}")
 
     def close(self) -> None:
         """Cancel what runs, join all threads and remove temporary files. Results stay valid.
@@ -480,6 +528,7 @@ class Session:
         self._open()
         self._learn()
         begun = time.perf_counter()
+        text = self._definitions.as_read(text)
         room = self._usable_room
         known = self._recall.plan(text, room)
         if known is not None:
@@ -559,7 +608,7 @@ class Session:
     def _with_plan(self, text: str, plan: Plan) -> Planned:
         """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
         begun = time.perf_counter()
-        bound, tables = self._bind(text)
+        bound, tables = self._bind(self._definitions.as_read(text))
         versions = {name: table.version for name, table in tables.items()}
         read = {(item.table, item.version) for stage in plan.stages for item in stage.table_inputs}
         if plan.columns != tuple(bound.columns) or not read <= versions.items():
@@ -619,12 +668,18 @@ class Session:
                 self._places[table.name.lower()] = place
             else:
                 self._places.pop(table.name.lower(), None)
+            self._definitions.table_came(table.name)
             self._binder.add_table(table.name, table.version, table.columns)
         self.plan_cache.tables_changed(versions({table.name: table for table in tables}))
 
     def _open(self) -> None:
         if self._closed:
             raise SessionClosed("the session is closed")
+
+
+def _count(made: Result | None) -> Result:
+    """What DuckDB answers where rows go elsewhere: how many."""
+    return Result(pa.table({"c0": pa.array([0 if made is None else len(made)], pa.int64())}), (("Count", "BIGINT"),))
 
 
 def _place(source: object) -> Place | None:

@@ -1,4 +1,4 @@
-"""What a text asks of a session: a query, a SET, an EXPLAIN or SHOW TABLES. Anything else is refused.
+"""What a text asks of a session: a query, a SET, an EXPLAIN, SHOW TABLES, CREATE, DROP or COPY. All else is refused.
 
 DuckDB's own parser splits the text and says of what kind each statement is, so its idea of SQL is ours.
 """
@@ -6,6 +6,7 @@ DuckDB's own parser splits the text and says of what kind each statement is, so 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
@@ -14,6 +15,7 @@ import duckdb
 
 from qoop.catalog.errors import ParseError, QueryError
 from qoop.planner.bind import without_end
+from qoop.statements.reading import Copy, CreateTable, CreateView, Drop, copied, created, dropped
 
 _SET = re.compile(
     r"\s*SET\s+(?:GLOBAL\s+|SESSION\s+|LOCAL\s+)?([\w.]+|\"[^\"]+\")\s*(?:=|\bTO\b)\s*(.+?)\s*;?\s*", re.I | re.S
@@ -58,7 +60,7 @@ class ShowTables:
     """SHOW TABLES."""
 
 
-Statement = Query | SetOption | Explain | ShowTables
+Statement = Query | SetOption | Explain | ShowTables | CreateView | CreateTable | Drop | Copy
 
 
 @lru_cache(maxsize=128)
@@ -106,15 +108,26 @@ def query_text(text: str) -> str:
 def _statement(item: duckdb.Statement) -> Statement:
     text = item.query[_COMMENTS.match(item.query).end() :]  # type: ignore[union-attr]  # it matches the empty string
     if item.named_parameters:
-        raise QueryError("the text has parameters ($1 or ?), which cannot be given yet; write the values")
+        raise QueryError("the text has parameters ($1, $name or ?) and no values for them")
     if item.type == duckdb.StatementType.SELECT:
         return ShowTables() if _SHOW_TABLES.fullmatch(text) else Query(_as_query(text))
     if item.type == duckdb.StatementType.EXPLAIN and (match := _EXPLAIN.fullmatch(text)):
         return Explain(query_text(match[2]), "analyze" if match[1] else "plan")
     if item.type == duckdb.StatementType.SET:
         return _option(text)
-    raise QueryError(f"{item.type.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, SET, "
-                     "RESET, EXPLAIN and SHOW TABLES; tables come in through register()")  # fmt: skip
+    read = _OTHERS.get(item.type)
+    if read is None:
+        raise QueryError(f"{item.type.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
+                         "CREATE VIEW, CREATE TABLE … AS, DROP, COPY … TO, SET, RESET, EXPLAIN, DESCRIBE, SUMMARIZE "
+                         "and SHOW TABLES; data comes in through register() or FROM 'file'")  # fmt: skip
+    return read(text)
+
+
+_OTHERS: dict[duckdb.StatementType, Callable[[str], CreateView | CreateTable | Drop | Copy]] = {
+    duckdb.StatementType.CREATE: created,
+    duckdb.StatementType.DROP: dropped,
+    duckdb.StatementType.COPY: copied,
+}
 
 
 def _as_query(text: str) -> str:

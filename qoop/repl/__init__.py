@@ -2,7 +2,7 @@
 
 ::
 
-    tokens.py        SQL as it is typed, whole or not
+    typed.py         what is typed: a command, or statements, whole or not
     names.py         what there is to be named: keywords, functions, tables, columns
     completer.py     what may come next               highlighting.py   what it looks like
     view.py          a running query as lines         live.py           the same on the screen, with a line for commands

@@ -11,7 +11,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from qoop.repl.names import Names
-from qoop.repl.tokens import Token, is_command, name_of, statement_at, words
+from qoop.repl.typed import is_command, statement_at
+from qoop.tokens import Token, name_of, words
 
 _TABLE_FOLLOWS = {"from", "join", "into", "describe", "desc", "summarize", "table", "view", "update"}
 _NO_ALIAS = {

@@ -30,7 +30,7 @@ from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, QoopError
 from qoop.repl.completer import NameCompleter
 from qoop.repl.highlighting import STYLE, SqlLexer
 from qoop.repl.names import Names, of_duckdb
-from qoop.repl.tokens import is_command, is_whole
+from qoop.repl.typed import is_command, is_whole
 from qoop.streams import EndedBySignal
 from qoop.terminal import Terminal
 

@@ -1,0 +1,1 @@
+"""What statements other than queries do: views, tables, files, parameters."""

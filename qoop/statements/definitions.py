@@ -1,0 +1,147 @@
+"""What a session has been told to call by a name: views, tables made of queries, and files read by their path."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import CatalogError, SourceError, TableChanged, UnknownTable
+from qoop.statements import keeping
+from qoop.statements.files import files_read, is_glob
+from qoop.statements.views import Views
+
+if TYPE_CHECKING:
+    from qoop.catalog.catalog import Catalog
+    from qoop.catalog.table import Table
+    from qoop.planner.bind import Binder
+    from qoop.result import Result
+    from qoop.statements.reading import CreateTable, CreateView, Drop
+
+
+class Definitions:
+    """Thread-safe through the lock of the session's names.
+
+    register: makes data known as a table, whatever had the name. endings: of the names of files that are tables.
+    folder: where tables are kept that are made of queries, None: in memory.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        binder: Binder,
+        lock: threading.RLock,
+        register: Callable[[str, object], None],
+        endings: tuple[str, ...],
+        folder: Path | None,
+    ) -> None:
+        self._catalog = catalog
+        self._binder = binder
+        self._lock = lock
+        self._register = register
+        self._endings = endings
+        self._folder = folder
+        self._views = Views()
+        self._files: set[str] = set()  # paths that are tables because a query has read them
+
+    def names(self) -> list[str]:
+        """Of all tables and views, without the files that are tables because a query has read them."""
+        return sorted([*(set(self._catalog.tables()) - self._files), *self._views.names()])
+
+    def as_read(self, text: str) -> str:
+        """A query as it is planned: views written out; the files that it reads are tables by their path.
+
+        Raises ParseError or BindError, about the text as it was given, and SourceError for a file that cannot be read.
+        """
+        with self._lock:
+            for path in files_read(text, self._endings):
+                if is_glob(path) or os.path.exists(os.path.expanduser(path)):
+                    self._read_file(path)
+            expanded = self._views.expand(text)
+            if expanded != text:
+                self._binder.describe(text)
+            return expanded
+
+    def table_came(self, name: str) -> None:
+        """A table takes the place of whatever view had its name."""
+        if name in self._views:
+            self._binder.define(f"DROP VIEW IF EXISTS {_quoted(name)}")
+            self._views.drop(name)
+
+    def create_view(self, asked: CreateView) -> None:
+        """Raises CatalogError if there is one already, or a table of that name; BindError if it is not a query."""
+        with self._lock:
+            view = asked.view
+            if self._taken(view.name, asked.replace and view.name in self._views, asked.unless):
+                return
+            text = self.as_read(view.text)
+            self._binder.describe(text)
+            self._binder.define(f"CREATE OR REPLACE VIEW {_quoted(view.name)}{view.columns} AS {view.text}")
+            self._views.add(view)
+
+    def is_wanted(self, asked: CreateTable) -> bool:
+        """Whether a table is to be made: not if there is one and it says IF NOT EXISTS. Raises CatalogError if there is
+        one and it does not say what to do."""
+        with self._lock:
+            return not self._taken(asked.name, asked.replace and asked.name not in self._views, asked.unless)
+
+    def create_table(self, name: str, result: Result) -> None:
+        """Keep an answer as a table. Raises DiskFull, QueryError for types that cannot be kept."""
+        if self._folder is None:
+            self._register(name, keeping.in_memory(name, result))
+        else:
+            self._register(name, keeping.in_folder(self._folder, name, result))
+
+    def drop(self, asked: Drop) -> None:
+        """Raises UnknownTable, CatalogError if it is of the other kind."""
+        with self._lock:
+            is_view, is_table = asked.name in self._views, self._table(asked.name) is not None
+            if (is_view and asked.kind == "TABLE") or (is_table and asked.kind == "VIEW"):
+                kind = "view" if is_view else "table"
+                raise CatalogError(f"{asked.name} is a {kind}: DROP {kind.upper()} drops it")
+            if is_view:
+                self.table_came(asked.name)
+            elif is_table or not asked.exists:
+                self._drop_table(asked)
+
+    def _drop_table(self, asked: Drop) -> None:
+        if asked.kind == "VIEW":
+            raise UnknownTable(f"there is no view {asked.name}; there are: {', '.join(self._views.names()) or 'none'}")
+        name = self._catalog.table(asked.name).name
+        self._catalog.drop(name)
+        self._binder.drop_table(name)
+        if self._folder is not None:
+            keeping.forget(self._folder, name)
+
+    def _taken(self, name: str, replace: bool, unless: bool) -> bool:
+        """True if there is something of that name that is to stay. Raises CatalogError if that is an error."""
+        kind = "view" if name in self._views else "table" if self._table(name) is not None else None
+        if kind is None or replace:
+            return False
+        if unless:
+            return True
+        raise CatalogError(f"there is a {kind} {name} already; CREATE OR REPLACE {kind.upper()} takes its place")
+
+    def _table(self, name: str) -> Table | None:
+        return next((table for known, table in self._catalog.tables().items() if known.lower() == name.lower()), None)
+
+    def _read_file(self, path: str) -> None:
+        """Make a file known as it is now."""
+        known = self._table(path)
+        if known is None or _stale(known):
+            self._register(path, path)
+            self._files.add(path)
+
+
+def _stale(table: Table) -> bool:
+    try:
+        table.source.check(None)
+    except (TableChanged, SourceError):
+        return True
+    return False
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
