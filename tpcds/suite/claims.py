@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from qoop.profiles.summary import PERCENTS
 from qoop.tpcds.suite import figures, runs
 from qoop.tpcds.suite.figures import FASTER, PAPER_FASTER, PAPER_MEDIAN, PAPER_TENTH, Suite
 from qoop.tpcds.suite.runs import CLARINET, CLASSES, HINDSIGHT, KINDS, NO_BACKTRACKING, QOOP, Met, Query, by_query, of
@@ -31,9 +32,26 @@ class Claim:
 def claims(suite: Suite) -> list[Claim]:
     """Those of which something was measured, in the order of the figures."""
     return [
-        *_toy(suite), *_gains(suite.micro), *_trends(suite.micro), *_switches(suite.micro), *_depths(suite.micro),
-        *_without(suite.micro), *_errors(suite), *_hysteresis(suite), *_macro(suite), *_hindsight(suite.micro),
+        *_profiles(suite), *_toy(suite), *_gains(suite.micro), *_trends(suite.micro), *_switches(suite.micro),
+        *_depths(suite.micro), *_without(suite.micro), *_errors(suite), *_hysteresis(suite), *_macro(suite), *_hindsight(suite.micro),
     ]  # fmt: skip
+
+
+def _profiles(suite: Suite) -> Iterator[Claim]:
+    spot, shared = (figures.of_kind(suite, kind) for kind in KINDS)
+    if spot:
+        means = [fmean(one["events"][place] for one in spot) for place in range(len(PERCENTS))]
+        near = all(abs(ours / paper - 1) <= 0.1 for ours, paper in zip(means, _SPOT_EVENTS, strict=True))
+        ours = " / ".join(f"{mean:.0f}" for mean in means)
+        yield Claim("2.3", "spot: events of 10 / 15 / 20 % in five hours (±10 %)", "60 / 53 / 40", ours, near)
+    if shared:
+        one, four = (fmean(job["events"][0] >= least for job in shared) for least in (1, 4))
+        near = abs(one - 0.78) <= 0.05 and abs(four - 0.2) <= 0.05
+        ours = f"{one:.0%}, {four:.0%}"
+        yield Claim("2.3", "shared: jobs that see one event of 10 %, and four (±5)", "78 %, 20 %", ours, near)
+
+
+_SPOT_EVENTS = (60, 53, 40)
 
 
 def _toy(suite: Suite) -> Iterator[Claim]:

@@ -16,7 +16,7 @@ import qoop
 from qoop.catalog.stats_cache import default_directory
 from qoop.picture import write
 from qoop.tpcds.queries import parse_selection
-from qoop.tpcds.suite import ablation, micro, report, runner, situations, toy
+from qoop.tpcds.suite import ablation, markets, micro, report, runner, situations, toy
 from qoop.tpcds.suite.claims import claims
 from qoop.tpcds.suite.runner import Measured, Part
 
@@ -42,6 +42,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 _WHAT = {
     "micro": "Single queries under profiles, against Clarinet, Volcano and the best plan in hindsight",
     "toy": "The toy query of figure 2.4",
+    "profiles": "What the profiles are like that the queries meet",
     "ablation": "Single queries with one part of re-planning changed at a time",
     "all": "All parts of the paper's evaluation, then its report",
 }
@@ -109,7 +110,18 @@ def _toy(plan: Plan) -> Part:
     return Part("toy", {"version": qoop.__version__}, {"ends": None}, toy.measure)
 
 
-_PARTS: Mapping[str, Callable[[Plan], Part]] = {"toy": _toy, "micro": _micro, "ablation": _ablation}
+def _profiles(plan: Plan) -> Part:
+    settings = {"version": qoop.__version__, "seed": plan.seed}
+    return Part("profiles", settings, markets.items(plan.seed), markets.measure)
+
+
+_PARTS: Mapping[str, Callable[[Plan], Part]] = {
+    "profiles": _profiles,
+    "toy": _toy,
+    "micro": _micro,
+    "ablation": _ablation,
+}
+"""In the order in which `all` measures them."""
 
 
 def _measure(options: argparse.Namespace) -> int:

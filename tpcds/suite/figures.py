@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from qoop.profiles.summary import PERCENTS
 from qoop.tpcds.suite import charts, runs
 from qoop.tpcds.suite.charts import COLOURS, Picture, sheet
 from qoop.tpcds.suite.runs import CLARINET, CLASSES, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, by_query, quantile
@@ -420,7 +421,67 @@ def macro_means(suite: Suite) -> dict[str, dict[str, float]]:
     }
 
 
+def of_kind(suite: Suite, kind: str) -> list[Mapping[str, Any]]:
+    """The profiles of a kind that were looked at."""
+    return [one for one in suite.profiles.values() if one["kind"] == kind]
+
+
+def shared_view(suite: Suite) -> Picture | None:
+    """2.3a: what a few jobs of a shared cluster see."""
+    some = of_kind(suite, "shared")[:3]
+    if not some:
+        return None
+    with sheet(width=6.4) as page:
+        (axes,) = page.axes
+        for number, one in enumerate(some, 1):
+            _steps(axes, one["slots"], one["seconds"], f"job {number}", charts.CYCLE[number - 1])
+        charts.labels(axes, "What one job sees", "seconds", "slots")
+        return page.picture()
+
+
+def _steps(axes: Axes, points: Sequence[Sequence[float]], end: float, label: str, colour: str) -> None:
+    times, values = [at for at, _ in points], [value for _, value in points]
+    axes.step([*times, end], [*values, values[-1]], where="post", label=label, color=colour)
+    axes.set_ylim(bottom=0)
+
+
+def events_of_jobs(suite: Suite) -> Picture | None:
+    """2.3b: how many events jobs of a shared cluster see."""
+    some = of_kind(suite, "shared")
+    if not some:
+        return None
+    with sheet(width=5.0) as page:
+        (axes,) = page.axes
+        for place, percent in enumerate(PERCENTS):
+            counts = [one["events"][place] for one in some]
+            charts.distribution(axes, counts, f"events of {percent} %", charts.CYCLE[place])
+        axes.plot([0.5], [22], "D", color="white", markeredgecolor="black", label="paper, 10 %: 22 % see none")
+        axes.plot([3.5], [80], "s", color="white", markeredgecolor="black", label="paper, 10 %: 20 % see four")
+        charts.labels(axes, "Volatility events of a job", "events", "% of jobs")
+        return page.picture()
+
+
+def spot_machines(suite: Suite) -> Picture | None:
+    """2.3c: machines of one spot profile."""
+    some = of_kind(suite, "spot")
+    if not some:
+        return None
+    with sheet(width=6.4) as page:
+        (axes,) = page.axes
+        hours = [[at / 3600, count] for at, count in some[0]["machines"]]
+        _steps(axes, hours, some[0]["seconds"] / 3600, "ours", COLOURS[QOOP])
+        for bound in (2, 20):
+            charts.paper_line(axes, bound, "the paper's least and most" if bound == 2 else "", across=True)
+        charts.labels(axes, "Machines bought for 5 $/h", "hours", "machines")
+        return page.picture()
+
+
 FIGURES = (
+    Figure("2.3a", "What one job sees in a shared cluster", "shares that move all the time", shared_view),
+    Figure(
+        "2.3b", "Events a job sees", "78 % of jobs see one event of 10 % or more, 20 % at least four", events_of_jobs
+    ),
+    Figure("2.3c", "Machines of a spot job", "between 2 and 20", spot_machines),
     Figure("2.4", "Toy query", "Volcano 9, Clarinet 7, QOOP 6 time units", toy),
     Figure("2.6a", "Gain, spot", "58 / 62 / 66 % faster, median 1.08 / 1.11 / 1.47 ×", gain_distribution("spot")),
     Figure("2.6b", "Gain, shared", "56 / 58 / 60 % faster, median 1.08 / 1.11 / 1.20 ×", gain_distribution("shared")),

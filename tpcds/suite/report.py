@@ -21,7 +21,7 @@ from qoop.tpcds.suite.figures import FIGURES, Figure, Suite
 from qoop.tpcds.suite.runner import Measured, known
 from qoop.tpcds.suite.runs import Met
 
-PARTS = ("fidelity", "toy", "micro", "ablation", "macro")
+PARTS = ("fidelity", "profiles", "toy", "micro", "ablation", "macro")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,9 @@ class Found:
     def suite(self) -> Suite:
         """What the figures are drawn from."""
         micro, ablation = ([Met.of(value) for value in self.values(part).values()] for part in ("micro", "ablation"))
-        return Suite(micro, ablation, self.values("macro"), self.values("toy"), self.values("fidelity"))
+        return Suite(
+            micro, ablation, self.values("macro"), self.values("toy"), self.values("fidelity"), self.values("profiles")
+        )
 
 
 def load(folder: Path) -> Found:
