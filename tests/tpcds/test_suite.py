@@ -85,7 +85,21 @@ def full_suite() -> report.Found:
         "ablation": {str(n): one.json() for n, one in enumerate(ablation)},
         "macro": {str(n): one for n, one in enumerate(macro)},
     }
-    return report.Found({name: {"seed": 1} for name in values}, {n: Measured(v, 1.0) for n, v in values.items()})
+    shared = {
+        "kind": "shared",
+        "events": [2, 1, 0],
+        "seconds": 600,
+        "machines": [[0, 20]],
+        "slots": [[0, 600], [60, 300]],
+    }
+    values["profiles"] = {"spot": shared | {"kind": "spot", "events": [60, 53, 40]}, "shared": shared}
+    pairs = [
+        {"profile": name, "query": 1, "plan": 0, "real": 1.0, "simulated": 1.1, "fitted": False, "error": 0.1}
+        for name in ("steady", "dip")
+    ]
+    fidelity = {"pairs": pairs, "median_error": 0.1, "orders": {"right": 8, "of": 10}}
+    measured = {name: Measured(value, 1.0) for name, value in values.items()}
+    return report.Found({name: {"seed": 1} for name in values}, measured, fidelity)
 
 
 def test_a_record_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
@@ -103,6 +117,8 @@ def test_gains_of_a_query_are_those_of_its_mean_times() -> None:
 def test_claims_say_what_is_met_and_what_is_not() -> None:
     table = {(claim.figure, claim.what): claim for claim in claims(full_suite().suite())}
     assert table["2.6a", "spot, high: median gain"].met
+    assert table["2.3", "spot: events of 10 / 15 / 20 % in five hours (±10 %)"].met
+    assert table["F", "simulator: order of plans kept"].met is False
     assert table["2.6b", "shared, low: queries faster"].ours == "100% of 4"
     slow = claims(Suite(micro=[met(1, "low", 0.9), met(2, "low", 1.0), met(3, "low", 1.0)]))
     verdicts = {claim.what: claim.met for claim in slow if claim.figure == "2.6a"}
@@ -120,13 +136,13 @@ def test_the_page_holds_every_figure_and_needs_nothing_else(tmp_path: Path) -> N
     found = full_suite()
     report.make(found, tmp_path)
     page = (tmp_path / "report.html").read_text()
-    drawn = [figure for figure in FIGURES if figure.number not in ("2.3", "2.6")]
+    drawn = [figure for figure in FIGURES if figure.number != "2.6"]  # of a given profile
     for figure in drawn:
         svg = (tmp_path / "figures" / f"{figure.name}.svg").read_bytes()
         assert svg.lstrip().startswith(b"<?xml") and (tmp_path / "figures" / f"{figure.name}.png").stat().st_size > 5000
     assert page.count('<img src="data:image/svg+xml') == len(drawn)
     assert "http://" not in page.replace("http://www.w3.org", "") and "not met" in page
-    assert page.index("How faithful") < page.index("Paper and ours") < page.index("Figure 2.6a")
+    assert page.index("How faithful") < page.index("F: Real") < page.index("Paper and ours") < page.index("Figure 2.6a")
 
 
 def test_a_page_of_nothing_but_the_toy_says_what_is_missing(tmp_path: Path) -> None:

@@ -476,7 +476,33 @@ def spot_machines(suite: Suite) -> Picture | None:
         return page.picture()
 
 
+def fidelity(suite: Suite) -> Picture | None:
+    """Simulated against real completion times, and how far they are off."""
+    pairs = [pair for pair in suite.fidelity.get("pairs", ()) if not pair["fitted"]]
+    if not pairs:
+        return None
+    with sheet(2) as page:
+        times, errors = page.axes
+        for number, name in enumerate(dict.fromkeys(pair["profile"] for pair in pairs)):
+            some = [pair for pair in pairs if pair["profile"] == name]
+            colour = charts.CYCLE[number]
+            real, simulated = ([pair[key] for pair in some] for key in ("real", "simulated"))
+            times.plot(real, simulated, ".", color=colour, markersize=4, label=name)
+            off = [100 * pair["error"] for pair in some]
+            charts.distribution(errors, off, f"{name}: median {median(off):.1f} %", colour)
+        ends = [min(pair["real"] for pair in pairs), max(pair["real"] for pair in pairs)]
+        times.plot(ends, ends, "-", color="#888888", linewidth=0.8)
+        times.set_xscale("log")
+        times.set_yscale("log")
+        charts.labels(times, "A run each", "real, s", "simulated, s")
+        charts.paper_line(errors, 10, "wanted in the median: 10 %")
+        errors.set_xlim(0, max(30.0, 1.5 * 100 * quantile([pair["error"] for pair in pairs], 0.9)))
+        charts.labels(errors, "How far off", "error of the completion time, %", "% of runs")
+        return page.picture()
+
+
 FIGURES = (
+    Figure("F", "Real and simulated completion times", "not in the paper", fidelity),
     Figure("2.3a", "What one job sees in a shared cluster", "shares that move all the time", shared_view),
     Figure(
         "2.3b", "Events a job sees", "78 % of jobs see one event of 10 % or more, 20 % at least four", events_of_jobs

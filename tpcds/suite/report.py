@@ -5,9 +5,10 @@ The page needs nothing else. It tells how faithful the simulator is first, since
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,18 @@ from qoop.tpcds.suite.figures import FIGURES, Figure, Suite
 from qoop.tpcds.suite.runner import Measured, known
 from qoop.tpcds.suite.runs import Met
 
-PARTS = ("fidelity", "profiles", "toy", "micro", "ablation", "macro")
+FIDELITY = "fidelity.json"
+"""Where the figures of `qoop bench fidelity` are looked for, in the folder of results."""
+PARTS = ("profiles", "toy", "micro", "ablation", "macro")
 
 
 @dataclass(frozen=True)
 class Found:
-    """The parts of which there are results: their settings and values."""
+    """The parts of which there are results: their settings and values. fidelity: what `qoop bench fidelity` wrote."""
 
     settings: Mapping[str, Mapping[str, Any]]
     measured: Mapping[str, Measured]
+    fidelity: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self, part: str) -> Mapping[str, Any]:
         """Of one part; empty if nothing of it was measured."""
@@ -38,26 +42,36 @@ class Found:
     def only(self, parts: Sequence[str]) -> Found:
         """Nothing but these parts."""
         kept = {part: one for part, one in self.measured.items() if part in parts}
-        return Found({part: self.settings[part] for part in kept}, kept)
+        return Found({part: self.settings[part] for part in kept}, kept, {})
 
     def suite(self) -> Suite:
         """What the figures are drawn from."""
         micro, ablation = ([Met.of(value) for value in self.values(part).values()] for part in ("micro", "ablation"))
-        return Suite(
-            micro, ablation, self.values("macro"), self.values("toy"), self.values("fidelity"), self.values("profiles")
-        )
+        return Suite(micro, ablation, self.values("macro"), self.values("toy"), self.fidelity, self.values("profiles"))
 
 
 def load(folder: Path) -> Found:
     """What is kept in a folder. Raises ConfigError if there is nothing."""
     files = {part: folder / f"{part}.jsonl" for part in PARTS}
     kept = {part: read(path) for part, path in files.items() if path.exists()}
-    if not kept:
+    fidelity = _json(folder / FIDELITY)
+    if not kept and not fidelity:
         raise ConfigError(f"{folder} holds no results; `qoop bench all DIR` makes some")
     return Found(
         {part: one.settings for part, one in kept.items()},
         {part: known(one.values) for part, one in kept.items()},
+        fidelity,
     )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """The values of a file, empty if there is none. Raises ConfigError if it cannot be read."""
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"{path} does not hold the figures of `qoop bench fidelity` ({error})") from error
 
 
 def make(found: Found, target: Path, notes: Sequence[str] = ()) -> list[Claim]:
@@ -71,13 +85,10 @@ def make(found: Found, target: Path, notes: Sequence[str] = ()) -> list[Claim]:
         (target / "figures").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot write the report to {target}: {error.strerror}") from error
-    parts = [_head(found), *_fidelity(found), _table(table), *(f"<p>{escape(note)}</p>" for note in notes)]
-    for figure in FIGURES:
-        picture = figure.draw(suite)
-        if picture is not None:
-            write(picture.svg, target / "figures" / f"{figure.name}.svg")
-            write(picture.png, target / "figures" / f"{figure.name}.png")
-        parts.append(_section(figure, picture))
+    sections = {figure.number: _drawn(figure, suite, target) for figure in FIGURES}
+    first = sections.pop(FIGURES[0].number)
+    parts = [_head(found), *_fidelity(found), first, _table(table), *(f"<p>{note}</p>" for note in notes)]
+    parts += sections.values()
     write(page("qoop: the paper's evaluation", f"<style>{_STYLE}</style>", *parts), target / "report.html")
     return table
 
@@ -109,11 +120,13 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 def _fidelity(found: Found) -> Iterator[str]:
     yield "<h2>How faithful the simulator is</h2>"
-    if not found.values("fidelity"):
-        yield "<p>Not measured here yet: <code>qoop bench fidelity DIR</code>.</p>"
+    if not found.fidelity:
+        yield f"<p>Not measured here yet: <code>qoop bench fidelity DIR --json …/{FIDELITY}</code>.</p>"
         return
-    for name, value in found.values("fidelity").items():
-        yield f"<p>{escape(name)}: {escape(str(value))}</p>"
+    yield (
+        "<p>Real runs of the queries at a small scale, and the same runs in the simulator. Every other figure rests on "
+        "this.</p>"
+    )
 
 
 def _table(table: Sequence[Claim]) -> str:
@@ -139,6 +152,15 @@ def _verdict(met: bool | None) -> str:
     if met is None:
         return "<td></td>"
     return '<td class="met">met</td>' if met else '<td class="short">not met</td>'
+
+
+def _drawn(figure: Figure, suite: Suite, target: Path) -> str:
+    """The figure's section of the page; its files are written."""
+    picture = figure.draw(suite)
+    if picture is not None:
+        write(picture.svg, target / "figures" / f"{figure.name}.svg")
+        write(picture.png, target / "figures" / f"{figure.name}.png")
+    return _section(figure, picture)
 
 
 def _section(figure: Figure, picture: Picture | None) -> str:
