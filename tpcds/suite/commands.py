@@ -16,13 +16,15 @@ import qoop
 from qoop.catalog.stats_cache import default_directory
 from qoop.picture import write
 from qoop.tpcds.queries import parse_selection
-from qoop.tpcds.suite import ablation, markets, micro, report, runner, situations, toy
+from qoop.tpcds.suite import ablation, macro, markets, micro, report, runner, situations, toy
 from qoop.tpcds.suite.claims import claims
 from qoop.tpcds.suite.runner import Measured, Part
 
 REGIONS, QUICK_REGIONS = 10, 1
 """Regions of a class that each query meets."""
 ABLATION_REGIONS = 3
+MACRO_SEEDS = 3
+QUICK_JOBS = 20
 QUICK_QUERIES = 10
 
 
@@ -41,6 +43,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 _WHAT = {
     "micro": "Single queries under profiles, against Clarinet, Volcano and the best plan in hindsight",
+    "macro": "200 jobs on one cluster, under seven combinations of scheduler and planner",
     "toy": "The toy query of figure 2.4",
     "profiles": "What the profiles are like that the queries meet",
     "ablation": "Single queries with one part of re-planning changed at a time",
@@ -110,6 +113,13 @@ def _toy(plan: Plan) -> Part:
     return Part("toy", {"version": qoop.__version__}, {"ends": None}, toy.measure)
 
 
+def _macro(plan: Plan) -> Part:
+    seeds = tuple(plan.seed + number for number in range(1 if plan.quick else MACRO_SEEDS))
+    setting = macro.Setting(str(plan.directory), QUICK_JOBS if plan.quick else macro.JOBS, seeds=seeds)
+    items = {f"{setting.jobs} jobs: {name}": item for name, item in macro.items(setting).items()}
+    return Part("macro", plan.settings, items, macro.measure)
+
+
 def _profiles(plan: Plan) -> Part:
     settings = {"version": qoop.__version__, "seed": plan.seed}
     return Part("profiles", settings, markets.items(plan.seed), markets.measure)
@@ -120,6 +130,7 @@ _PARTS: Mapping[str, Callable[[Plan], Part]] = {
     "toy": _toy,
     "micro": _micro,
     "ablation": _ablation,
+    "macro": _macro,
 }
 """In the order in which `all` measures them."""
 

@@ -19,9 +19,8 @@ class Ran:
     """One run of a query.
 
     seconds: from its start to its end, in virtual time. tasks: that ended well. lost: attempts that did not.
-    switches: changes of plan; depths: how far each went back (:mod:`~qoop.tpcds.suite.depth`). switching: seconds in
-    which nothing new was begun because the plan was being changed. deciding: real seconds that decisions took while
-    the job went on. plan: of a baseline, or of the best in hindsight, its place among those kept.
+    switches: changes of plan; depths: how many stages back each went from what had been reached. deciding: seconds that
+    decisions took while the job went on. plan: of a baseline, or of the best in hindsight, its place among those kept.
     """
 
     seconds: float
@@ -29,7 +28,6 @@ class Ran:
     lost: int = 0
     switches: int = 0
     depths: tuple[int, ...] = ()
-    switching: float = 0.0
     deciding: float = 0.0
     plan: int | None = None
 
