@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.stats_cache import default_directory
 from qoop.picture import write
-from qoop.tpcds import adversary, interrupt, measuring, overhead, reuse_share, shrink, truth
+from qoop.tpcds import adversary, fidelity, interrupt, measuring, overhead, reuse_share, shrink, truth
 from qoop.tpcds.contestant import KINDS
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.suite import commands as suite
@@ -24,6 +25,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_reuse(commands)
     _add_workload(commands)
     _add_measure(commands)
+    _add_fidelity(commands)
     suite.add_commands(commands)
 
 
@@ -110,6 +112,19 @@ def _add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--again", action="store_true", help="measure what is known once more; the fastest counts")
     parser.add_argument("--memory", metavar="SIZE", help='for a task, such as "4GB" (80 %% of what there is)')
     parser.set_defaults(run=_measure)
+
+
+def _add_fidelity(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Run the queries under a few profiles, then the same in the simulator: how far is it off?"
+    parser = commands.add_parser("fidelity", help=what, description=f"{what}. The machine should do nothing else.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument("--quick", action="store_true", help="some of the queries, each run once")
+    parser.add_argument("--profiles", default=",".join(fidelity.PROFILES), metavar="A,B", help="which ones (all)")
+    parser.add_argument("--repeat", type=int, metavar="N", help="runs of each (3); the fastest counts")
+    parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_fidelity)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -204,6 +219,23 @@ def _measure(options: argparse.Namespace) -> int:
     for scales in ((1.0, scale) for scale in sizes if scale > 1.0):
         print(truth.rules(directory, queries, scales))
     return 1 if failed else 0
+
+
+def _fidelity(options: argparse.Namespace) -> int:
+    profiles = tuple(options.profiles.split(","))
+    unknown = [name for name in profiles if name not in fidelity.PROFILES]
+    if unknown:
+        raise ConfigError(f"there is no profile {unknown[0]!r}; there are {', '.join(fidelity.PROFILES)}")
+    queries = fidelity.QUICK if options.quick and options.queries is None else parse_selection(options.queries)
+    repeat = _positive("--repeat", options.repeat or (1 if options.quick else 3))
+    found = fidelity.run(
+        fidelity.Options(Path(options.directory), queries, profiles, repeat=repeat, results=_file(options.results)),
+        _tell,
+    )
+    print(fidelity.table(found))
+    fidelity.keep_summary(found, default_directory() / "suite")
+    _write(fidelity.to_json(found), options.json)
+    return 1 if found.failed else 0
 
 
 def _queries(options: argparse.Namespace) -> tuple[int, ...]:

@@ -100,8 +100,12 @@ class Truth:
             arriving = (task.everywhere + task.parted / min(machines, stage.width)) * (machines - 1) / machines
             rounds = stage.width * room.cpu / (machines * self.setting.slots)
             seconds += arriving / self.setting.link / max(1.0, rounds)
-        part = spec.attempt.task.part
-        return Outcome(seconds, rows=_share(task.rows, stage, part), bytes=_share(task.bytes, stage, part))
+        part, parts = spec.attempt.task.part, stage.layout.parts
+        return Outcome(
+            seconds,
+            rows=share_of(task.rows / parts, stage.width, part),
+            bytes=share_of(task.bytes / parts, stage.width, part),
+        )
 
     def of(self, stage: Stage) -> TaskFacts:
         """What is known of the stage's tasks."""
@@ -117,10 +121,13 @@ class Truth:
         return TaskFacts(estimate.task_seconds, local, estimate.task_wants, 0.0, 0.0, estimate.rows, estimate.bytes)
 
 
-def _share(total: float, stage: Stage, part: int) -> int:
-    """What one partition of a task's output has, so that all of them together have as good as all."""
-    each = total / (stage.width * stage.layout.parts)
-    return round((part + 1) * each) - round(part * each)
+def share_of(total: float, tasks: int, part: int) -> int:
+    """What one of several tasks has of a whole, so that all of them together have all.
+
+    >>> [share_of(10, 4, part) for part in range(4)]
+    [2, 3, 3, 2]
+    """
+    return round((part + 1) * total / tasks) - round(part * total / tasks)
 
 
 def believed(queries: Iterable[Query], setting: Setting = PAPER) -> Truth:

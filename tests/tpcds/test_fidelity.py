@@ -1,0 +1,114 @@
+"""Real runs against the same runs in the simulator: what is recorded, and how the two are compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qoop.catalog.errors import ConfigError
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
+from qoop.tpcds import fidelity
+from qoop.tpcds.fidelity import Fidelity, Options, Pair
+from qoop.tpcds.replica import Done, Replica, Solo, fastest
+
+COLUMNS = (("x", "INTEGER"),)
+
+
+def plan(width: int = 4) -> Plan:
+    scan = Stage(
+        "scan",
+        "FROM t",
+        (TableInput("t", "t", "1", ("x",), True),),
+        COLUMNS,
+        width,
+        "a",
+        estimate=Estimate(100, 800, 9.0),
+    )
+    root = Stage("root", "FROM scan", (StageInput("scan", "scan", "all"),), COLUMNS, 1, "b")
+    return Plan((scan, root), COLUMNS)
+
+
+def alone(seconds: float = 1.0, between: float = 0.25) -> Solo:
+    tasks = {"scan": (Done(seconds, 25, 200),) * 4, "root": (Done(0.5, 1, 8),)}
+    return Solo(tasks, 4 * seconds + 0.5 + 5 * between)
+
+
+def machine(slots: int, run: Solo) -> Replica:
+    return Replica.of(Resources(slots, 8e9), [(plan(), run)])
+
+
+def test_a_run_on_one_slot_comes_out_as_it_was() -> None:
+    assert machine(1, alone()).seconds(plan()) == pytest.approx(alone().seconds)
+
+
+def test_two_slots_halve_what_can_be_done_side_by_side() -> None:
+    assert machine(2, alone()).seconds(plan()) == pytest.approx(2 * 1.25 + 0.75)
+
+
+def test_room_that_goes_and_comes_back_is_followed() -> None:
+    two, one = Resources(2, 8e9), Resources(1, 8e9)
+    ran = machine(2, alone()).run([(0.0, plan(), None)], [(1.25, one), (2.5, two)])
+    # two done at 1.25, one at 2.5, one at 3.75, the root 0.75 later
+    assert ran.seconds == pytest.approx(4.5)
+
+
+def test_how_much_tasks_disturb_each_other_is_found_from_runs() -> None:
+    real = 2 * 1.25 * 1.3 + 0.75
+    fitted = machine(2, alone()).fitted([(plan(), real)])
+    assert fitted.side_by_side == pytest.approx(1.3)
+    assert fitted.seconds(plan()) == pytest.approx(real)
+
+
+def test_a_stage_that_never_ran_takes_its_estimate_as_others_took_theirs() -> None:
+    known = machine(1, alone())
+    other = plan(width=3)
+    assert known.surprise == pytest.approx(4.5 / (4 * 9.0 + plan().root.estimate.task_seconds))
+    expected = 3 * 9.0 * known.surprise + 0.5 + 4 * known.between  # the root is known
+    assert known.seconds(other) == pytest.approx(expected)
+
+
+def test_of_several_runs_each_task_counts_at_its_fastest() -> None:
+    first, second = alone(1.0), alone(0.5)
+    slow_root = Solo({**second.tasks, "root": (Done(9.0, 1, 8),)}, 99.0)
+    best = fastest([first, slow_root])
+    assert best.tasks["scan"][0].seconds == 0.5 and best.tasks["root"][0].seconds == 0.5
+    assert best.seconds == first.seconds
+
+
+def test_orders_count_pairs_of_plans_that_really_differ() -> None:
+    pairs = (
+        Pair("steady", 1, 0, 1.0, 1.0), Pair("steady", 1, 1, 2.0, 1.5), Pair("steady", 1, 2, 2.1, 1.2),
+        Pair("steady", 2, 0, 1.0, 3.0), Pair("steady", 2, 1, 2.0, 2.0), Pair("dip", 2, None, 9.0, 1.0),
+    )  # fmt: skip
+    found = Fidelity(pairs, 0.0, 1.0, 0.0, {})
+    assert found.orders() == (2, 3)  # 2.0 and 2.1 s are alike; query 2 comes out the wrong way round
+    assert found.median_error == pytest.approx(0.25)
+
+
+def test_what_was_fitted_to_is_not_judged() -> None:
+    pairs = (Pair("steady", 1, 0, 1.0, 1.0, fitted=True), Pair("steady", 2, 0, 1.0, 1.2))
+    assert Fidelity(pairs, 0.0, 1.0, 0.0, {}).median_error == pytest.approx(0.2)
+
+
+def test_all_profiles_run_for_real_and_in_the_simulator_and_are_not_run_again(
+    tpcds_small: Path, tmp_path: Path
+) -> None:
+    options = Options(tpcds_small, (3, 55, 96, 42), repeat=1, results=tmp_path / "results.json")
+    lines: list[str] = []
+    found = fidelity.run(options, lines.append)
+    assert found.failed == {}
+    assert {pair.profile for pair in found.pairs} == set(fidelity.PROFILES)
+    assert all(pair.real > 0 and 0 < pair.simulated < 60 for pair in found.pairs)
+    assert {pair.query for pair in found.pairs if pair.profile == "together"} == {3, 42, 55, 96}
+    assert "median error" in fidelity.table(found)
+    again: list[str] = []
+    assert fidelity.run(options, again.append).pairs == found.pairs
+    assert again == ["simulating …"] != lines
+
+
+def test_results_of_other_settings_are_refused(tpcds_small: Path, tmp_path: Path) -> None:
+    options = Options(tpcds_small, (3,), ("steady",), repeat=1, results=tmp_path / "results.json")
+    fidelity.run(options)
+    with pytest.raises(ConfigError, match="other settings"):
+        fidelity.run(Options(tpcds_small, (3,), ("steady",), repeat=2, results=tmp_path / "results.json"))

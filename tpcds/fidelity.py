@@ -1,0 +1,396 @@
+"""``qoop bench fidelity``: real runs of the queries, and the same runs in the simulator.
+
+Every other simulated figure rests on this one.  For each query the kept plans run on one slot, which tells the
+simulator what their tasks take (:mod:`qoop.tpcds.replica`); then they run as the profiles say, and the simulator runs
+them, too:
+
+steady    every kept plan on all slots, nothing changes
+dip       re-planning; after a third of its time one slot is left, after two thirds all are back
+memory    re-planning; after a third of its time a quarter of the memory is left
+together  four queries at once, with their launch plans
+
+How much tasks slow each other down is fitted to every fifth query's steady runs, which are then left out of the
+figures.  Planning before the start is in neither of the two times.  Of several runs the fastest counts: what else a
+machine does only ever adds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from itertools import combinations, groupby
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from qoop.adaptive import Adaptive
+from qoop.catalog.errors import QoopError
+from qoop.engine.history import Decided, Record
+from qoop.job import Job
+from qoop.plan_cache import planner_version
+from qoop.planner.alternatives import Candidate, keep, local_grid, pool
+from qoop.planner.codec import Codec
+from qoop.planner.observed import Observations
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.variants import Variant
+from qoop.profiles import CapacityProfile, Point, replay
+from qoop.session import Session, connect
+from qoop.tpcds.bench import quantile
+from qoop.tpcds.queries import text
+from qoop.tpcds.replica import Replica, Solo, ended, fastest, room_changes, solo
+from qoop.tpcds.results import Results
+
+PROFILES = ("steady", "dip", "memory", "together")
+QUICK = (3, 7, 15, 19, 25, 34, 43, 46, 52, 55, 68, 73, 79, 88, 98)
+"""Queries of `--quick`."""
+
+_FITTED = 5
+_DIFFERENT = 0.10
+
+Told = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to run. repeat: of each run, of which the fastest counts. together: queries at once.
+
+    results: where runs are kept as they come; None: nowhere.
+    """
+
+    directory: Path
+    queries: tuple[int, ...]
+    profiles: tuple[str, ...] = PROFILES
+    slots: int = 2
+    memory: str = "4GB"
+    repeat: int = 3
+    together: int = 4
+    results: Path | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What results must agree in to be mixed."""
+        return {
+            "directory": str(self.directory.absolute()), "slots": self.slots, "memory": self.memory,
+            "repeat": self.repeat, "together": self.together, "planner": planner_version(),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One run, real and simulated. plan: its place among the kept plans, None: as the re-planner would have it."""
+
+    profile: str
+    query: int
+    plan: int | None
+    real: float
+    simulated: float
+    fitted: bool = False
+
+    @property
+    def error(self) -> float:
+        """How far the simulated time is off, as a fraction of the real one."""
+        return abs(self.simulated / self.real - 1.0)
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """All pairs; between, side_by_side, decision: what was found out about the machine. failed: why, by name of run."""
+
+    pairs: tuple[Pair, ...]
+    between: float
+    side_by_side: float
+    decision: float
+    failed: Mapping[str, str]
+
+    @cached_property
+    def judged(self) -> tuple[Pair, ...]:
+        """Those that nothing was fitted to."""
+        return tuple(pair for pair in self.pairs if not pair.fitted)
+
+    @property
+    def median_error(self) -> float | None:
+        """Of all completion times; None if nothing ran."""
+        return quantile([pair.error for pair in self.judged], 0.5)
+
+    def orders(self) -> tuple[int, int]:
+        """Of pairs of plans of one query whose real times differ by more than 10 %: how many the simulator has in the
+        same order, of how many."""
+        steady = sorted((pair for pair in self.pairs if pair.profile == "steady"), key=lambda pair: pair.query)
+        right = every = 0
+        for _, plans in groupby(steady, key=lambda pair: pair.query):
+            for one, other in combinations(plans, 2):
+                if max(one.real, other.real) > (1.0 + _DIFFERENT) * min(one.real, other.real):
+                    every += 1
+                    right += (one.real < other.real) == (one.simulated < other.simulated)
+        return right, every
+
+
+def run(options: Options, told: Told = lambda line: None) -> Fidelity:
+    """Run what is not known yet, then simulate all of it. Raises ConfigError, SourceError."""
+    results = Results(options.results, options.settings)
+    with connect(options.slots, options.memory, reuse=False) as planner:
+        planner.register_folder(options.directory)
+        bench = _Bench(options, results, planner, told)
+        bench.record()
+        return bench.simulated()
+
+
+@dataclass
+class _Bench:
+    options: Options
+    results: Results
+    planner: Session
+    told: Told
+
+    def __post_init__(self) -> None:
+        self.failed: dict[str, str] = {}
+        self.codec = Codec({})
+        self._plans: dict[int, tuple[Plan, ...]] = {}
+
+    def plans(self, query: int) -> tuple[Plan, ...]:
+        """The kept plans; the launch plan is the first."""
+        if query not in self._plans:
+            launch = self.planner.prepare(text(query)).planning().plan(Variant(), self.planner.room)
+            kept = [one.plan for one in self.planner.alternatives(text(query)).kept]
+            self._plans[query] = (launch, *(plan for plan in kept if plan != launch))
+        return self._plans[query]
+
+    # ---- real runs
+
+    def record(self) -> None:
+        """Whatever is not among the results yet."""
+        for query in self.options.queries:
+            self.once(f"solo/{query}", partial(self.alone, query))
+        for profile, one in (("steady", self.steady), ("dip", self.dip), ("memory", self.shrunk)):
+            if profile in self.options.profiles:
+                for query in self.options.queries:
+                    self.once(f"{profile}/{query}", partial(one, query))
+        if "together" in self.options.profiles:
+            for group in self.groups():
+                self.once(f"together/{'-'.join(map(str, group))}", partial(self.crowd, group))
+
+    def groups(self) -> Iterator[tuple[int, ...]]:
+        """Queries that run at once: neighbours in a fixed order that mixes short and long ones."""
+        mixed = sorted(self.options.queries, key=lambda query: (query * 37 % 101, query))
+        size = self.options.together
+        return (tuple(mixed[i : i + size]) for i in range(0, len(mixed) - size + 1, size))
+
+    def once(self, name: str, measure: Callable[[], Any]) -> None:
+        """Measure and keep, unless it is known."""
+        if self.results.get(name) is not None:
+            return
+        try:
+            value = measure()
+        except QoopError as error:
+            self.failed[name] = str(error)
+            self.told(f"{name} failed: {error}")
+            return
+        self.results.put(name, value)
+        self.told(f"{name} is done")
+
+    def alone(self, query: int) -> Any:
+        """Every plan on one slot."""
+        with self.session(1) as session:
+            return [
+                self.codec.write(fastest([solo(_ran(session.submit(text(query), plan=plan))) for _ in self.repeats]))
+                for plan in self.plans(query)
+            ]
+
+    def steady(self, query: int) -> Any:
+        """Every plan on all slots: its seconds."""
+        with self.session(self.options.slots) as session:
+            return [
+                min(ended(_ran(session.submit(text(query), plan=plan))) for _ in self.repeats)
+                for plan in self.plans(query)
+            ]
+
+    def dip(self, query: int) -> Any:
+        """Slots go and come back."""
+        third = self.usual_seconds(query) / 3
+        slots = self.options.slots
+        return self.changing(query, ((0.0, slots, 1.0), (third, 1, 1.0), (2 * third, slots, 1.0)))
+
+    def shrunk(self, query: int) -> Any:
+        """Memory goes."""
+        slots = self.options.slots
+        return self.changing(query, ((0.0, slots, 1.0), (self.usual_seconds(query) / 3, slots, 0.25)))
+
+    def usual_seconds(self, query: int) -> float:
+        """About what the launch plan takes on one slot, divided by the slots."""
+        found = self.results.get(f"solo/{query}")
+        return float(found[0]["seconds"]) / self.options.slots if found else 0.3
+
+    def changing(self, query: int, steps: Sequence[tuple[float, int, float]]) -> Any:
+        """A run with re-planning while room comes and goes."""
+        return min((self.changed(query, steps) for _ in self.repeats), key=lambda one: float(one["seconds"]))
+
+    def changed(self, query: int, steps: Sequence[tuple[float, int, float]]) -> dict[str, Any]:
+        """One such run, in a session that has seen no other."""
+        with self.session(self.options.slots, replan=True) as session:
+            session.alternatives(text(query))
+            memory = session.config.memory
+            points = tuple(Point(at, slots, memory * part) for at, slots, part in steps)
+            job = session.submit(text(query))
+            with replay(session, CapacityProfile(points)):
+                history = _ran(job)
+        changes = [(at, room.cpu, room.memory) for at, room in room_changes(history)]
+        return {"seconds": ended(history), "changes": changes, "decision": _decision(history)}
+
+    def crowd(self, group: Sequence[int]) -> Any:
+        """Queries at once with their launch plans: (when submitted, seconds) of each."""
+        runs = []
+        with self.session(self.options.slots) as session:
+            for _ in self.repeats:
+                jobs, begun = [], []
+                for query in group:
+                    jobs.append(session.submit(text(query), plan=self.plans(query)[0]))
+                    begun.append(time.monotonic())
+                runs.append([(at - begun[0], ended(_ran(job))) for at, job in zip(begun, jobs, strict=True)])
+        return min(runs, key=lambda run: max(at + seconds for at, seconds in run))
+
+    def session(self, slots: int, replan: bool = False) -> Session:
+        """With the tables."""
+        session = connect(slots, self.options.memory, replan=replan, reuse=False)
+        session.register_folder(self.options.directory)
+        return session
+
+    @property
+    def repeats(self) -> range:
+        return range(self.options.repeat)
+
+    # ---- the same in virtual time
+
+    def simulated(self) -> Fidelity:
+        """All that was recorded, once more."""
+        solos = {query: self.solos(query) for query in self.options.queries if self.results.get(f"solo/{query}")}
+        runs = [pair for query, found in solos.items() for pair in zip(self.plans(query), found, strict=True)]
+        if not runs:
+            return Fidelity((), 0.0, 1.0, 0.0, self.failed)
+        fitted = self.fitted(solos)
+        decisions = [found["decision"] for found in self.found(("dip", "memory")) if found["decision"] is not None]
+        known = [zip(self.plans(query), self.results.get(f"steady/{query}"), strict=True) for query in sorted(fitted)]
+        machine = Replica.of(self.planner.room, runs).fitted([pair for pairs in known for pair in pairs])
+        machine = replace(machine, decision=median(decisions) if decisions else 0.0)
+        self.told("simulating …")
+        pairs = (
+            *self.steadily(machine, solos, fitted),
+            *self.as_it_changed(machine, solos),
+            *self.all_at_once(machine, solos),
+        )
+        return Fidelity(pairs, machine.between, machine.side_by_side, machine.decision, self.failed)
+
+    def solos(self, query: int) -> list[Solo]:
+        return [self.codec.read(Solo, one) for one in self.results.get(f"solo/{query}")]
+
+    def fitted(self, solos: Iterable[int]) -> frozenset[int]:
+        """The queries whose steady runs are fitted to."""
+        known = sorted(query for query in solos if self.results.get(f"steady/{query}"))
+        return frozenset(known[::_FITTED])
+
+    def found(self, profiles: Iterable[str]) -> Iterator[Any]:
+        for profile in profiles:
+            for query in self.options.queries:
+                value = self.results.get(f"{profile}/{query}")
+                if value is not None:
+                    yield value
+
+    def steadily(self, machine: Replica, solos: Iterable[int], fitted: frozenset[int]) -> Iterator[Pair]:
+        for query in solos:
+            for place, real in enumerate(self.results.get(f"steady/{query}") or ()):
+                plan = self.plans(query)[place]
+                yield Pair("steady", query, place, real, machine.seconds(plan), query in fitted)
+
+    def as_it_changed(self, machine: Replica, solos: Iterable[int]) -> Iterator[Pair]:
+        for profile in ("dip", "memory"):
+            for query in solos:
+                found = self.results.get(f"{profile}/{query}")
+                if found is not None:
+                    changes = [(at, Resources(cpu, memory)) for at, cpu, memory in found["changes"]]
+                    job = (0.0, self.plans(query)[0], self.adaptive(query))
+                    yield Pair(profile, query, None, found["seconds"], machine.run([job], changes).jobs[0].seconds)
+
+    def all_at_once(self, machine: Replica, solos: Iterable[int]) -> Iterator[Pair]:
+        known = frozenset(solos)
+        for group in self.groups():
+            found = self.results.get(f"together/{'-'.join(map(str, group))}")
+            if found is not None and known.issuperset(group):
+                jobs = [(at, self.plans(query)[0], None) for query, (at, _) in zip(group, found, strict=True)]
+                ran = machine.run(jobs).jobs
+                for query, (_, real), job in zip(group, found, ran, strict=True):
+                    yield Pair("together", query, 0, real, job.seconds)
+
+    def adaptive(self, query: int) -> Adaptive:
+        """As a session lets its jobs change plan."""
+        room = self.planner.room
+
+        def find(observed: Observations) -> Sequence[Candidate]:
+            if not observed.by_signature:
+                return self.planner.alternatives(text(query)).kept
+            return keep(pool(self.planner.prepare(text(query)).planning(observed), local_grid(room))).kept
+
+        return Adaptive(find, room, at_once=True)
+
+
+def _ran(job: Job) -> Sequence[Record]:
+    job.result()
+    return job.history()
+
+
+def _decision(history: Sequence[Record]) -> float | None:
+    seconds = [record.planner_seconds for record in history if isinstance(record, Decided)]
+    return median(seconds) if seconds else None
+
+
+# ---- as text
+
+
+def table(found: Fidelity) -> str:
+    """The report: what was found of the machine, errors by profile, the order of plans."""
+    lines = [
+        f"of the machine: {found.between * 1e3:.2f} ms beside each task's work; a task takes {found.side_by_side:.2f} "
+        f"times as long while another one runs; a decision takes {found.decision * 1e3:.0f} ms",
+        f"{'profile':<9} {'runs':>5} {'median error':>13} {'90th percentile':>16} {'simulated/real':>15}",
+    ]
+    lines += [_line(name, [pair for pair in found.judged if pair.profile == name]) for name in PROFILES]
+    lines.append(_line("all", found.judged))
+    right, every = found.orders()
+    error = found.median_error
+    lines.append(_verdict("median error", error, "at most 10%", error is not None and error <= 0.10))
+    share = right / every if every else None
+    kept = share is not None and share >= 0.90
+    lines.append(_verdict(f"order of {every} pairs of plans kept", share, "at least 90%", kept))
+    lines += [f"{name} failed: {why}" for name, why in found.failed.items()]
+    return "\n".join(lines)
+
+
+def _line(name: str, pairs: Sequence[Pair]) -> str:
+    if not pairs:
+        return f"{name:<9} {0:>5}"
+    errors = [pair.error for pair in pairs]
+    ratio = median(pair.simulated / pair.real for pair in pairs)
+    return f"{name:<9} {len(pairs):>5} {median(errors):>13.1%} {quantile(errors, 0.9):>16.1%} {ratio:>15.2f}"
+
+
+def _verdict(what: str, value: float | None, wanted: str, met: bool) -> str:
+    shown = "unknown" if value is None else f"{value:.1%}"
+    return f"{what}: {shown} (wanted: {wanted}): {'met' if met else 'not met'}"
+
+
+def to_json(found: Fidelity) -> dict[str, Any]:
+    """The figures as JSON values."""
+    right, every = found.orders()
+    return {
+        "pairs": [{**asdict(pair), "error": pair.error} for pair in found.pairs],
+        "median_error": found.median_error,
+        "orders": {"right": right, "of": every},
+        "machine": {"between": found.between, "side_by_side": found.side_by_side, "decision": found.decision},
+        "failed": dict(found.failed),
+    }
+
+
+def keep_summary(found: Fidelity, folder: Path) -> None:
+    """For the report of the suite: the latest figures, in its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    Results(folder / "fidelity.jsonl", {}).put("fidelity", {"value": to_json(found), "cpu_seconds": 0.0})
