@@ -18,6 +18,7 @@ from collections.abc import Container, Iterable, Iterator
 from heapq import heappop, heappush
 
 from qoop.engine.task import CheckpointKey, ResolvedInput, checkpoint_key, layout_digest
+from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Stage, StageId
 
 
@@ -49,12 +50,12 @@ class StageNode:
     tail: estimated seconds from the start of one of its tasks to the end of the job on the longest path:
         the upward rank of HEFT (Topcuoglu, Hariri, Wu 2002).
     tainted: the output rests on an island (law 12), so it must not serve another plan.
-    left: how many of its tasks are active.
+    left: how many of its tasks are active. work: estimated slot seconds of each.
     """
 
     __slots__ = (
         "held", "left", "order", "readers", "reading", "ready", "ready_parts", "sources", "stage",
-        "tail", "tainted", "tasks",
+        "tail", "tainted", "tasks", "work",
     )  # fmt: skip
 
     def __init__(self, stage: Stage, sources: tuple[tuple[StageNode, bool], ...]) -> None:
@@ -66,6 +67,7 @@ class StageNode:
         self.readers = 0
         self.held = 0
         self.left = 0
+        self.work = stage.slots * on_threads(stage.estimate.task_seconds, stage.slots)
         self.tail = 0.0
         self.order = 0
         self.tainted: bool = not stage.shareable or any(source.tainted for source, _ in sources)
@@ -91,13 +93,15 @@ class Frontier:
     held: keys of outputs that can be read. busy: keys at which an attempt is alive.
     reuse_tainted: False: outputs that rest on an island do not count as held.
 
-    `surplus`, `spare`, `spoiled` collect what the last calls left over, until `drain`.
+    `work` are the estimated slot seconds of all active tasks. `surplus`, `spare`, `spoiled` collect what the last
+    calls left over, until `drain`.
     """
 
     def __init__(
         self, plan: Plan, held: Container[CheckpointKey], busy: Container[CheckpointKey], reuse_tainted: bool
     ) -> None:
         self.plan = plan
+        self.work = 0.0
         self.nodes: dict[StageId, StageNode] = {}
         self.stages: list[StageNode] = []
         self.by_key: dict[CheckpointKey, TaskNode] = {}
@@ -207,7 +211,9 @@ class Frontier:
             active = wanted and not task.held
             if active != task.active:
                 task.active = active
-                task.stage.left += 1 if active else -1
+                step = 1 if active else -1
+                task.stage.left += step
+                self.work += step * task.stage.work
                 self._count_reader(task, stack)
                 if active and task.made and not task.stage.stage.shareable:
                     self._redo.append(task.stage)
@@ -300,6 +306,8 @@ class Frontier:
             assert node.left == sum(task.active for task in node.tasks), f"{node.stage.id}: left {node.left}"
             assert node.ready == sum(task.ready for task in node.tasks), f"{node.stage.id}: ready {node.ready}"
             assert not node.ready or node.next_ready().ready
+        work = sum(node.left * node.work for node in self.stages)
+        assert abs(self.work - work) <= 1e-6 * max(1.0, work), f"work left is {self.work}, should be {work}"
         assert self._ready_orders == [node.order for node in self._by_order if node.ready]
 
     def _active_from_scratch(self) -> set[TaskNode]:

@@ -283,6 +283,11 @@ class Run:
         stages = self._frontier.stages if self._frontier is not None and not self.ending else ()
         return tuple((node.stage, node.left) for node in stages if node.left)
 
+    @property
+    def work_left(self) -> float:
+        """Slot seconds of the tasks that have not ended, those that run included, by the plan's estimates."""
+        return max(0.0, self._frontier.work) if self._frontier is not None and not self.ending else 0.0
+
     def progress(self) -> Progress:
         """How far the job is."""
         if self._frontier is None:

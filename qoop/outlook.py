@@ -6,7 +6,6 @@ from math import inf
 
 from qoop.engine.clock import Clock
 from qoop.engine.run import Run
-from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.schedulers.outlook import Latest, Rest, latest
 
@@ -33,10 +32,7 @@ class RunOutlook:
     @property
     def work(self) -> float:
         """Slot seconds left."""
-        return sum(
-            tasks * stage.slots * on_threads(stage.estimate.task_seconds, stage.slots)
-            for stage, tasks in self._run.left()
-        )
+        return self._run.work_left
 
     def needed(self, share: Resources) -> float:
         """Slots to have in use now; see :class:`~qoop.schedulers.outlook.Outlook`."""
