@@ -367,9 +367,14 @@ class Run:
                 self.history.append(ShareTold(self._at, share))
 
     def _take_late(self, event: Event) -> None:
-        """Of a job that has ended nothing is told any more; what a late writer has left behind is given back."""
+        """Of a job that has ended nothing is told any more. What a late writer has left behind is given back; what is
+        lost of the answer is no longer held."""
         if isinstance(event, TaskSucceeded) and event.committed.key not in self._held:
             self._commands.append(Release(self.job, (event.committed.key,)))
+        elif isinstance(event, CheckpointLost):
+            task = self._node(event.key)
+            if self._held.pop(event.key, None) is not None and task is not None:
+                self._plan_frontier.lose(task)
 
     def _succeeded(self, id: AttemptId, committed: Committed) -> None:
         """Take the output if it is new and may be used; give it back to the store if nobody will ever read it.
