@@ -6,6 +6,8 @@ The way of a query through it: `sql` → `submit` → `_plan` (bind, statistics,
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import itertools
 import math
 import os
@@ -168,6 +170,7 @@ class Session:
         self._seen = Seen()
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
+        _open_sessions.add(self)
         if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
             self.register_folder(config.tables)
 
@@ -471,6 +474,7 @@ class Session:
             if self._closed:
                 return
             self._closed = True
+        _open_sessions.discard(self)
         try:
             self._cluster.close()
         finally:
@@ -680,6 +684,17 @@ class Session:
 def _count(made: Result | None) -> Result:
     """What DuckDB answers where rows go elsewhere: how many."""
     return Result(pa.table({"c0": pa.array([0 if made is None else len(made)], pa.int64())}), (("Count", "BIGINT"),))
+
+
+_open_sessions: set[Session] = set()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close what was left open: threads that are inside DuckDB while the interpreter goes abort the process."""
+    with contextlib.ExitStack() as stack:
+        for session in list(_open_sessions):
+            stack.callback(session.close)
 
 
 def _place(source: object) -> Place | None:

@@ -342,3 +342,15 @@ with qoop.connect(slots=2) as session:
     assert answer.strip() == "[(7,)]"
     assert float(ended) - begun < 1.0  # 0.2 s on a machine of its own
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_session_left_open_is_closed_with_the_interpreter(busy: bool, tmp_path: Path) -> None:
+    script = "import qoop; session = qoop.connect(slots=2)"
+    if busy:
+        script += "; session.submit('SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range % 7 = 3')"
+    environment = {**os.environ, "QOOP_SPILL": str(tmp_path)}
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())
