@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import inf
 from pathlib import Path
@@ -26,6 +26,7 @@ from qoop.planner.alternatives import Candidate, keep, local_grid, pool
 from qoop.planner.cost import DEFAULT
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources, Stage
+from qoop.policies.forecast import Forecast
 from qoop.replanner import Greedy, Policy
 from qoop.session import connect
 from qoop.simulation import Fleet, SimulatedJob, simulate
@@ -62,7 +63,8 @@ class Worst:
     """The worst that was found for one query.
 
     adaptive, hindsight, held: seconds of the adaptive run, of the best single plan, and of the launch plan alone.
-    tried: profiles that were run. found: the ratio before the profile was shrunk.
+    tried: profiles that were run. found: the ratio before the profile was shrunk. others: the ratio of each other
+    policy of `POLICIES` on the same profile, which was not looked for against it.
     """
 
     steps: Steps
@@ -72,6 +74,7 @@ class Worst:
     plans: int
     tried: int
     found: float
+    others: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:
@@ -84,9 +87,22 @@ class Worst:
         )
 
 
+POLICIES: Mapping[str, Policy] = {
+    "greedy": Greedy(),
+    "forecast": Forecast(),
+    "unguarded": Forecast(risk=inf),
+    "naive": Greedy(hysteresis=0.0, least_gain=0.0),
+}
+"""Whom the adversary may play against: greed; a forecast learned from the job's own shares, with and without its guard;
+greed without hysteresis."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to look at. stats_scale: rows as at that scale, for data of scale 1. slots: at the start."""
+    """What to look at. stats_scale: rows as at that scale, for data of scale 1. slots: at the start.
+
+    policy: by its name in `POLICIES`.
+    """
 
     directory: Path
     queries: tuple[int, ...]
@@ -94,6 +110,7 @@ class Options:
     slots: int = 16
     evaluations: int = 200
     seed: int = 1
+    policy: str = "greedy"
 
 
 def run(options: Options, told: Callable[[int, Worst], None] = lambda query, worst: None) -> dict[int, Worst]:
@@ -107,22 +124,35 @@ def run(options: Options, told: Callable[[int, Worst], None] = lambda query, wor
             splits = scaled_splits(prepared.splits, options.stats_scale)
             planning = replace(prepared, stats=stats, splits=splits).planning()
             kept = keep(pool(planning, local_grid(Resources(options.slots, options.slots * MEMORY)))).kept
-            arena = Arena(kept, prepared.tables, options.slots, MEMORY)
-            found[query] = search(arena, options.seed, options.evaluations)
+            arena = Arena(kept, prepared.tables, options.slots, MEMORY, POLICIES[options.policy])
+            worst = search(arena, options.seed, options.evaluations)
+            found[query] = replace(worst, others=_others(arena, options.policy, worst.steps))
             told(query, found[query])
     return found
+
+
+def _others(arena: Arena, policy: str, steps: Steps) -> dict[str, float]:
+    """The ratio of each of the other policies."""
+    return {name: arena.against(other).ratio(steps) for name, other in POLICIES.items() if name != policy}
 
 
 def table(found: Mapping[int, Worst]) -> str:
     """The distribution of the worst ratios."""
     ratios = sorted(worst.ratio for worst in found.values())
     held = sorted(worst.held / worst.hindsight for worst in found.values())
+    others = {
+        name: sorted(worst.others[name] for worst in found.values()) for name in next(iter(found.values())).others
+    }
     switched = sum(worst.adaptive.switches > 0 for worst in found.values())
     return "\n".join(
         (
             "",
             f"worst ratio to the best plan in hindsight: median {_middle(ratios):.2f}, largest {ratios[-1]:.2f}",
             f"of the launch plan on the same profiles:   median {_middle(held):.2f}, largest {held[-1]:.2f}",
+            *(
+                f"of {name} on the same profiles: median {_middle(all_):.2f}, largest {all_[-1]:.2f}"
+                for name, all_ in others.items()
+            ),
             f"{switched} of {len(found)} queries changed plan on their worst profile",
         )
     )
@@ -154,6 +184,12 @@ class Arena:
         self.memory = memory
         self._policy = policy if policy is not None else Greedy()
         self._runs: dict[tuple[Steps, int | None], Ran] = {}
+
+    def against(self, policy: Policy) -> Arena:
+        """The same plans under another policy."""
+        other = Arena(self.plans, self._tables, self.slots, self.memory, policy)
+        other._runs = {(steps, pinned): ran for (steps, pinned), ran in self._runs.items() if pinned is not None}
+        return other
 
     @cached_property
     def undisturbed(self) -> float:

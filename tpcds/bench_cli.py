@@ -56,6 +56,8 @@ def _add_adversary(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--stats-scale", type=float, default=100.0, metavar="N", help="plan for that scale (100)")
     parser.add_argument("--slots", type=int, default=16, metavar="N", help="at the start (16)")
     parser.add_argument("--evaluations", type=int, default=200, metavar="N", help="profiles tried for a query (200)")
+    kinds = ", ".join(adversary.POLICIES)
+    parser.add_argument("--policy", default="greedy", metavar="NAME", help=f"whom to play against (greedy): {kinds}")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the search (1)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_adversary)
@@ -163,10 +165,13 @@ def _interrupt(options: argparse.Namespace) -> int:
 
 
 def _adversary(options: argparse.Namespace) -> int:
+    if options.policy not in adversary.POLICIES:
+        raise ConfigError(f"there is no policy {options.policy!r}; there are {', '.join(adversary.POLICIES)}")
     found = adversary.run(
         adversary.Options(
             Path(options.directory), parse_selection(options.queries), options.stats_scale,
             _positive("--slots", options.slots), _positive("--evaluations", options.evaluations), options.seed,
+            options.policy,
         ),
         lambda query, worst: _tell(f"query {query}: {worst}"),
     )  # fmt: skip

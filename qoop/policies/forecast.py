@@ -32,7 +32,7 @@ from math import inf
 from qoop.engine.history import Remaining
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Resources
-from qoop.policies.moves import MOST_LEVELS, STEADY, Chain, Moves
+from qoop.policies.moves import MOST_LEVELS, Chain, Moves
 from qoop.profiles import CapacityProfile
 from qoop.replanner import Decision, Greedy, Question, Stay, runs
 
@@ -49,13 +49,14 @@ class Forecast:
 
     history: what is known of such shares from before; the job's own are added to it. risk: the part of the least work
     of any plan that may be wasted against the advice of greed: 0 is greed, inf is no guard.
-    steady: seconds without a move that every level is given; levels: how many there are at most.
+    steady: time without a move that every level is given before anything is seen, in times what is left of the query:
+    of moves that are rarer than that a query need not know. levels: how many there are at most.
     """
 
     history: Moves = field(default_factory=Moves)
     risk: float = 0.5
     greedy: Greedy = field(default_factory=Greedy)
-    steady: float = STEADY
+    steady: float = 1.0
     levels: int = MOST_LEVELS
 
     def decide(self, question: Question) -> Decision:
@@ -80,7 +81,8 @@ class Forecast:
     def chain(self, question: Question) -> Chain:
         """How the share is expected to move."""
         seen = Moves.of(question.shares, question.now)
-        return (self.history + seen).chain(question.share, self.steady, self.levels)
+        steady = self.steady * question.least if question.least < inf else 0.0
+        return (self.history + seen).chain(question.share, steady, self.levels)
 
     def foreseen(self, question: Question, chain: Chain) -> tuple[Remaining, ...]:
         """The expected seconds until each of the options would end."""

@@ -22,9 +22,6 @@ from math import inf, log
 
 from qoop.planner.plan import Resources
 
-STEADY = 60.0
-"""Seconds without a move that every level is given before anything is seen."""
-
 MOST_LEVELS = 6
 """Levels of a chain. A plan is simulated on each of them for every decision."""
 
@@ -82,7 +79,7 @@ class Moves:
             group = {level: mean if at in (one, other) else at for level, at in group.items()}
         return self._grouped(group)
 
-    def chain(self, share: Resources, steady: float = STEADY, most: int = MOST_LEVELS) -> Chain:
+    def chain(self, share: Resources, steady: float, most: int = MOST_LEVELS) -> Chain:
         """The chain seen from a share, which takes the place of the level nearest to it."""
         few = self.merged(most)
         levels = list(few.held)
@@ -90,7 +87,7 @@ class Moves:
             return Chain((share,), ((0.0,),), 0)
         start = min(range(len(levels)), key=lambda i: _distance(levels[i], share))
         rates = tuple(
-            tuple(few.moves.get((one, other), 0.0) / (few.held[one] + steady) for other in levels) for one in levels
+            tuple(few.moves.get((one, other), 0.0) / max(1e-9, few.held[one] + steady) for other in levels) for one in levels
         )
         shares = tuple(share if place == start else _like(level, share) for place, level in enumerate(levels))
         return Chain(shares, rates, start)

@@ -42,8 +42,8 @@ def test_what_the_job_has_seen_itself_counts_like_a_history() -> None:
     shares = tuple((at + more, Resources(slots)) for at in range(0, 1000, 100) for more, slots in ((0, 32), (3, 2)))
     question = ask(WIDE, NARROW, slots=32, done=BEGUN, now=1000.0, shares=(*shares, (1000.0, Resources(32))))
     assert runs(question, Greedy().decide(question)) == 0
-    assert runs(question, Forecast().decide(question)) == 0  # too little was seen
-    assert runs(question, Forecast(steady=1.0).decide(question)) == 1
+    assert runs(question, Forecast(steady=100.0).decide(question)) == 0  # too little was seen
+    assert runs(question, Forecast(steady=0.1).decide(question)) == 1
 
 
 def test_with_its_budget_used_up_it_does_what_greed_does() -> None:

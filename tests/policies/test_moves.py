@@ -36,12 +36,12 @@ def test_a_rate_is_moves_by_seconds_with_seconds_of_rest_added() -> None:
 
 
 def test_nothing_seen_means_that_the_share_stays() -> None:
-    chain = Moves().chain(HIGH)
+    chain = Moves().chain(HIGH, steady=1)
     assert chain.still and chain.expected([7.5]) == 7.5
 
 
 def test_the_present_share_takes_the_place_of_the_level_next_to_it() -> None:
-    chain = Moves.of([(0, HIGH), (5, LOW), (6, HIGH)], until=9).chain(Resources(7, 700.0, network=70.0))
+    chain = Moves.of([(0, HIGH), (5, LOW), (6, HIGH)], until=9).chain(Resources(7, 700.0, network=70.0), steady=0)
     assert chain.levels == (Resources(7, 700.0, network=70.0), Resources(2, 200.0, network=20.0))
 
 
