@@ -134,7 +134,8 @@ class Adaptive:
         the planner thread, at most once for the start and once for every time that no known plan is good; a pure
         function. at_once: it has them ready (a plan cache), so it is called at the start.
     room: the share that the plan was made for. settle: the scheduler is told how much room the chosen plan has a use
-    for (:mod:`qoop.schedulers.settling`).
+    for (:mod:`qoop.schedulers.settling`). begin_with: slots that are taken at most until the first decision, where that
+    decides on slots, too; None: all.
     """
 
     find: Find
@@ -143,6 +144,7 @@ class Adaptive:
     policy: Policy = field(default_factory=Greedy)
     triggers: Triggers = field(default_factory=Triggers)
     settle: bool = False
+    begin_with: float | None = None
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ class Replanner:
         self._wagers = Wagers()
         self._again = inf
         self._wanted: Resources | None = None
-        self._slots: float | None = None
+        self._slots = adaptive.begin_with
 
     @property
     def slots(self) -> float | None:

@@ -26,6 +26,7 @@ from qoop.engine.backends.simulated import Happening, MachineSlowed, Outcome, Si
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
 from qoop.engine.history import Ended, Record, Started, Switched
+from qoop.engine.state import USUAL_LIMITS, Limits
 from qoop.engine.task import MachineId, TaskSpec
 from qoop.letters import JobRequest
 from qoop.planner.plan import Plan, Resources
@@ -155,6 +156,7 @@ class SimulatedJob:
     """A job to come. at: seconds after the start when it is submitted. adaptive: how it may change plan; None: not.
 
     tables: those that the plans read, where somebody wants to look at them; tasks are told of them and read none.
+    limits: what it allows itself before it gives up.
     """
 
     name: str
@@ -163,6 +165,7 @@ class SimulatedJob:
     adaptive: Adaptive | None = None
     weight: float = 1.0
     tables: Mapping[str, Table] = field(default_factory=_AnyTable)
+    limits: Limits = USUAL_LIMITS
 
 
 @dataclass(frozen=True)
@@ -274,7 +277,8 @@ def simulate(
 
 
 def _submit(cluster: Cluster, job: SimulatedJob) -> JobHandle:
-    return cluster.submit(JobRequest(job.plan, job.tables, weight=job.weight, adaptive=job.adaptive, text=job.name))
+    request = JobRequest(job.plan, job.tables, (), job.weight, text=job.name, limits=job.limits, adaptive=job.adaptive)
+    return cluster.submit(request)
 
 
 def _run_of(job: SimulatedJob, handle: JobHandle) -> JobRun:

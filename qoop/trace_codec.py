@@ -102,6 +102,7 @@ class TraceCodec:
         room, triggers = self._codec.write(value.room), self._codec.write(value.triggers)
         return {
             "room": room, "at_once": value.at_once, "policy": policy, "triggers": triggers, "settle": value.settle,
+            "begin_with": value.begin_with,
         }  # fmt: skip
 
     def _read_adaptive(self, data: Any) -> Adaptive:
@@ -113,6 +114,7 @@ class TraceCodec:
             Unknown(policy) if isinstance(policy, str) else self._codec.read(Greedy, policy),
             self._codec.read(Triggers, data["triggers"]),
             bool(data.get("settle", False)),
+            data.get("begin_with"),
         )
 
 

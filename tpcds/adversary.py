@@ -13,49 +13,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from math import inf
 from pathlib import Path
 
-from qoop.adaptive import Adaptive
-from qoop.catalog.table import Table
-from qoop.engine.backends.simulated import Outcome
-from qoop.engine.events import SlotsChanged
-from qoop.engine.task import TaskSpec
-from qoop.planner.alternatives import Candidate, keep, local_grid, pool
-from qoop.planner.cost import DEFAULT
-from qoop.planner.finish import SPILL_BYTE
-from qoop.planner.plan import Resources, Stage
 from qoop.policies.forecast import Forecast
 from qoop.replanner import Greedy, Policy
-from qoop.session import connect
-from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds.alternatives import scaled, scaled_splits
-from qoop.tpcds.queries import text
+from qoop.tpcds.arena import Arena, Ran, Steps, arenas
+from qoop.tpcds.walks import seen
 
-MACHINE = "m"
-MEMORY = 4e9
-"""Bytes of memory a slot."""
 _SAME = 0.98
 """Part of the ratio that a shrunk profile must keep."""
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Capacity over time: (from when, slots, bytes of memory a slot), the first from 0."""
-
-    changes: tuple[tuple[float, int, float], ...]
-
-    def __str__(self) -> str:
-        return ", then ".join(f"{slots} of {memory / 1e9:g} GB from {at:.4g} s" for at, slots, memory in self.changes)
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """One run in virtual time: its seconds, and how often it changed plan."""
-
-    seconds: float
-    switches: int
 
 
 @dataclass(frozen=True)
@@ -64,7 +31,7 @@ class Worst:
 
     adaptive, hindsight, held: seconds of the adaptive run, of the best single plan, and of the launch plan alone.
     tried: profiles that were run. found: the ratio before the profile was shrunk. others: the ratio of each other
-    policy of `POLICIES` on the same profile, which was not looked for against it.
+    of the `policies` on the same profile, which was not looked for against it.
     """
 
     steps: Steps
@@ -87,21 +54,30 @@ class Worst:
         )
 
 
-POLICIES: Mapping[str, Policy] = {
-    "greedy": Greedy(),
-    "forecast": Forecast(),
-    "unguarded": Forecast(risk=inf),
-    "naive": Greedy(hysteresis=0.0, least_gain=0.0),
-}
-"""Whom the adversary may play against: greed; a forecast learned from the job's own shares, with and without its guard;
-greed without hysteresis."""
+def policies(arena: Arena, seed: int) -> dict[str, Policy]:
+    """Whom the adversary may play against, by name.
+
+    Greed, with and without hysteresis; a forecast learned in the run; and one that believes in random walks, which the
+    profiles are not, with and without its guard.
+    """
+    past = seen(arena, 0.3, random.Random(seed))
+    return {
+        "greedy": Greedy(),
+        "naive": Greedy(hysteresis=0.0, least_gain=0.0),
+        "learning": Forecast(),
+        "forecast": Forecast(past),
+        "unguarded": Forecast(past, risk=inf),
+    }
+
+
+POLICIES = ("greedy", "naive", "learning", "forecast", "unguarded")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What to look at. stats_scale: rows as at that scale, for data of scale 1. slots: at the start.
 
-    policy: by its name in `POLICIES`.
+    policy: one of `POLICIES`.
     """
 
     directory: Path
@@ -116,24 +92,13 @@ class Options:
 def run(options: Options, told: Callable[[int, Worst], None] = lambda query, worst: None) -> dict[int, Worst]:
     """Search for each query, with the plans that it keeps for such a machine. Raises ConfigError, SourceError."""
     found = {}
-    with connect() as session:
-        session.register_folder(options.directory)
-        for query in options.queries:
-            prepared = session.prepare(text(query))
-            stats = scaled(prepared.stats, options.stats_scale)
-            splits = scaled_splits(prepared.splits, options.stats_scale)
-            planning = replace(prepared, stats=stats, splits=splits).planning()
-            kept = keep(pool(planning, local_grid(Resources(options.slots, options.slots * MEMORY)))).kept
-            arena = Arena(kept, prepared.tables, options.slots, MEMORY, POLICIES[options.policy])
-            worst = search(arena, options.seed, options.evaluations)
-            found[query] = replace(worst, others=_others(arena, options.policy, worst.steps))
-            told(query, found[query])
+    for query, plain in arenas(options.directory, options.queries, options.stats_scale, options.slots):
+        known = policies(plain, options.seed)
+        worst = search(plain.against(known.pop(options.policy)), options.seed, options.evaluations)
+        others = {name: plain.against(other).ratio(worst.steps) for name, other in known.items()}
+        found[query] = replace(worst, others=others)
+        told(query, found[query])
     return found
-
-
-def _others(arena: Arena, policy: str, steps: Steps) -> dict[str, float]:
-    """The ratio of each of the other policies."""
-    return {name: arena.against(other).ratio(steps) for name, other in POLICIES.items() if name != policy}
 
 
 def table(found: Mapping[int, Worst]) -> str:
@@ -165,91 +130,6 @@ def to_json(found: Mapping[int, Worst]) -> dict[str, object]:
 
 def _middle(ordered: Sequence[float]) -> float:
     return ordered[(len(ordered) - 1) // 2]
-
-
-class Arena:
-    """The plans of one query under profiles of capacity.
-
-    plans: the first is the launch plan. tables: those the plans read. slots: at the start, and at most; memory: bytes
-    a slot at the start, and at most.
-    """
-
-    def __init__(
-        self, plans: Sequence[Candidate], tables: Mapping[str, Table], slots: int, memory: float,
-        policy: Policy | None = None,
-    ) -> None:  # fmt: skip
-        self.plans = tuple(plans)
-        self.slots = slots
-        self._tables = tables
-        self.memory = memory
-        self._policy = policy if policy is not None else Greedy()
-        self._runs: dict[tuple[Steps, int | None], Ran] = {}
-
-    def against(self, policy: Policy) -> Arena:
-        """The same plans under another policy."""
-        other = Arena(self.plans, self._tables, self.slots, self.memory, policy)
-        other._runs = {(steps, pinned): ran for (steps, pinned), ran in self._runs.items() if pinned is not None}
-        return other
-
-    @cached_property
-    def undisturbed(self) -> float:
-        """Seconds of the launch plan on all slots."""
-        return self.run(self.calm, 0).seconds
-
-    @property
-    def calm(self) -> Steps:
-        """Nothing changes."""
-        return Steps(((0.0, self.slots, self.memory),))
-
-    def run(self, steps: Steps, pinned: int | None = None) -> Ran:
-        """Run one plan under a profile, or, with none pinned, the adaptive job; in virtual time."""
-        known = self._runs.get((steps, pinned))
-        if known is None:
-            known = self._runs[steps, pinned] = self._run(steps, pinned)
-        return known
-
-    def hindsight(self, steps: Steps) -> float:
-        """Seconds of the best single plan for this profile."""
-        return min(self.run(steps, place).seconds for place in range(len(self.plans)))
-
-    def ratio(self, steps: Steps) -> float:
-        """How many times the hindsight optimum the adaptive run takes."""
-        return self.run(steps).seconds / self.hindsight(steps)
-
-    def _run(self, steps: Steps, pinned: int | None) -> Ran:
-        rooms = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
-        fleet = Fleet({MACHINE: rooms[0][1]}, tuple((at, SlotsChanged(MACHINE, room)) for at, room in rooms[1:]))
-        adaptive = None
-        if pinned is None:
-            adaptive = Adaptive(lambda _: self.plans, rooms[0][1], at_once=True, policy=self._policy)
-        job = SimulatedJob("job", 0.0, self.plans[pinned or 0].plan, adaptive, tables=self._tables)
-        (ran,) = simulate(fleet, [job], self._outcome).jobs
-        if ran.error is not None:
-            raise ran.error
-        return Ran(ran.seconds, ran.switches)
-
-    def _outcome(self, spec: TaskSpec) -> Outcome:
-        """What the planner believes: work on the slots granted, moving data, spilling what does not fit."""
-        estimate = spec.stage.estimate
-        made_for_reuse = (estimate.task_seconds, DEFAULT.task_overhead_seconds, estimate.task_wants)
-        seconds, local, wants = self._tasks.get(_work(spec.stage), made_for_reuse)
-        spilled = max(0.0, wants - spec.resources.memory)
-        stage = spec.stage
-        rows = round(stage.estimate.rows / stage.width / stage.layout.parts)
-        return Outcome(seconds / max(1.0, spec.resources.cpu) + local + spilled * SPILL_BYTE, rows=rows)
-
-    @cached_property
-    def _tasks(self) -> dict[tuple[object, ...], tuple[float, float, float]]:
-        return {
-            _work(stage): (task.seconds, task.local, task.wants)
-            for one in self.plans
-            for stage, task in zip(one.plan.stages, one.finish.tasks, strict=True)
-        }
-
-
-def _work(stage: Stage) -> tuple[object, ...]:
-    """What a task of the stage does. Not its signature: that of an island is the job's own."""
-    return stage.sql, stage.layout, stage.width, stage.slots
 
 
 def search(

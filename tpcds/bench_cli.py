@@ -9,7 +9,18 @@ from pathlib import Path
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.stats_cache import default_directory
 from qoop.picture import write
-from qoop.tpcds import adversary, fidelity, interrupt, measuring, overhead, reuse_share, shrink, truth
+from qoop.tpcds import (
+    adversary,
+    fidelity,
+    forecasts,
+    interrupt,
+    measuring,
+    overhead,
+    pareto,
+    reuse_share,
+    shrink,
+    truth,
+)
 from qoop.tpcds.contestant import KINDS
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.suite import commands as suite
@@ -21,6 +32,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_shrink(commands)
     _add_interrupt(commands)
     _add_adversary(commands)
+    _add_forecasts(commands)
+    _add_pareto(commands)
     _add_overhead(commands)
     _add_reuse(commands)
     _add_workload(commands)
@@ -61,6 +74,32 @@ def _add_adversary(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the search (1)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_adversary)
+
+
+def _add_pareto(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "What a query costs and how long it takes on the paper's cluster: the Pareto line, with a picture"
+    parser = commands.add_parser("pareto", help=what, description=f"{what}. In virtual time; runs no query.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("--query", type=int, default=72, metavar="N", help="which one (72)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the market whose mean price it is (1)")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="offers of the line that are run (5)")
+    parser.add_argument("--svg", metavar="FILE", help="draw it there; or --png FILE")
+    parser.add_argument("--png", metavar="FILE", help=argparse.SUPPRESS)
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_pareto)
+
+
+def _add_forecasts(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Greed and forecasts on profiles drawn by chance, against the best plan in hindsight"
+    parser = commands.add_parser("forecasts", help=what, description=f"{what}. In virtual time; runs no query.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument("--stats-scale", type=float, default=100.0, metavar="N", help="plan for that scale (100)")
+    parser.add_argument("--slots", type=int, default=16, metavar="N", help="at most (16)")
+    parser.add_argument("--count", type=int, default=10, metavar="N", help="profiles for each query and pace (10)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the profiles (1)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_forecasts)
 
 
 def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -177,6 +216,31 @@ def _adversary(options: argparse.Namespace) -> int:
     )  # fmt: skip
     print(adversary.table(found))
     _write(adversary.to_json(found), options.json)
+    return 0
+
+
+def _pareto(options: argparse.Namespace) -> int:
+    found = pareto.run(Path(options.directory), options.query, options.seed, _positive("--runs", options.runs))
+    print(pareto.table(found))
+    _write(pareto.to_json(found), options.json)
+    if options.svg is not None or options.png is not None:
+        picture = pareto.draw(found)
+        for name, data in ((options.svg, picture.svg), (options.png, picture.png)):
+            if name is not None:
+                Path(name).write_bytes(data)
+    return 0
+
+
+def _forecasts(options: argparse.Namespace) -> int:
+    found = forecasts.run(
+        forecasts.Options(
+            Path(options.directory), parse_selection(options.queries), options.stats_scale,
+            _positive("--slots", options.slots), _positive("--count", options.count), options.seed,
+        ),
+        _tell,
+    )  # fmt: skip
+    print(forecasts.table(found))
+    _write(forecasts.to_json(found), options.json)
     return 0
 
 

@@ -87,7 +87,8 @@ class Moves:
             return Chain((share,), ((0.0,),), 0)
         start = min(range(len(levels)), key=lambda i: _distance(levels[i], share))
         rates = tuple(
-            tuple(few.moves.get((one, other), 0.0) / max(1e-9, few.held[one] + steady) for other in levels) for one in levels
+            tuple(few.moves.get((one, other), 0.0) / max(1e-9, few.held[one] + steady) for other in levels)
+            for one in levels
         )
         shares = tuple(share if place == start else _like(level, share) for place, level in enumerate(levels))
         return Chain(shares, rates, start)

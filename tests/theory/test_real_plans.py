@@ -10,8 +10,9 @@ import pytest
 import qoop
 from qoop.planner.alternatives import Grid, keep, pool
 from qoop.replanner import Greedy, Question, Stay
-from qoop.tpcds.adversary import Arena, Steps, search, shrink
+from qoop.tpcds.adversary import search, shrink
 from qoop.tpcds.alternatives import scaled, scaled_splits
+from qoop.tpcds.arena import Arena, Steps
 from qoop.tpcds.queries import text
 
 MEMORY = 1e9

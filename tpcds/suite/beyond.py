@@ -1,0 +1,32 @@
+"""The parts that go beyond greed, as policies that single-query runs can be made with, by name.
+
+What a forecast knows of a market, or of a cluster's other jobs, is fitted to profiles of the same kind that no run is
+made on: their seeds are above those that situations draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from math import inf
+
+from qoop.policies.forecast import Forecast, fit
+from qoop.policies.moves import Moves
+from qoop.replanner import Policy
+from qoop.tpcds.suite.situations import MAKERS
+
+FORECAST, LEARNING, UNGUARDED = "QOOP with a forecast", "QOOP with a forecast learned in the run", "forecast, no guard"
+PARTS = (FORECAST, LEARNING, UNGUARDED)
+_PAST = (2_000_001, 2_000_002, 2_000_003)
+
+
+def policies(kind: str) -> Mapping[str, Policy]:
+    """How each part decides for runs under profiles of a kind; of one that nothing is known of, by what they learn."""
+    known = history(kind) if kind in MAKERS else Moves()
+    return {FORECAST: Forecast(known), LEARNING: Forecast(), UNGUARDED: Forecast(known, risk=inf)}
+
+
+@lru_cache(maxsize=8)
+def history(kind: str) -> Moves:
+    """What three profiles of a kind show."""
+    return sum((fit(MAKERS[kind](seed)) for seed in _PAST), Moves()).merged(12)
