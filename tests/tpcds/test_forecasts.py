@@ -1,0 +1,80 @@
+"""Forecasts on random walks, and whom the adversary may play against: figures that add up and can be made again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import qoop
+from qoop.planner.alternatives import Grid, keep, pool
+from qoop.policies.forecast import Forecast
+from qoop.policies.moves import Moves
+from qoop.replanner import Greedy
+from qoop.tpcds import adversary, forecasts
+from qoop.tpcds.alternatives import scaled, scaled_splits
+from qoop.tpcds.arena import Arena
+from qoop.tpcds.forecasts import Drawn
+from qoop.tpcds.queries import text
+from qoop.tpcds.walks import LENGTH, seen, walk
+
+MEMORY = 1e9
+
+
+@pytest.fixture(scope="module")
+def arena(tpcds_small: Path, benchmark_texts: None) -> Arena:
+    with qoop.connect(slots=2) as session:
+        session.register_folder(tpcds_small)
+        prepared = session.prepare(text(95))
+        prepared = replace(prepared, stats=scaled(prepared.stats, 1000), splits=scaled_splits(prepared.splits, 1000))
+        kept = keep(pool(prepared.planning(), Grid.of((1, 4, 16), (MEMORY / 4, MEMORY), threads=1))).kept
+    return Arena(kept, prepared.tables, slots=16, memory=MEMORY)
+
+
+def test_a_walk_is_as_long_as_told_and_stays_as_long_as_told(arena: Arena) -> None:
+    steps = walk(arena, 0.1, Random(3))
+    assert steps == walk(arena, 0.1, Random(3))
+    assert 0.6 * LENGTH < steps.changes[-1][0] / arena.undisturbed < LENGTH
+    assert 120 < len(steps.changes) < 280
+    assert all(one[1] != other[1] for one, other in zip(steps.changes, steps.changes[1:], strict=False))
+
+
+def test_what_was_seen_has_the_rates_of_the_walks(arena: Arena) -> None:
+    stay = 0.2
+    known = seen(arena, stay, Random(3))
+    mean = sum(known.held.values()) / sum(known.moves.values())
+    assert mean == pytest.approx(stay * arena.undisturbed, rel=0.15)
+    assert {share.cpu for share in known.held} == {1, 2, 4, 8, 16}
+
+
+def test_with_a_budget_of_nothing_a_forecast_runs_as_greed_does(arena: Arena) -> None:
+    known = seen(arena, 0.3, Random(3))
+    for number in range(4):
+        steps = walk(arena, 0.3, Random(number))
+        assert arena.against(Forecast(known, risk=0.0)).run(steps) == arena.against(Greedy()).run(steps)
+        assert arena.against(Forecast(Moves(), steady=1e9)).run(steps) == arena.against(Greedy()).run(steps)
+
+
+def test_nobody_is_compared_with_another_hindsight(arena: Arena) -> None:
+    steps = walk(arena, 0.3, Random(5))
+    hindsight = arena.hindsight(steps)
+    assert all(other.hindsight(steps) == hindsight for other in map(arena.against, (Greedy(), Forecast())))
+
+
+def test_the_adversary_plays_against_every_policy_by_name(arena: Arena) -> None:
+    known = adversary.policies(arena, seed=1)
+    assert tuple(known) == adversary.POLICIES
+    worst = adversary.search(arena.against(known["forecast"]), seed=2, evaluations=6)
+    assert worst.ratio >= 0.98 * worst.found > 0
+
+
+def test_the_table_by_hand() -> None:
+    drawn = [
+        Drawn(1, 0.1, 1.0, {"greed": 2.0, "forecast": 1.0}, {"greed": 1, "forecast": 0}),
+        Drawn(2, 0.1, 1.0, {"greed": 2.0, "forecast": 4.0}, {"greed": 1, "forecast": 2}),
+    ]
+    lines = forecasts.table(drawn).splitlines()
+    assert lines[2].split() == ["0.1", "greed", "2.000", "2.00", "1.000", "0%", "0%", "1.00"]
+    assert lines[3].split() == ["0.1", "forecast", "2.000", "4.00", "1.000", "50%", "50%", "1.00"]
