@@ -11,7 +11,7 @@ from typing import Any
 from qoop.adaptive import Triggers
 from qoop.baselines import NO_ROW_COUNTS
 from qoop.replanner import Greedy
-from qoop.tpcds.suite import micro
+from qoop.tpcds.suite import beyond, micro
 from qoop.tpcds.suite.figures import CLARINET_ERROR, ERROR, HYSTERESIS, THRESHOLD, variant
 from qoop.tpcds.suite.runs import CLARINET, QOOP, Met, Ran
 from qoop.tpcds.suite.situations import Situation
@@ -37,6 +37,7 @@ def measure(situation: Situation) -> dict[str, Any]:
     here = micro.arena(situation)
     runs: dict[str, Ran] = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch)}
     runs |= {name: here.adaptive(**more) for name, more in VARIANTS.items()}
+    runs |= {name: here.adaptive(policy=policy) for name, policy in beyond.policies(situation.kind).items()}
     runs |= {variant(THRESHOLD, 10): runs[QOOP]}
     runs |= {variant(ERROR, 0): runs[QOOP], variant(CLARINET_ERROR, 0): runs[CLARINET]}
     for percent in ERRORS:

@@ -15,7 +15,7 @@ from qoop.policies.moves import Moves
 from qoop.replanner import Policy
 from qoop.tpcds.suite.situations import MAKERS
 
-FORECAST, LEARNING, UNGUARDED = "QOOP with a forecast", "QOOP with a forecast learned in the run", "forecast, no guard"
+FORECAST, LEARNING, UNGUARDED = "forecast from history", "forecast learned", "forecast without guard"
 PARTS = (FORECAST, LEARNING, UNGUARDED)
 _PAST = (2_000_001, 2_000_002, 2_000_003)
 
