@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from qoop.engine.backends.simulated import as_estimated
 from qoop.planner.alternatives import Candidate
 from qoop.planner.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
@@ -32,6 +33,7 @@ def few_queries() -> Iterator[None]:
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(macro, "_queries", lambda directory: made)
+        patch.setattr(macro, "_truth", lambda directory: as_estimated)
         yield
 
 

@@ -24,6 +24,8 @@ from typing import Any, Literal
 from qoop.adaptive import Adaptive
 from qoop.baselines import NEVER, AtLaunch, volcano
 from qoop.catalog.errors import ExecutionError
+from qoop.engine.backends.simulated import Outcome
+from qoop.engine.task import TaskSpec
 from qoop.replanner import Greedy
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.carbyne import Carbyne
@@ -33,6 +35,8 @@ from qoop.schedulers.patient import Patient
 from qoop.schedulers.sjf import SJF
 from qoop.schedulers.tetris import Tetris
 from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.tpcds.suite.micro import DECISION_SECONDS
+from qoop.tpcds.truth import measured
 from qoop.tpcds.workload import PAPER, Query, fifty, workload
 
 Planner = Literal["QOOP", "Volcano", "Clarinet"]
@@ -126,14 +130,15 @@ def measure(item: Alone | Together) -> dict[str, Any]:
     """One item as a JSON value. Raises ConfigError, SourceError; ExecutionError if a job fails."""
     if isinstance(item, Alone):
         query = _queries(item.setting.directory)[item.query]
-        run = _simulated([_job(Arrival("alone", 0.0, item.query), query, item.planner)], Patient(MaxMin()))
+        job = _job(Arrival("alone", 0.0, item.query), query, item.planner)
+        run = _simulated(item.setting.directory, [job], Patient(MaxMin()))
         return {"seconds": run.jobs[0].seconds}
     combination = COMBINATIONS[item.combination]
     known = _queries(item.setting.directory)
-    coming = arrivals(item.setting, item.seed)
-    jobs = [_job(one, known[one.query], combination.planner) for one in coming]
-    run = _simulated(jobs, combination.scheduler())
-    rows = zip(coming, run.jobs, strict=True)
+    every = arrivals(item.setting, item.seed)
+    jobs = [_job(one, known[one.query], combination.planner) for one in every]
+    run = _simulated(item.setting.directory, jobs, combination.scheduler())
+    rows = zip(every, run.jobs, strict=True)
     return {
         "mean": fmean(job.seconds for job in run.jobs),
         "makespan": run.seconds,
@@ -158,6 +163,11 @@ def _queries(directory: str) -> Mapping[int, Query]:
     return workload(Path(directory))
 
 
+@cache
+def _truth(directory: str) -> Callable[[TaskSpec], Outcome]:
+    return measured(Path(directory), _queries(directory))
+
+
 def _job(coming: Arrival, query: Query, planner: Planner) -> SimulatedJob:
     if planner == "Volcano":
         return SimulatedJob(coming.name, coming.at, volcano(query.candidates).plan)
@@ -171,8 +181,9 @@ def _adaptive(query: Query, planner: Planner) -> Adaptive:
     return query.adaptive(PAPER.whole, policy=AtLaunch(Greedy()))
 
 
-def _simulated(jobs: Sequence[SimulatedJob], scheduler: Scheduler) -> SimulatedRun:
-    run = simulate(Fleet.uniform(PAPER.machines, PAPER.machine), jobs, scheduler=scheduler)
+def _simulated(directory: str, jobs: Sequence[SimulatedJob], scheduler: Scheduler) -> SimulatedRun:
+    fleet = Fleet.uniform(PAPER.machines, PAPER.machine)
+    run = simulate(fleet, jobs, _truth(directory), scheduler, decision_seconds=DECISION_SECONDS)
     for job in run.jobs:
         if job.error is not None:
             raise ExecutionError(f"{job.name} failed in the simulation: {job.error}") from job.error
