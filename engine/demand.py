@@ -32,6 +32,10 @@ class Demands:
             self._machines[name] = capacity
         self._known.clear()
 
+    def asked(self, node: StageNode) -> tuple[Resources, float]:
+        """Both `of` and `seconds`; the same object as long as nothing of it changes."""
+        return self._known.get(node) or self._demand(node)
+
     def of(self, node: StageNode) -> Resources:
         """Slots and memory that one task of the stage asks for; never more than some empty machine has."""
         return self._demand(node)[0]

@@ -29,8 +29,10 @@ from qoop.engine.events import (
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId
-from qoop.planner.packing import Room, least
+from qoop.planner.packing import Room, Rooms, least
 from qoop.planner.plan import Resources
+
+_REPORTS = TaskSucceeded, TaskFailed, TaskStopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class Driver:
     """The runs of one backend and the room of its machines.
 
     Room that was taken away is accounted for until the attempts in it have reported: meanwhile what is free is
-    negative, and nothing may be granted there. `leaving` are the notices that are pending, by machine.
+    negative, and nothing may be granted there. `leaving` are the notices that are pending, by machine; `touched` the
+    jobs to which anything has happened, in that order, until somebody empties it.
     observe: is shown every event that comes in and every command that goes out.
     """
 
@@ -55,16 +58,18 @@ class Driver:
         self._observe = observe
         self._capacity: dict[MachineId, Resources] = dict(backend.machines())
         self._used: dict[MachineId, Resources] = {}
+        self._rooms = self._all_rooms()
         self._used_by: dict[JobId, Resources] = {}
         self._charges: dict[AttemptId, _Charge] = {}
         self._answers: dict[JobId, set[CheckpointKey]] = {}  # of jobs that are gone, as long as somebody has them
         self.runs: dict[JobId, Run] = {}
+        self.touched: dict[JobId, None] = {}
         self.leaving: dict[MachineId, CapacityNotice] = {}
 
     @property
     def capacity(self) -> Resources:
         """Sum over all machines."""
-        return sum(self._capacity.values(), Resources())
+        return self._rooms.capacity
 
     @property
     def promised(self) -> Resources:
@@ -75,17 +80,20 @@ class Driver:
         notice = self.leaving.get(machine)
         return capacity if notice is None else least(capacity, notice.capacity_after)
 
-    def rooms(self) -> dict[MachineId, Room]:
-        """Capacity and free room of every machine."""
-        nothing = Resources()
-        return {
-            name: Room(capacity, capacity - self._used.get(name, nothing)) for name, capacity in self._capacity.items()
-        }
+    def rooms(self) -> Rooms:
+        """Capacity and free room of every machine; kept up to date as long as no machine changes. Only for reading."""
+        return self._rooms
 
     def room(self, machine: MachineId) -> Room:
         """Capacity and free room of one machine."""
-        capacity = self._capacity[machine]
-        return Room(capacity, capacity - self._used.get(machine, Resources()))
+        return self._rooms[machine]
+
+    def _all_rooms(self) -> Rooms:
+        return Rooms((name, self._room(name)) for name in self._capacity)
+
+    def _room(self, machine: MachineId) -> Room:
+        capacity, used = self._capacity[machine], self._used.get(machine)
+        return Room(capacity, capacity if used is None else capacity - used)
 
     def used_by(self, job: JobId) -> Resources:
         """Room taken by the attempts of a job, the ones being stopped with them."""
@@ -94,6 +102,7 @@ class Driver:
     def add(self, run: Run, now: float) -> None:
         """Let the run take part: it is told the machines, and its events reach it from now on."""
         self.runs[run.job] = run
+        self.touched[run.job] = None
         joined = [MachineJoined(name, capacity) for name, capacity in self._capacity.items()]
         self.obey(run.handle(*joined, now=now))
 
@@ -109,14 +118,16 @@ class Driver:
         changed = False
         for event in events:
             self._observe(event)
-            if isinstance(event, TaskSucceeded | TaskFailed | TaskStopped):
+            if isinstance(event, _REPORTS):
                 self._discharge(event.attempt)
-                self._tell([event.attempt.task.job], event, now)
+                self._tell((event.attempt.task.job,), event, now)
                 self._give_back(event)
             elif isinstance(event, ShareChanged):
                 self._tell([event.job], event, now)
             else:
-                changed |= self._account(event)
+                if self._account(event):
+                    changed = True
+                    self._rooms = self._all_rooms()
                 self._tell(list(self.runs), event, now)
         return changed
 
@@ -149,7 +160,8 @@ class Driver:
 
     def check(self) -> None:
         """Raise AssertionError unless the accounts add up and no machine is overcommitted."""
-        for name, room in self.rooms().items():
+        for name, room in self._all_rooms().items():
+            assert room == self._rooms[name], f"{name}: {self._rooms[name]} is told, {room} accounted"
             charges = [charge.resources for charge in self._charges.values() if charge.machine == name]
             used = sum(charges, Resources())
             assert _close(used, room.capacity - room.free), f"{name}: {used} charged, but {room} accounted"
@@ -165,6 +177,7 @@ class Driver:
         for job in jobs:
             run = self.runs.get(job)
             if run is not None:
+                self.touched[job] = None
                 self.obey(run.handle(event, now=now))
 
     def _give_back(self, event: TaskSucceeded | TaskFailed | TaskStopped) -> None:
@@ -202,8 +215,9 @@ class Driver:
 
     def _charge(self, attempt: AttemptId, charge: _Charge) -> None:
         self._charges[attempt] = charge
-        self._used[charge.machine] = self._used.get(charge.machine, Resources()) + charge.resources
-        self._used_by[charge.job] = self.used_by(charge.job) + charge.resources
+        _add(self._used, charge.machine, charge.resources)
+        _add(self._used_by, charge.job, charge.resources)
+        self._rooms[charge.machine] = self._room(charge.machine)
 
     def _discharge(self, attempt: AttemptId) -> None:
         charge = self._charges.pop(attempt, None)
@@ -211,6 +225,13 @@ class Driver:
             return
         _subtract(self._used, charge.machine, charge.resources)
         _subtract(self._used_by, charge.job, charge.resources)
+        if charge.machine in self._capacity:
+            self._rooms[charge.machine] = self._room(charge.machine)
+
+
+def _add(account: dict[str, Resources], name: str, resources: Resources) -> None:
+    taken = account.get(name)
+    account[name] = resources if taken is None else taken + resources
 
 
 def _subtract(account: dict[str, Resources], name: str, resources: Resources) -> None:

@@ -54,7 +54,7 @@ class StageNode:
     """
 
     __slots__ = (
-        "held", "left", "order", "readers", "reading", "ready", "ready_parts", "sources", "stage",
+        "held", "keys", "left", "order", "readers", "reading", "ready", "ready_parts", "sources", "stage",
         "tail", "tainted", "tasks", "work",
     )  # fmt: skip
 
@@ -63,7 +63,8 @@ class StageNode:
         self.stage = stage
         self.sources = sources
         self.reading: list[tuple[StageNode, bool]] = []
-        self.tasks = [TaskNode(self, part, CheckpointKey(stage.signature, digest, part)) for part in range(stage.width)]
+        self.keys = tuple(CheckpointKey(stage.signature, digest, part) for part in range(stage.width))
+        self.tasks = [TaskNode(self, part, key) for part, key in enumerate(self.keys)]
         self.readers = 0
         self.held = 0
         self.left = 0
@@ -143,8 +144,7 @@ class Frontier:
     def inputs(self, task: TaskNode) -> tuple[ResolvedInput, ...]:
         """Where the stage inputs of a task lie."""
         return tuple(
-            ResolvedInput(item.name, _reads(self.nodes[item.stage], item.mode, task.part))
-            for item in task.stage.stage.stage_inputs
+            _resolved(item.name, self.nodes[item.stage], item.mode, task.part) for item in task.stage.stage.stage_inputs
         )
 
     def begin(self, task: TaskNode) -> None:
@@ -327,8 +327,7 @@ def _available(source: StageNode, forward: bool, part: int) -> bool:
     return source.tasks[part].held if forward else source.complete
 
 
-def _reads(source: StageNode, mode: str, part: int) -> tuple[tuple[CheckpointKey, int | None], ...]:
+def _resolved(name: str, source: StageNode, mode: str, part: int) -> ResolvedInput:
     if mode == "forward":
-        return ((source.tasks[part].key, None),)
-    partition = part if mode == "partition" else None
-    return tuple((task.key, partition) for task in source.tasks)
+        return ResolvedInput(name, (source.tasks[part].key,))
+    return ResolvedInput(name, source.keys, part if mode == "partition" else None)

@@ -96,6 +96,7 @@ class Run:
         self._saved: tuple[Plan, frozenset[StageId]] | None = None
         self._limits = limits
         self._demands = Demands(limits.min_memory)
+        self._shown: dict[StageNode, tuple[int, tuple[Resources, float], Demand]] = {}
         self._frontier: Frontier | None = None
         self._held: dict[CheckpointKey, Committed] = {}
         self._facts: dict[CheckpointKey, Committed] = {}
@@ -144,6 +145,7 @@ class Run:
             self._frontier.remember_made(before)
         self.plans.append(plan)
         self._demands.forget_plan()
+        self._shown.clear()
         self._useful = None  # until `keep_only` is told what the plans before this one have put out for others
         self._release([key for key in self._held if self._useless(key)])
         self._move(State.RUNNING)
@@ -185,15 +187,19 @@ class Run:
         if self._frontier is None or self._outcome is not None or self.state is not State.RUNNING:
             return ()
         return tuple(
-            Demand(
-                self.job,
-                TaskId(self.job, node.stage.id, node.next_ready().part),
-                self._demands.of(node),
-                self._demands.seconds(node),
-            )
+            self._demand(node)
             for node in self._frontier.ready_stages()
             if not self._exhausted or node.tasks[0].key.content not in self._exhausted
         )
+
+    def _demand(self, node: StageNode) -> Demand:
+        """The demand of a stage's next ready task; made anew only if it has changed, for it is asked for often."""
+        part, asked = node.next_ready().part, self._demands.asked(node)
+        known = self._shown.get(node)
+        if known is None or known[0] != part or known[1] is not asked:
+            demand = Demand(self.job, TaskId(self.job, node.stage.id, part), *asked)
+            known = self._shown[node] = part, asked, demand
+        return known[2]
 
     def grant(self, task: TaskId, machine: MachineId, resources: Resources, *, now: float) -> Start:
         """Begin an attempt at a ready task with this room. Raises PlanError if the task is not ready."""

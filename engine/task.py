@@ -90,16 +90,28 @@ class AttemptId:
     task: TaskId
     number: int
 
+    def __hash__(self) -> int:
+        return hash((self.task.job, self.number))
+
     def __str__(self) -> str:
         return f"{self.task}#{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedInput:
-    """Where a stage input lies: (checkpoint, partition) pairs to read; partition None reads all of them."""
+    """Where a stage input lies: in these checkpoints, of one stage all; of each this partition, None: every one.
+
+    The keys are one tuple for all tasks of a stage, of which there may be thousands.
+    """
 
     name: str
-    reads: tuple[tuple[CheckpointKey, int | None], ...]
+    keys: tuple[CheckpointKey, ...]
+    partition: int | None = None
+
+    @property
+    def reads(self) -> tuple[tuple[CheckpointKey, int | None], ...]:
+        """The (checkpoint, partition) pairs to read."""
+        return tuple((key, self.partition) for key in self.keys)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import floor
 
 from qoop.planner.plan import Resources
@@ -24,6 +25,22 @@ class Room:
 
     capacity: Resources
     free: Resources
+
+
+class Rooms(dict[str, Room]):
+    """The room of every machine, by name. Only the free room of a machine may be replaced, not its capacity."""
+
+    @cached_property
+    def capacity(self) -> Resources:
+        """What all machines have together."""
+        return sum((room.capacity for room in self.values()), Resources())
+
+    def but(self, machine: str, free: Resources) -> Rooms:
+        """The same, with other free room on one machine."""
+        other = Rooms(self)
+        other.__dict__.update(self.__dict__)
+        other[machine] = Room(self[machine].capacity, free)
+        return other
 
 
 def alignment(demand: Resources, room: Room) -> float:
@@ -52,10 +69,13 @@ def best_fit(demands: Sequence[Resources], rooms: Sequence[Room]) -> tuple[int, 
     """
     best: tuple[int, int] | None = None
     best_score = -1.0
+    alone = len(demands) == 1 and len(rooms) == 1
     for i, demand in enumerate(demands):
+        cpu, memory = demand.cpu, demand.memory
         for j, room in enumerate(rooms):
-            if demand.fits(room.free):
-                score = alignment(demand, room)
+            free = room.free
+            if cpu <= free.cpu and memory <= free.memory and demand.fits(free):
+                score = 0.0 if alone else alignment(demand, room)
                 if score > best_score + _SAME:
                     best, best_score = (i, j), score
     return best

@@ -18,7 +18,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -38,13 +38,13 @@ from qoop.catalog.errors import (
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
-from qoop.engine.events import Committed, Demand, Grant, Release, Running, ShareChanged
+from qoop.engine.events import Command, Committed, Demand, Grant, Release, Running, ShareChanged
 from qoop.engine.guard import complete
 from qoop.engine.history import Decided, Record
 from qoop.engine.progress import Progress
 from qoop.engine.run import Run
 from qoop.engine.state import State
-from qoop.engine.task import CheckpointKey, JobId, MachineId, checkpoint_key, own_islands
+from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_islands
 from qoop.letters import (
     Answered,
     CancelAsked,
@@ -59,7 +59,7 @@ from qoop.letters import (
     SuspendAsked,
 )
 from qoop.outlook import RunOutlook
-from qoop.planner.packing import Room
+from qoop.planner.packing import Room, Rooms
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.plan_json import dump
 from qoop.planner_thread import InlinePlanner, Planner, PlannerThread
@@ -245,6 +245,9 @@ class Cluster:
         self._driver = Driver(backend, self._note)
         self._jobs: dict[JobId, _Job] = {}
         self._coming: dict[JobId, _Job] = {}  # whose letter has not been opened
+        self._claims: dict[JobId, Claim] = {}  # by job, as of its last change
+        self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
+        self._deadlines: dict[JobId, float] = {}
         self._mail: deque[Letter] = deque()
         self._numbers = count(1)
         self._shares_stale = False
@@ -375,7 +378,8 @@ class Cluster:
                 self._note(letter)
                 self._open(letter, now)
             self._resize_as_announced(now)
-            self._end_late_jobs(now)
+            if self._deadlines:
+                self._end_late_jobs(now)
             self._end_starved_jobs(now)
             self._finish_ended_jobs()
             if self._shares_stale or self._wants_stale:
@@ -396,6 +400,7 @@ class Cluster:
             case HoldAsked(name):
                 if name in self._jobs:
                     self._jobs[name].run.begin_switch()
+                    self._touch(name)
             case SuspendAsked():
                 self._suspend_job(letter, now)
             case ReleaseAsked(name, keys):
@@ -403,6 +408,7 @@ class Cluster:
             case ReconsiderAsked(name, why):
                 if name in self._jobs and (replanner := self._jobs[name].replanner) is not None:
                     replanner.reconsider(why, now)
+                    self._touch(name)
             case ResizeAsked(slots, memory, notice, done):
                 self._resize(_Size(slots, memory, now + notice), now, done)
             case Answered():
@@ -412,7 +418,21 @@ class Cluster:
 
     def _stop_job(self, job: JobId, now: float) -> None:
         if job in self._jobs:
-            self._driver.obey(self._jobs[job].run.cancel(now=now))
+            self._order(job, self._jobs[job].run.cancel(now=now))
+
+    def _order(self, job: JobId, commands: Iterable[Command]) -> None:
+        """Obey what a job's run says after something was done to it."""
+        self._touch(job)
+        self._driver.obey(commands)
+
+    def _touch(self, job: JobId) -> None:
+        """The rest of the turn is to look at this job: something was done to it."""
+        self._driver.touched[job] = None
+
+    def _touched(self) -> list[_Job]:
+        """The jobs that anything has happened to since they were last granted room, in the order in which they came."""
+        jobs = [self._jobs[name] for name in self._driver.touched if name in self._jobs]
+        return jobs if len(jobs) < 2 else sorted(jobs, key=_arrival)
 
     def _suspend_job(self, letter: SuspendAsked, now: float) -> None:
         """Cancel a job, if it is still there; tell which of its outputs may serve elsewhere."""
@@ -422,7 +442,7 @@ class Cluster:
             return
         keys = [output.key for output in found.run.progress().held if output.width]
         letter.kept.set_result(tuple(self._backend.held(keys, letter.keeper)))
-        self._driver.obey(found.run.cancel(now=now, error=letter.error))
+        self._order(letter.job, found.run.cancel(now=now, error=letter.error))
 
     def _check_open(self) -> None:
         if self._broken is not None:
@@ -477,12 +497,14 @@ class Cluster:
     def _admit(self, job: _Job, now: float) -> None:
         run, plan = job.run, job.request.plan
         self._jobs[run.job] = job
+        if job.deadline is not None:
+            self._deadlines[run.job] = job.deadline
         self._driver.add(run, now)
         self._shares_stale = True
         try:
-            self._driver.obey(run.switch(plan, self._found(job), now=now))
+            self._order(run.job, run.switch(plan, self._found(job), now=now))
         except QoopError as error:
-            self._driver.obey(run.fail(error, now=now))
+            self._order(run.job, run.fail(error, now=now))
 
     def _found(self, job: _Job) -> Sequence[Committed]:
         """The outputs that the backend has already for a job, if it may take them."""
@@ -502,10 +524,11 @@ class Cluster:
             self._stop_job(name, now)
 
     def _end_late_jobs(self, now: float) -> None:
-        for job in self._jobs.values():
-            if job.deadline is not None and now >= job.deadline and not job.run.ending:
+        for name, deadline in self._deadlines.items():
+            job = self._jobs[name]
+            if now >= deadline and not job.run.ending:
                 error = Timeout(f"the job did not end within {job.request.timeout:g} seconds")
-                self._driver.obey(job.run.fail(error, now=now))
+                self._order(name, job.run.fail(error, now=now))
 
     def _end_starved_jobs(self, now: float) -> None:
         """Fail the jobs that have waited for a slot long enough."""
@@ -517,15 +540,18 @@ class Cluster:
         for job in self._jobs.values():
             if now >= self._starved_at(job, self._empty_since) and not job.run.ending:
                 error = NoCapacity(f"there was no slot for {self._wait_for_capacity:g} seconds")
-                self._driver.obey(job.run.fail(error, now=now))
+                self._order(job.run.job, job.run.fail(error, now=now))
 
     def _starved_at(self, job: _Job, empty_since: float) -> float:
         return max(empty_since, job.submitted) + self._wait_for_capacity
 
     def _finish_ended_jobs(self) -> None:
-        for name, job in list(self._jobs.items()):
+        for job in self._touched():
             if job.run.state.final:
+                name = job.run.job
                 del self._jobs[name]
+                for known in (self._claims, self._due, self._deadlines):
+                    known.pop(name, None)
                 self._driver.remove(name)
                 self._shares_stale = True
                 self._note(JobEnded(name, job.run.state.value, job.run.error))
@@ -541,11 +567,21 @@ class Cluster:
 
     def _replan(self, now: float) -> None:
         """Hand what has to be thought over to the planner; its answers come by mail."""
-        for job in self._jobs.values():
+        for name, due in self._due.items():
+            if now >= due:
+                self._touch(name)
+        for job in self._touched():
             if job.replanner is not None:
                 work = job.replanner.turn(now)
+                self._wait_for(job.run.job, job.replanner.due)
                 if work is not None:
                     self._ask(job, work)
+
+    def _wait_for(self, job: JobId, due: float | None) -> None:
+        if due is None:
+            self._due.pop(job, None)
+        else:
+            self._due[job] = due
 
     def _ask(self, job: _Job, work: Work) -> None:
         name = job.run.job
@@ -568,31 +604,33 @@ class Cluster:
             if isinstance(record, Decided):
                 self._note(Decision(letter.job, record))
         self._wants_stale |= job.replanner.wanted != wanted and self._rounds < ROUNDS
-        self._driver.obey(commands)
+        self._order(letter.job, commands)
 
     def _grant_all(self, now: float) -> None:
         """Start tasks until the scheduler finds none that fits."""
-        claims = {name: claim for name, job in self._jobs.items() if (claim := self._claim(job)).demands}
-        rooms = self._driver.rooms()
+        for job in self._touched():
+            self._claims[job.run.job] = self._claim(job)
+        self._driver.touched.clear()
+        claims = {name: claim for name, claim in self._claims.items() if claim.demands}
         while claims:
-            found = self._next_grant(tuple(claims.values()), rooms, now)
+            found = self._next_grant(tuple(claims.values()), self._driver.rooms(), now)
             if found is None:
                 return
             grant, room = found
             self._driver.apply(with_spare_memory(grant, room, claims.values()), now)
-            rooms[grant.machine] = self._driver.room(grant.machine)
-            claim = self._claim(self._jobs[grant.job])
+            claim = self._claims[grant.job] = self._claim(self._jobs[grant.job])
             if claim.demands:
                 claims[grant.job] = claim
             else:
                 del claims[grant.job]
 
-    def _next_grant(
-        self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room], now: float
-    ) -> tuple[Grant, Room] | None:
+    def _next_grant(self, claims: Sequence[Claim], rooms: Rooms, now: float) -> tuple[Grant, Room] | None:
         """The scheduler's next grant, and the room out of which it may have spare memory."""
         leaving = self._driver.leaving
-        for some, places in offers(claims, rooms, leaving, self._running(), now) if leaving else ((claims, rooms),):
+        if not leaving:
+            grant = self._scheduler.next_grant(claims, rooms)
+            return None if grant is None else (grant, rooms[grant.machine])
+        for some, places in offers(claims, rooms, leaving, self._running(), now):
             grant = self._scheduler.next_grant(some, places)
             if grant is not None:
                 return grant, shared_evenly(places[grant.machine], rooms[grant.machine])
@@ -605,7 +643,8 @@ class Cluster:
         for attempt, fate in fates.items():
             why = _WHY.get(fate)
             if why is not None:
-                self._driver.obey(self._jobs[attempt.task.job].run.give_up([attempt], why, now=now))
+                job = attempt.task.job
+                self._order(job, self._jobs[job].run.give_up([attempt], why, now=now))
 
     def _running(self) -> list[Running]:
         return [item for job in self._jobs.values() for item in job.run.running()]
@@ -621,10 +660,11 @@ class Cluster:
 
     def _patience(self, timeout: float | None) -> float | None:
         """How long the loop may wait for events: until the next deadline, at most `timeout`."""
-        going_on = [job for job in self._jobs.values() if not job.run.ending]
-        moments = [job.deadline for job in going_on if job.deadline is not None]
-        moments += [job.replanner.due for job in going_on if job.replanner and job.replanner.due is not None]
+        moments = list(self._due.values())
+        if self._deadlines:
+            moments += [at for name, at in self._deadlines.items() if not self._jobs[name].run.ending]
         if self._empty_since is not None and self._wait_for_capacity < math.inf:
+            going_on = [job for job in self._jobs.values() if not job.run.ending]
             moments += [self._starved_at(job, self._empty_since) for job in going_on]
         if self._give_up_at is not None:
             moments.append(self._give_up_at)
@@ -669,7 +709,7 @@ def within(ready: Sequence[Demand], used: Resources, slots: float) -> tuple[Dema
     return tuple(one for one in ready if not used.cpu or used.cpu + one.resources.cpu <= slots)
 
 
-def with_spare_memory(grant: Grant, room: Room, claims: Iterable[Claim]) -> Grant:
+def with_spare_memory(grant: Grant, room: Room, claims: Collection[Claim]) -> Grant:
     """The grant with the memory of the slots it takes, if the machine has it free and no ready task needs it.
 
     A demand is the least a task needs; a kernel with more memory spills less. It gets at most the same
@@ -677,11 +717,24 @@ def with_spare_memory(grant: Grant, room: Room, claims: Iterable[Claim]) -> Gran
     """
     demand = grant.resources
     by_slots = room.capacity.memory * demand.cpu / room.capacity.cpu
-    others = (other for claim in claims for other in claim.demands if other.task != grant.task)
+    if demand.memory >= by_slots:
+        return grant
+    if room.free.cpu <= demand.cpu:  # nothing else fits there
+        return _with_memory(grant, min(by_slots, room.free.memory))
     rest = room.free - demand
-    needed = max((other.resources.memory for other in others if other.resources.fits(rest)), default=0.0)
-    memory = max(demand.memory, float(math.floor(min(by_slots, room.free.memory - needed))))
-    return replace(grant, resources=replace(demand, memory=memory))
+    needed = 0.0
+    if by_slots > room.free.memory - max(claim.most.memory for claim in claims):
+        waiting = [claim for claim in claims if claim.least.fits(rest)]
+        others = (other for claim in waiting for other in claim.demands if other.task != grant.task)
+        needed = max((other.resources.memory for other in others if other.resources.fits(rest)), default=0.0)
+    return _with_memory(grant, min(by_slots, room.free.memory - needed))
+
+
+def _with_memory(grant: Grant, memory: float) -> Grant:
+    """The grant with so much memory, in whole bytes; never with less than it has."""
+    had = grant.resources
+    more = max(had.memory, float(math.floor(memory)))
+    return Grant(grant.job, grant.task, grant.machine, Resources(had.cpu, more, had.disk, had.network))
 
 
 def answered(job: JobId, outcome: Answer | Useful | Exception) -> Answered:
@@ -701,6 +754,10 @@ def no_choice(error: Exception) -> QoopError:
     failure = ExecutionError(f"choosing another plan failed: {type(error).__name__}: {error}")
     failure.__cause__ = error
     return failure
+
+
+def _arrival(job: _Job) -> int:
+    return job.arrival
 
 
 def _keys(plan: Plan) -> list[CheckpointKey]:

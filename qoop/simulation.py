@@ -29,6 +29,7 @@ from qoop.engine.history import Ended, Record, Started, Switched
 from qoop.engine.state import USUAL_LIMITS, Limits
 from qoop.engine.task import MachineId, TaskSpec
 from qoop.letters import JobRequest
+from qoop.planner.collector import collector_waits
 from qoop.planner.plan import Plan, Resources
 from qoop.profiles import CapacityProfile, Point, Stay
 from qoop.schedulers.base import Scheduler
@@ -237,6 +238,7 @@ class _VirtualPlanner:
         pass
 
 
+@collector_waits()
 def simulate(
     fleet: Fleet,
     jobs: Sequence[SimulatedJob],

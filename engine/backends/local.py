@@ -123,7 +123,7 @@ class LocalBackend:
         if self._capacity.cpu < 1:  # nobody is there to take it up
             self._events.put(_revoked(spec))
             return
-        self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key, _ in item.reads])
+        self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
         attempt = self._attempts[spec.attempt] = _Attempt(spec)
         with self._changed:
             self._work.append(attempt)

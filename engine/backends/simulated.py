@@ -29,7 +29,7 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskSpec
 from qoop.planner.packing import first_fit, on_threads
 from qoop.planner.plan import Resources
 
@@ -121,6 +121,7 @@ class SimulatedBackend:
         self._woken = False
         self._closed = False
         self._committed: dict[CheckpointKey, tuple[Committed, set[JobId]]] = {}
+        self._parts: dict[Content, int] = {}  # how many outputs of a stage are committed
 
     # --- the backend's methods ------------------------------------------------------------------------------
 
@@ -130,9 +131,9 @@ class SimulatedBackend:
     def start(self, machine: MachineId, spec: TaskSpec) -> None:
         self.started.append(spec)
         self.task_events += 1
-        missing = [key for item in spec.inputs for key, _ in item.reads if key not in self._committed]
-        if missing:
-            outcome = Outcome(0.0, CheckpointError(f"{spec.attempt} reads {missing[0]}, which is not there"))
+        missing = self._missing(spec)
+        if missing is not None:
+            outcome = Outcome(0.0, CheckpointError(f"{spec.attempt} reads {missing}, which is not there"))
         else:
             outcome = self._script(spec)
         now = self.clock.now()
@@ -184,6 +185,7 @@ class SimulatedBackend:
                 self._committed[key][1].discard(job)
                 if not self._committed[key][1]:
                     del self._committed[key]
+                    self._parts[key.content] -= 1
 
     def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
         raise CheckpointError(f"{key} is a simulated output: it has no rows to read")
@@ -244,6 +246,15 @@ class SimulatedBackend:
         self.task_events += 1
         return (event,)
 
+    def _missing(self, spec: TaskSpec) -> CheckpointKey | None:
+        """An output that the attempt reads and that is not there."""
+        for item in spec.inputs:
+            if self._parts.get(item.keys[0].content, 0) < len(item.keys):
+                return next(key for key in item.keys if key not in self._committed)
+            if len(item.keys) == 1 and item.keys[0] not in self._committed:
+                return item.keys[0]
+        return None
+
     def _sized(self, slots: int | None, memory: int | None) -> tuple[MachineId, Resources]:
         if len(self._machines) != 1:
             raise ConfigError(f"there are {len(self._machines)} machines: resize one of them")
@@ -293,8 +304,12 @@ class SimulatedBackend:
         size = 8 * outcome.rows if outcome.bytes is None else outcome.bytes
         seconds = self.clock.now() - running.began
         committed = Committed(spec.key, (outcome.rows,) * parts, (size,) * parts, seconds)
-        jobs = self._committed.setdefault(spec.key, (committed, set()))[1]
-        jobs.add(spec.attempt.task.job)
+        known = self._committed.get(spec.key)
+        if known is None:
+            self._committed[spec.key] = committed, {spec.attempt.task.job}
+            self._parts[spec.key.content] = self._parts.get(spec.key.content, 0) + 1
+        else:
+            known[1].add(spec.attempt.task.job)
         return self._report(TaskSucceeded(spec.attempt, committed))
 
     def _end_stopped(self, attempt: AttemptId) -> Sequence[Event]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from qoop.engine.events import Demand, Grant
@@ -13,7 +14,7 @@ from qoop.planner.plan import Resources
 from qoop.schedulers.outlook import UNKNOWN, Outlook
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Claim:
     """What a scheduler may see of one active job.
 
@@ -31,6 +32,38 @@ class Claim:
     demands: tuple[Demand, ...]
     outlook: Outlook = UNKNOWN
     wanted: Resources | None = None
+
+    @cached_property
+    def least(self) -> Resources:
+        """In every dimension the least that any of the demands asks for."""
+        return _of_each(min, self.demands)
+
+    @cached_property
+    def most(self) -> Resources:
+        """In every dimension the most that any of the demands asks for."""
+        return _of_each(max, self.demands)
+
+    def share_of(self, capacity: Resources) -> float:
+        """The current share: the dominant share of what the job holds of a capacity, divided by its weight.
+
+        Rounded, so that shares which are equal but for the rounding of sums are ties. Remembered, for schedulers ask
+        again and again.
+        """
+        known = self.__dict__.get("_share")
+        if known is None or known[0] is not capacity:
+            share = round(self.used.dominant_share(capacity) / self.weight, 9)
+            known = self.__dict__["_share"] = capacity, share
+        return known[1]
+
+
+def _of_each(choose: Callable[[Iterable[float]], float], demands: Sequence[Demand]) -> Resources:
+    rooms = [demand.resources for demand in demands] or [Resources()]
+    if len(rooms) == 1:
+        return rooms[0]
+    return Resources(
+        choose([room.cpu for room in rooms]), choose([room.memory for room in rooms]),
+        choose([room.disk for room in rooms]), choose([room.network for room in rooms]),
+    )  # fmt: skip
 
 
 class Scheduler(Protocol):

@@ -14,7 +14,7 @@ from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Room
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Claim
-from qoop.schedulers.max_min import by_share, even_shares, first_fitting
+from qoop.schedulers.max_min import by_share, even_shares, first_fitting, with_room
 from qoop.schedulers.sjf import shortest_first
 
 
@@ -29,7 +29,9 @@ class Carbyne:
         self._shares: dict[JobId, Resources] = {}
 
     def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        for claim in by_share(claims, rooms.values()):
+        if not with_room(rooms)[0]:
+            return None
+        for claim in by_share(claims, rooms):
             share = self._shares.get(claim.job)
             if share is not None and claim.used.cpu < min(share.cpu, claim.outlook.needed(share)):
                 grant = first_fitting([claim], rooms)
@@ -39,4 +41,6 @@ class Carbyne:
 
     def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
         self._shares = even_shares(claims, capacity)
+        for claim in claims:
+            claim.outlook.needed(self._shares[claim.job])  # the end it must keep is fixed now
         return self._shares

@@ -13,7 +13,7 @@ from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Room
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Claim
-from qoop.schedulers.max_min import by_share, even_shares
+from qoop.schedulers.max_min import by_share, even_shares, most_free, with_room
 
 
 class DRF:
@@ -24,9 +24,15 @@ class DRF:
     """
 
     def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        for claim in by_share(claims, rooms.values()):
+        machines, places = with_room(rooms)
+        if not places:
+            return None
+        cpu, memory = most_free(places)
+        for claim in by_share(claims, rooms):
+            if claim.least.cpu > cpu or claim.least.memory > memory:
+                continue
             for demand in claim.demands:
-                for machine, room in rooms.items():
+                for machine, room in zip(machines, places, strict=True):
                     if demand.resources.fits(room.free):
                         return Grant(claim.job, demand.task, machine, demand.resources)
         return None

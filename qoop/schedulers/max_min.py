@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
-from qoop.planner.packing import Room, best_fit
+from qoop.planner.packing import Room, Rooms, best_fit
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Claim
 
@@ -20,28 +21,38 @@ class MaxMin:
     """
 
     def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        return first_fitting(by_share(claims, rooms.values()), rooms)
+        return first_fitting(by_share(claims, rooms), rooms)
 
     def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
         return even_shares(claims, capacity)
 
 
-def by_share(claims: Sequence[Claim], rooms: Iterable[Room]) -> list[Claim]:
+def by_share(claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Iterator[Claim]:
     """The claims, those with the lowest current share first; of equal ones those that came first."""
     total = capacity_of(rooms)
-    return sorted(claims, key=lambda claim: (current_share(claim, total), claim.arrival))
+    waiting = [(claim.share_of(total), claim.arrival, place) for place, claim in enumerate(claims)]
+    heapify(waiting)
+    while waiting:
+        yield claims[heappop(waiting)[2]]
 
 
-def capacity_of(rooms: Iterable[Room]) -> Resources:
+def capacity_of(rooms: Mapping[MachineId, Room]) -> Resources:
     """What all machines have together."""
-    return sum((room.capacity for room in rooms), Resources())
+    if isinstance(rooms, Rooms):
+        return rooms.capacity
+    return sum((room.capacity for room in rooms.values()), Resources())
 
 
 def first_fitting(claims: Iterable[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
     """The best aligned task and machine of the first job of which anything fits."""
-    machines = list(rooms)
-    places = list(rooms.values())
+    machines, places = with_room(rooms)
+    if not places:
+        return None
+    cpu, memory = most_free(places)
     for claim in claims:
+        least = claim.least
+        if least.cpu > cpu or least.memory > memory:
+            continue
         found = best_fit([demand.resources for demand in claim.demands], places)
         if found is not None:
             demand = claim.demands[found[0]]
@@ -49,18 +60,21 @@ def first_fitting(claims: Iterable[Claim], rooms: Mapping[MachineId, Room]) -> G
     return None
 
 
+def with_room(rooms: Mapping[MachineId, Room]) -> tuple[list[MachineId], list[Room]]:
+    """The machines on which something may start, and their rooms: every task takes some of the slots."""
+    machines = [machine for machine, room in rooms.items() if room.free.cpu > 0]
+    return machines, [rooms[machine] for machine in machines]
+
+
+def most_free(places: Sequence[Room]) -> tuple[float, float]:
+    """The most slots that are free on any machine, and the most memory."""
+    return max([room.free.cpu for room in places]), max([room.free.memory for room in places])
+
+
 def even_shares(claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
     """The capacity, divided by the weights."""
     weights = sum(claim.weight for claim in claims)
     return {claim.job: _times(capacity, claim.weight / weights) for claim in claims}
-
-
-def current_share(claim: Claim, total: Resources) -> float:
-    """Dominant share of what the job holds, divided by its weight.
-
-    Rounded, so that shares which are equal but for the rounding of sums are ties.
-    """
-    return round(claim.used.dominant_share(total) / claim.weight, 9)
 
 
 def _times(resources: Resources, factor: float) -> Resources:

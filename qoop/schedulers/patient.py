@@ -10,11 +10,10 @@ one machine is held back at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from qoop.engine.events import Demand, Grant
 from qoop.engine.task import JobId, MachineId, TaskId
-from qoop.planner.packing import Room
+from qoop.planner.packing import Room, Rooms
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Claim, Scheduler
 
@@ -28,7 +27,7 @@ class Patient:
     def __init__(self, policy: Scheduler, patience: int = 16) -> None:
         self._policy = policy
         self._patience = patience
-        self._passed: dict[TaskId, int] = {}
+        self._passed: dict[JobId, dict[TaskId, int]] = {}
         self._reserved: tuple[TaskId, MachineId] | None = None
 
     def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
@@ -40,8 +39,8 @@ class Patient:
             elif demand.resources.fits(rooms[machine].free):
                 return self._granted(Grant(demand.job, demand.task, machine, demand.resources), claims, rooms)
             else:
-                room = rooms[machine]
-                rooms = {**rooms, machine: replace(room, free=Resources())}
+                known = rooms if isinstance(rooms, Rooms) else Rooms(rooms)
+                rooms = known.but(machine, Resources())
         grant = self._policy.next_grant(claims, rooms)
         return self._granted(grant, claims, rooms) if grant is not None else None
 
@@ -51,21 +50,34 @@ class Patient:
     def _granted(self, grant: Grant, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant:
         if self._reserved is not None and self._reserved[0] == grant.task:
             self._reserved = None
-        free = rooms[grant.machine].free
-        ready = [demand for claim in claims for demand in claim.demands if demand.task != grant.task]
-        counts = {demand.task: self._passed.get(demand.task, 0) + (not demand.resources.fits(free)) for demand in ready}
-        self._passed = {task: count for task, count in counts.items() if count}
-        if self._reserved is None:
-            self._reserve(ready, rooms)
+        free, before = rooms[grant.machine].free, self._passed
+        concerned = [claim for claim in claims if claim.job in before or not claim.most.fits(free)]
+        self._passed = {}
+        for claim in concerned:
+            counts = _counted(before.get(claim.job, {}), claim, grant.task, free)
+            if counts:
+                self._passed[claim.job] = counts
+        if self._reserved is None and self._passed:
+            self._reserve([demand for claim in concerned for demand in claim.demands], rooms)
         return grant
 
     def _reserve(self, ready: Sequence[Demand], rooms: Mapping[MachineId, Room]) -> None:
         for demand in ready:
-            if self._passed.get(demand.task, 0) >= self._patience:
+            if self._passed.get(demand.job, {}).get(demand.task, 0) >= self._patience:
                 fitting = [name for name, room in rooms.items() if demand.resources.fits(room.capacity)]
                 if fitting:
                     self._reserved = demand.task, max(fitting, key=lambda name: rooms[name].free.cpu)
                     return
+
+
+def _counted(before: Mapping[TaskId, int], claim: Claim, granted: TaskId, free: Resources) -> dict[TaskId, int]:
+    """How often each ready task of a job was passed over, the last grant with it; those that never were left out."""
+    counts = {
+        demand.task: before.get(demand.task, 0) + (not demand.resources.fits(free))
+        for demand in claim.demands
+        if demand.task != granted
+    }
+    return {task: count for task, count in counts.items() if count}
 
 
 def _find(claims: Sequence[Claim], task: TaskId) -> Demand | None:

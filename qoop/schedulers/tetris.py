@@ -15,7 +15,7 @@ from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Room, alignment
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Claim
-from qoop.schedulers.max_min import by_share, even_shares
+from qoop.schedulers.max_min import by_share, even_shares, with_room
 
 _Choice = tuple[float, Claim, Grant]
 
@@ -35,15 +35,18 @@ class Tetris:
         self._shortness = shortness
 
     def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        ordered = by_share(claims, rooms.values())
-        some = ceil((1.0 - self._fairness) * len(ordered))
-        return self._best(ordered[:some], rooms) or self._best(ordered[some:], rooms)
+        machines, places = with_room(rooms)
+        if not places:
+            return None
+        some = ceil((1.0 - self._fairness) * len(claims))
+        ordered, free = list(by_share(claims, rooms)), list(zip(machines, places, strict=True))
+        return self._best(ordered[:some], free) or self._best(ordered[some:], free)
 
     def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
         """Even shares: what the knob draws towards, not a guarantee."""
         return even_shares(claims, capacity)
 
-    def _best(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
+    def _best(self, claims: Sequence[Claim], rooms: Sequence[tuple[MachineId, Room]]) -> Grant | None:
         choices = [choice for claim in claims if (choice := _aligned(claim, rooms)) is not None]
         if len(choices) <= 1:
             return choices[0][2] if choices else None
@@ -57,11 +60,11 @@ class Tetris:
         return max(rated, key=lambda one: one[:2])[2]
 
 
-def _aligned(claim: Claim, rooms: Mapping[MachineId, Room]) -> _Choice | None:
+def _aligned(claim: Claim, rooms: Sequence[tuple[MachineId, Room]]) -> _Choice | None:
     """The best aligned task and machine of a job, and how well they are: of the tasks of one job only that differs."""
     best: _Choice | None = None
     for demand in claim.demands:
-        for machine, room in rooms.items():
+        for machine, room in rooms:
             if demand.resources.fits(room.free):
                 score = alignment(demand.resources, room)
                 if best is None or score > best[0] + 1e-9:

@@ -100,7 +100,7 @@ def test_a_shuffle_of_two_stages(backend: LocalBackend) -> None:
     facts = [event.committed for event in collect(backend, 2) if isinstance(event, TaskSucceeded)]
     assert [sum(fact.rows) for fact in facts] == [1000, 1000] and all(fact.seconds > 0 for fact in facts)
     readers = [
-        a_spec(group, part, (ResolvedInput("x", tuple((spec.key, part) for spec in makers)),)) for part in range(3)
+        a_spec(group, part, (ResolvedInput("x", tuple(spec.key for spec in makers), part),)) for part in range(3)
     ]
     for spec in readers:
         backend.start("local", spec)
@@ -190,7 +190,7 @@ def test_want_of_memory_is_retryable(backend: LocalBackend) -> None:
 def test_an_input_that_is_gone_is_lost(backend: LocalBackend) -> None:
     key = CheckpointKey("nowhere", "layout", 0)
     stage = Stage("s", "SELECT n FROM x", (StageInput("x", "y", "all"),), N, 1, "s")
-    lost, failed = run(backend, a_spec(stage, inputs=(ResolvedInput("x", ((key, None),)),)))
+    lost, failed = run(backend, a_spec(stage, inputs=(ResolvedInput("x", (key,)),)))
     assert lost == CheckpointLost(key)
     assert isinstance(failed, TaskFailed) and failed.retryable and isinstance(failed.error, CheckpointError)
 
@@ -219,7 +219,7 @@ def test_inputs_are_kept_for_the_reader(backend: LocalBackend) -> None:
     producer = a_spec(ONE)
     run(backend, producer)
     stage = Stage("read", "SELECT n FROM x", (StageInput("x", "one", "all"),), N, 1, "read")
-    reader = a_spec(stage, inputs=(ResolvedInput("x", ((producer.key, None),)),), job="other")
+    reader = a_spec(stage, inputs=(ResolvedInput("x", (producer.key,)),), job="other")
     backend.start("local", reader)
     backend.release("job", [producer.key])
     assert isinstance(collect(backend, 1)[0], TaskSucceeded)

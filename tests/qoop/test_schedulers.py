@@ -15,7 +15,7 @@ from qoop.engine.events import Demand, Grant
 from qoop.planner.packing import Room
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Claim
-from qoop.schedulers.max_min import MaxMin, current_share
+from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
 
 
@@ -32,8 +32,8 @@ def test_equal_shares_go_to_the_earlier_job() -> None:
 
 def test_the_share_is_that_of_the_scarcest_resource() -> None:
     total = Resources(10, 100)
-    assert current_share(claim("j1", used=Resources(2, 50)), total) == 0.5
-    assert current_share(claim("j1", used=Resources(2, 50), weight=2.0), total) == 0.25
+    assert claim("j1", used=Resources(2, 50)).share_of(total) == 0.5
+    assert claim("j1", used=Resources(2, 50), weight=2.0).share_of(total) == 0.25
 
 
 def test_room_goes_to_another_job_if_the_poorest_does_not_fit() -> None:
