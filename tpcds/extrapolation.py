@@ -43,6 +43,9 @@ from qoop.tpcds.workload import Query, Setting, planning_of
 LEAST = 0.005
 """Seconds; what took less was mostly starting and the resolution of the clock."""
 
+_LEAST_WORK = 0.1
+"""Of the seconds of a stage, what at least is its operators' work and not moving rows in and out."""
+
 _MOST = 8.0
 """A residual beyond this factor is taken for noise."""
 
@@ -52,8 +55,8 @@ class StageTruth:
     """What follows for one stage of one plan at the target, but for the residual of its kind.
 
     seconds: of one task on one thread by true rows. everywhere, parted: bytes read, by every task and by all together.
-    wants: bytes a task would hold. kind: its dearest operator. measured, model: seconds at the largest scale measured,
-    and what the model says of them by true rows; None: it was not measured.
+    wants: bytes a task would hold. kind: its dearest operator. measured, model: seconds of its operators at the largest
+    scale measured, and what the model says of them by true rows; None: it was not measured.
     """
 
     key: str
@@ -117,7 +120,7 @@ class Extrapolation:
         last = self.samples[-1] if self.samples else Sample(1.0, {})
         sizes = [self._sizes(place, last) for place in range(len(self._plans))]
         there = self._seeing(self.setting.scale, sizes)
-        here = self._seeing(last.scale, [self._measured_rows(place, last) for place in range(len(self._plans))])
+        here = self._measured(last)
         cost, believed = self.setting.cost, self.belief(self.setting.scale)
         for place, plan in enumerate(self._plans):
             put_out = self._put_out(place, sizes[place], there)
@@ -143,7 +146,7 @@ class Extrapolation:
     def held(self, first: Sample, last: Sample) -> Iterator[Held]:
         """Every stage that was measured on both samples."""
         here = self._seeing(first.scale, [self._measured_rows(place, first) for place in range(len(self._plans))])
-        there = self._seeing(last.scale, [self._measured_rows(place, last) for place in range(len(self._plans))])
+        there = self._measured(last)
         seen: set[StageKey] = set()
         for place, plan in enumerate(self._plans):
             for number, (stage, exchange) in enumerate(zip(plan.stages, self._exchanges[place], strict=True)):
@@ -158,9 +161,9 @@ class Extrapolation:
                     self.grown(place, number, small.rows, first.scale, last.scale),
                     self.belief(last.scale).rows(_meaning(exchange)),
                     large.rows,
-                    after["model"] * before["measured"] / before["model"],
+                    after["model"] * _bounded(before["measured"] / before["model"]),
                     after["model"],
-                    large.seconds,
+                    after["measured"],
                 )
 
     def belief(self, scale: float) -> Cardinality:
@@ -211,7 +214,14 @@ class Extrapolation:
         keys = self._keys[place].items()
         return {id_: (float(one.rows), 0.0) for id_, key in keys if (one := sample.stages.get(key)) is not None}
 
-    def _seeing(self, scale: float, sizes: Sequence[Mapping[StageId, tuple[float, float]]]) -> _Sized:
+    def _measured(self, sample: Sample) -> _Sized:
+        """Estimates for the tasks that were measured, each of them the only one of its stage."""
+        rows = [self._measured_rows(place, sample) for place in range(len(self._plans))]
+        return self._seeing(sample.scale, rows, alone=True)
+
+    def _seeing(
+        self, scale: float, sizes: Sequence[Mapping[StageId, tuple[float, float]]], alone: bool = False
+    ) -> _Sized:
         """Estimates at a scale where these rows are known."""
         seen = NOTHING
         groups: dict[int, float] = {}
@@ -221,7 +231,7 @@ class Extrapolation:
             for stage, exchange in zip(plan.stages, exchanges, strict=True):
                 if stage.id in known and not stage.meaning:
                     groups[id(exchange.input)] = known[stage.id][0]
-        return _Sized(self.planning, self._stats(scale), seen, groups)
+        return _Sized(self.planning, self._stats(scale), seen, groups, alone)
 
     def _held_against(
         self, place: int, stage: Stage, exchange: Exchange, here: _Sized, sample: Sample
@@ -231,7 +241,10 @@ class Extrapolation:
             return {}
         read = sum(_bytes_in(item, sample, self._keys[place]) for item in stage.stage_inputs)
         moved = (read + one.bytes) * DEFAULT.exchange_byte + DEFAULT.task_overhead_seconds
-        return {"measured": one.seconds, "model": _alone(exchange, here, DEFAULT) + moved}
+        return {
+            "measured": max(one.seconds - moved, _LEAST_WORK * one.seconds),
+            "model": _alone(exchange, here, DEFAULT),
+        }
 
 
 def _bytes_in(item: object, sample: Sample, keys: Mapping[StageId, StageKey]) -> float:
@@ -242,7 +255,7 @@ def _bytes_in(item: object, sample: Sample, keys: Mapping[StageId, StageKey]) ->
 class _Sized(Cardinality):
     """Estimates that know how many rows the tasks of a stage put out together, unfinished ones, too.
 
-    groups: rows of unfinished outputs as one task would put them out, by id of the relation.
+    groups: rows of unfinished outputs as one task would put them out, by id of the relation. alone: there is one task.
     """
 
     def __init__(
@@ -251,13 +264,15 @@ class _Sized(Cardinality):
         stats: Mapping[str, TableStats],
         observed: Observations = NOTHING,
         groups: Mapping[int, float] | None = None,
+        alone: bool = False,
     ) -> None:
         super().__init__(stats, planning.seen_as(observed))
         self._groups = groups or {}
+        self._alone = alone
 
     def rows(self, relation: Relation) -> float:
         if isinstance(relation, Exchange) and relation.fragment is not None and relation.fragment.partial:
-            return self.unfinished(relation, relation.fragment.width)
+            return self.unfinished(relation, 1 if self._alone else relation.fragment.width)
         found = self._groups.get(id(relation))
         return super().rows(relation) if found is None else found
 

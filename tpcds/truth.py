@@ -172,7 +172,7 @@ def measured(
             factor = residual(stage, kinds)
             place, index = map(int, stage.key.split("."))
             facts[task_key(query.candidates[place].plan.stages[index])] = TaskFacts(
-                stage.seconds * factor, stage.local * factor, stage.wants, stage.everywhere, stage.parted, stage.rows,
+                stage.seconds * factor, stage.local, stage.wants, stage.everywhere, stage.parted, stage.rows,
                 stage.bytes,
             )  # fmt: skip
     return Truth(facts, setting)
