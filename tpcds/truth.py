@@ -59,6 +59,9 @@ class TaskFacts:
 
 TaskKey = str
 
+CROSSING = True
+"""Whether a truth says what rows from other machines take to arrive; False where the backend does."""
+
 
 def task_key(stage: Stage) -> TaskKey:
     """Names what a task of the stage does. Not its signature alone: that of an island is the job's own, and a stage
@@ -96,7 +99,7 @@ class Truth:
         stage, room = spec.stage, spec.resources
         task = self.of(stage)
         seconds = on_threads(task.seconds, room.cpu) + task.local + max(0.0, task.wants - room.memory) * SPILL_BYTE
-        if machines > 1 and self.setting.link > 0:
+        if CROSSING and machines > 1 and self.setting.link > 0:
             arriving = (task.everywhere + task.parted / min(machines, stage.width)) * (machines - 1) / machines
             rounds = stage.width * room.cpu / (machines * self.setting.slots)
             seconds += arriving / self.setting.link / max(1.0, rounds)
