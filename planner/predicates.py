@@ -212,6 +212,9 @@ def _restrict(part: Expr, columns: dict[str, Spread], fraction: float) -> None:
     """Narrow the spreads of the columns that a predicate compares with constants."""
     if not isinstance(part, Call) or not part.args:
         return
+    if part.op == "or":
+        _restrict_either(part, columns)
+        return
     subject = _range_subject(part) or part.args[0]
     if (
         part.op == "not"
@@ -233,6 +236,26 @@ def _restrict(part: Expr, columns: dict[str, Spread], fraction: float) -> None:
         known = [value for value in values if value is not None]
         ends = (min(known), max(known)) if _ordered(known, values) else (None, None)
         _shrink(columns, subject, min(spread.distinct, float(len(set(part.args[1:])))), *ends)
+
+
+def _restrict_either(part: Call, columns: dict[str, Spread]) -> None:
+    """Narrow the columns that every alternative narrows, to what the alternatives hold together."""
+    branches = []
+    for alternative in disjuncts(part):
+        branch = dict(columns)
+        for one in conjuncts(alternative):
+            _restrict(one, branch, 1.0)
+        branches.append(branch)
+    for column in sorted(columns_of(part), key=_name):
+        before = columns.get(column.name)
+        after = [branch[column.name] for branch in branches if branch.get(column.name) is not before]
+        distinct = sum(spread.distinct for spread in after)
+        if before is None or len(after) < len(branches) or distinct >= before.distinct:
+            continue
+        lows = [spread.minimum for spread in after if spread.minimum is not None]
+        highs = [spread.maximum for spread in after if spread.maximum is not None]
+        known = _ordered([*lows, *highs], [end for spread in after for end in (spread.minimum, spread.maximum)])
+        _shrink(columns, column, distinct, *((min(lows), max(highs)) if known else (None, None)))  # type: ignore[type-var]
 
 
 def _ordered(known: list[Scalar], values: list[Scalar | None]) -> bool:

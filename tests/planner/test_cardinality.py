@@ -153,6 +153,20 @@ def test_what_follows_from_other_predicates_keeps_all_rows() -> None:
         assert estimate.rows(Filter(dates, (weaker, wanted))) == alone
 
 
+def test_alternatives_narrow_a_column_to_what_they_hold_together() -> None:
+    """As TPC-DS asks for a year and the months around it; the months are left, for one alternative has them all."""
+    before = conjunction((equals(YEAR, literal(1998)), equals(MONTH, literal(12))))
+    after = conjunction((equals(YEAR, literal(2000)), equals(MONTH, literal(1))))
+    found = Filter(DATES, (disjunction((equals(YEAR, literal(1999)), before, after)),))
+    estimate = cardinality()
+    assert estimate.distinct(found, [YEAR]) == pytest.approx(3.0, rel=0.01)
+    assert estimate.distinct(found, [MONTH]) > 11.0
+    early = Filter(found, (binary("<", YEAR, literal(1998)),))
+    assert estimate.rows(early) < 0.01 * estimate.rows(found)
+    open_ended = disjunction((equals(YEAR, literal(1999)), equals(MONTH, literal(1))))
+    assert estimate.distinct(Filter(DATES, (open_ended,)), [YEAR]) > 100.0
+
+
 def test_a_value_outside_the_range_keeps_next_to_nothing() -> None:
     estimate = cardinality()
     assert estimate.selectivity(equals(YEAR, literal(1500)), DATES) < 1e-4
