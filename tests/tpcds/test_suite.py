@@ -10,13 +10,21 @@ from typing import Any
 import pytest
 
 from qoop.__main__ import main
+from qoop.adaptive import Triggers
 from qoop.catalog.errors import ConfigError, ExecutionError
+from qoop.engine.backends.simulated import as_estimated
+from qoop.engine.events import SlotsChanged
+from qoop.planner.plan import Resources
+from qoop.replanner import Greedy
+from qoop.simulation import Fleet
 from qoop.tpcds.results import Results
-from qoop.tpcds.suite import report, runner, runs, situations
+from qoop.tpcds.suite import ablation, report, runner, runs, situations, toy
 from qoop.tpcds.suite.claims import claims
 from qoop.tpcds.suite.figures import CLARINET_ERROR, ERROR, FIGURES, HYSTERESIS, THRESHOLD, Suite, sweep, variant
+from qoop.tpcds.suite.micro import DECISION_SECONDS, Arena
 from qoop.tpcds.suite.runner import Measured, Part
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran, by_query, quantile
+from qoop.tpcds.workload import Query
 
 
 def squared(number: int) -> int:
@@ -83,6 +91,7 @@ def full_suite() -> report.Found:
         "toy": {"ends": {VOLCANO: 9.0, CLARINET: 7.0, QOOP: 6.0}},
         "micro": {str(n): one.json() for n, one in enumerate(micro)},
         "ablation": {str(n): one.json() for n, one in enumerate(ablation)},
+        "speed": {"x10": met(1, "high", 2.0, kind="10").json(), "x1": met(1, "high", 1.0, kind="1").json()},
         "macro": macro,
     }
     shared = {
@@ -156,6 +165,28 @@ def test_a_page_of_nothing_but_the_toy_says_what_is_missing(tmp_path: Path) -> N
 def test_a_report_of_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "report", "--results", str(tmp_path)]) == 1
     assert "holds no results" in capsys.readouterr().err
+
+
+def test_the_same_regions_pass_faster(tmp_path: Path) -> None:
+    ground = situations.Ground(tmp_path)
+    every = list(ablation.speed_items(ground, (4,)).values())
+    slow, fast = (situations.profile(one) for one in (every[0], every[2]))
+    assert [10 * point.at for point in fast.points] == pytest.approx([point.at for point in slow.points])
+    assert [point.machines for point in fast.points] == [point.machines for point in slow.points]
+
+
+TOY = Fleet.uniform(1, Resources(4)).after((1.0, SlotsChanged("m1", Resources(2))))
+
+
+def test_contestants_meet_the_same_fleet_and_hindsight_is_the_best_of_all_plans() -> None:
+    query = Query(1, 3, 3, toy.plans())
+    here = Arena(query, TOY, as_estimated)
+    assert [here.pinned(one).seconds for one in query.candidates] == [9.0, 7.0, 6.0]
+    assert here.launch is query.candidates[1]
+    assert here.hindsight().plan == 2
+    ours = here.adaptive(policy=Greedy(hysteresis=0.05), triggers=Triggers(quiet=0.0))
+    assert (ours.switches, ours.depths) == (1, (1,))
+    assert ours.seconds > 6.0 and ours.deciding == 2 * DECISION_SECONDS
 
 
 def test_regions_follow_from_the_seed_and_come_in_rounds(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """What each part of re-planning is worth: the same queries and regions with one thing changed at a time.
 
-Numbers that are swept (figures 2.14, 2.15 and the share threshold) and parts that are taken away or added.
+Numbers that are swept (figures 2.14, 2.15 and the share threshold), parts that are taken away or added, and markets
+that move faster: how much there is to gain depends on how many changes a query meets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from qoop.adaptive import Triggers
@@ -13,8 +15,8 @@ from qoop.baselines import NO_ROW_COUNTS
 from qoop.replanner import Greedy
 from qoop.tpcds.suite import beyond, micro
 from qoop.tpcds.suite.figures import CLARINET_ERROR, ERROR, HYSTERESIS, THRESHOLD, variant
-from qoop.tpcds.suite.runs import CLARINET, QOOP, Met, Ran
-from qoop.tpcds.suite.situations import Situation
+from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, QOOP, Ran
+from qoop.tpcds.suite.situations import Ground, Situation
 
 HYSTERESES = (0, 5, 10, 15, 20, 25, 35, 50)
 """Percent."""
@@ -44,7 +46,30 @@ def measure(situation: Situation) -> dict[str, Any]:
         wrong = micro.arena(situation, percent)
         runs |= {variant(ERROR, percent): wrong.adaptive()}
         runs |= {variant(CLARINET_ERROR, percent): wrong.pinned(wrong.launch)}
-    return Met(
-        situation.query, situation.kind, situation.volatility, situation.region, here.query.joins,
-        len(here.query.candidates), runs,
-    ).json()  # fmt: skip
+    return micro.record(here, situation, runs).json()
+
+
+SPEEDS = (1.0, 3.0, 10.0, 30.0)
+SPEED_REGIONS = 2
+SPEED_CLASSES = ("medium", "high")
+
+
+def speed_items(ground: Ground, queries: Sequence[int]) -> dict[str, Situation]:
+    """Some queries and regions under profiles in which time passes so many times faster."""
+    return {
+        f"x{faster:g} {query} {volatility} {region}": Situation(
+            replace(ground, faster=faster), query, "spot", volatility, region
+        )
+        for region in range(SPEED_REGIONS)
+        for query in queries
+        for volatility in SPEED_CLASSES
+        for faster in SPEEDS
+    }
+
+
+def measure_speed(situation: Situation) -> dict[str, Any]:
+    """QOOP, Clarinet and the best plan in hindsight; the speed is told by the kind of profile."""
+    here = micro.arena(situation)
+    runs = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch), HINDSIGHT: here.hindsight()}
+    kind = f"{situation.ground.faster:g}"
+    return micro.record(here, replace(situation, kind=kind), runs).json()

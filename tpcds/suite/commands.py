@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import qoop
 from qoop.catalog.stats_cache import default_directory
 from qoop.picture import write
+from qoop.plan_cache import planner_version
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.suite import ablation, macro, markets, micro, report, runner, situations, toy
 from qoop.tpcds.suite.claims import claims
@@ -43,6 +44,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 _WHAT = {
     "micro": "Single queries under profiles, against Clarinet, Volcano and the best plan in hindsight",
+    "speed": "How much there is to gain where the market moves faster than it does",
     "macro": "200 jobs on one cluster, under seven combinations of scheduler and planner",
     "toy": "The toy query of figure 2.4",
     "profiles": "What the profiles are like that the queries meet",
@@ -59,6 +61,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of profiles and regions (1)")
     parser.add_argument("--processes", type=int, metavar="N", help="how many at a time (the CPUs there are)")
     parser.add_argument("--json", metavar="FILE", help="write all values there")
+    parser.add_argument("--fresh", action="store_true", help="leave out what is kept of these parts; begin anew")
     _add_results(parser)
 
 
@@ -88,7 +91,10 @@ class Plan:
     @property
     def settings(self) -> Mapping[str, object]:
         """What results depend on."""
-        settings = {"version": qoop.__version__, "seed": self.seed, "directory": str(self.directory)}
+        settings = {
+            "version": qoop.__version__, "planner": planner_version()[:8], "seed": self.seed,
+            "directory": str(self.directory),
+        }  # fmt: skip
         return settings if self.profile is None else {**settings, "profile": self.profile}
 
     def some(self) -> tuple[int, ...]:
@@ -113,6 +119,11 @@ def _toy(plan: Plan) -> Part:
     return Part("toy", {"version": qoop.__version__}, {"ends": None}, toy.measure)
 
 
+def _speed(plan: Plan) -> Part:
+    some = plan.queries or situations.chosen(plan.directory)[:: 10 if plan.quick else 3]
+    return Part("speed", plan.settings, ablation.speed_items(plan.ground, some), ablation.measure_speed)
+
+
 def _macro(plan: Plan) -> Part:
     seeds = tuple(plan.seed + number for number in range(1 if plan.quick else MACRO_SEEDS))
     setting = macro.Setting(str(plan.directory), QUICK_JOBS if plan.quick else macro.JOBS, seeds=seeds)
@@ -129,6 +140,7 @@ _PARTS: Mapping[str, Callable[[Plan], Part]] = {
     "profiles": _profiles,
     "toy": _toy,
     "micro": _micro,
+    "speed": _speed,
     "ablation": _ablation,
     "macro": _macro,
 }
@@ -141,6 +153,8 @@ def _measure(options: argparse.Namespace) -> int:
     plan = Plan(Path(options.directory).absolute(), options.quick, queries, options.profile, options.seed)
     folder, values, failed = _folder(options), {}, 0
     for name in options.parts:
+        if options.fresh:
+            runner.forget(name, folder)
         with _shown(name) as told:
             measured = runner.run(_PARTS[name](plan), folder, processes, told)
         values[name] = dict(measured.values)

@@ -40,11 +40,12 @@ _FASTER = f"gain: {CLARINET} / {QOOP}"
 class Suite:
     """All that was measured.
 
-    micro, ablation: single queries. macro, toy, fidelity, profiles: the values of these parts, by name.
+    micro, ablation, speed: single queries. macro, toy, fidelity, profiles: the values of these parts, by name.
     """
 
     micro: Sequence[Met] = ()
     ablation: Sequence[Met] = ()
+    speed: Sequence[Met] = ()
     macro: Mapping[str, Any] = field(default_factory=dict)
     toy: Mapping[str, Any] = field(default_factory=dict)
     fidelity: Mapping[str, Any] = field(default_factory=dict)
@@ -380,6 +381,26 @@ def variants_of(mets: Sequence[Met]) -> list[str]:
     return [QOOP, *rest]
 
 
+def speed(suite: Suite) -> Picture | None:
+    """What is gained, and what there is to gain, where the market moves faster."""
+    if not suite.speed:
+        return None
+    kinds = sorted(runs.kinds(suite.speed), key=float)
+    with sheet(width=5.6) as page:
+        (axes,) = page.axes
+        for name in CLASSES:
+            groups = {float(kind): by_query(runs.of(suite.speed, kind, name)) for kind in kinds}
+            groups = {faster: queries for faster, queries in groups.items() if queries}
+            for ours, line in ((QOOP, "o-"), (HINDSIGHT, ":")):
+                gains = [fmean(query.gain(ours=ours) for query in queries) for queries in groups.values()]
+                if gains:
+                    axes.plot(list(groups), gains, line, color=COLOURS[name], label=f"{name}: {ours}")
+        charts.log_ticks(axes, [float(kind) for kind in kinds])
+        axes.axhline(1.0, color="#888888", linewidth=0.8)
+        charts.labels(axes, "Faster markets, spot profiles", "times as fast", f"mean gain over {CLARINET}")
+        return page.picture()
+
+
 def toy(suite: Suite) -> Picture | None:
     """2.4: the small instance."""
     ends = suite.toy.get("ends")
@@ -533,5 +554,6 @@ FIGURES = (
     Figure("2.16", "200 jobs", "ours near SJF in time, DRF in fairness, Tetris in makespan", macro),
     Figure("A", "Ratio to the hindsight optimum", "not in the paper", hindsight),
     Figure("B", "Parts of QOOP", "not in the paper", parts_alone),
+    Figure("D", "Markets that move faster", "not in the paper", speed),
     Figure("C", "Share threshold", "not in the paper", threshold),
 )  # fmt: skip

@@ -6,7 +6,7 @@ candidates and the same estimates. Truth is what tasks really take (:mod:`~qoop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from qoop.replanner import Greedy
 from qoop.simulation import Fleet, JobRun, SimulatedJob, simulate
 from qoop.tpcds.suite import situations
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran
-from qoop.tpcds.suite.situations import Situation, place
+from qoop.tpcds.suite.situations import Situation
 from qoop.tpcds.truth import Truth, distorted
 from qoop.tpcds.truth import measured as truth_of
 from qoop.tpcds.workload import PAPER, Query
@@ -91,7 +91,7 @@ def ran(job: JobRun, plan: int | None = None) -> Ran:
 def arena(situation: Situation, percent: float = 0.0) -> Arena:
     """Where a situation is played out. percent: by how much demands and durations are misjudged."""
     ground = situation.ground
-    fleet = Fleet.of(place(situation).profile, network=PAPER.link)
+    fleet = Fleet.of(situations.profile(situation), network=PAPER.link)
     truth = known_truth(ground.directory, situation.query)
     query = situations.query(ground.directory, situation.query)
     return Arena(query, fleet, distorted(truth, percent) if percent else truth)
@@ -125,6 +125,12 @@ def measured(here: Arena, situation: Situation) -> Met:
     }
     if situation.region < HINDSIGHT_REGIONS:
         runs |= {VOLCANO: here.pinned(volcano(candidates)), HINDSIGHT: here.hindsight()}
+    return record(here, situation, runs)
+
+
+def record(here: Arena, situation: Situation, runs: Mapping[str, Ran]) -> Met:
+    """The runs as they are kept."""
     return Met(
-        situation.query, situation.kind, situation.volatility, situation.region, here.query.joins, len(candidates), runs
-    )
+        situation.query, situation.kind, situation.volatility, situation.region, here.query.joins,
+        len(here.query.candidates), runs,
+    )  # fmt: skip

@@ -24,7 +24,7 @@ from qoop.tpcds.suite.runs import Met
 
 FIDELITY = "fidelity.json"
 """Where the figures of `qoop bench fidelity` are looked for, in the folder of results."""
-PARTS = ("profiles", "toy", "micro", "ablation", "macro")
+PARTS = ("profiles", "toy", "micro", "speed", "ablation", "macro")
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,12 @@ class Found:
 
     def suite(self) -> Suite:
         """What the figures are drawn from."""
-        micro, ablation = ([Met.of(value) for value in self.values(part).values()] for part in ("micro", "ablation"))
-        return Suite(micro, ablation, self.values("macro"), self.values("toy"), self.fidelity, self.values("profiles"))
+        single = ("micro", "ablation", "speed")
+        micro, ablation, speed = ([Met.of(value) for value in self.values(part).values()] for part in single)
+        return Suite(
+            micro, ablation, speed, macro=self.values("macro"), toy=self.values("toy"), fidelity=self.fidelity,
+            profiles=self.values("profiles"),
+        )  # fmt: skip
 
 
 def load(folder: Path) -> Found:

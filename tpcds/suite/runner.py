@@ -71,6 +71,11 @@ def run(part: Part, folder: Path | None, processes: int = 1, told: Told = lambda
     return _of(results.values, part.items)
 
 
+def forget(name: str, folder: Path) -> None:
+    """Drop what is kept of a part."""
+    (folder / f"{name}.jsonl").unlink(missing_ok=True)
+
+
 def known(results: Mapping[str, Any]) -> Measured:
     """What a file of results holds (:func:`~qoop.tpcds.results.read`)."""
     return _of(results, results)

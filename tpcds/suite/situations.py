@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from qoop.profiles import Region, Volatility, load, regions
+from qoop.profiles import CapacityProfile, Region, Volatility, load, regions
 from qoop.profiles.named import Make, region_of, spot
 from qoop.tpcds.suite.runs import CLASSES
 from qoop.tpcds.workload import Query, fifty, workload
@@ -28,12 +28,13 @@ class Ground:
     """What runs are made on.
 
     directory: tables of scale 1, whose statistics are scaled. seed: of profiles and regions. file: a profile, or the
-    name of one, in place of the generated ones.
+    name of one, in place of the generated ones. faster: by how much time in profiles is made to pass faster.
     """
 
     directory: Path
     seed: int = 1
     file: str | None = None
+    faster: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,17 @@ def situations(ground: Ground, queries: Sequence[int], kinds: Sequence[str], cou
 
 
 def place(situation: Situation) -> Region:
-    """The region of a situation, drawn by its name and the seed."""
+    """The region of a situation, drawn by its name and the seed, whatever `faster` says."""
     ground = situation.ground
     draw = random.Random(f"{ground.seed} {situation.name}")
     if ground.file is not None:
         return draw.choice(_of_file(ground.file)[situation.volatility])
     return region_of(MAKERS[situation.kind], Volatility(situation.volatility), draw.randrange(_SEEDS))
+
+
+def profile(situation: Situation) -> CapacityProfile:
+    """What the query meets from its start on."""
+    return place(situation).profile.compressed(situation.ground.faster)
 
 
 def classes_of(ground: Ground) -> tuple[str, ...]:
