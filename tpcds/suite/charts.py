@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from qoop.catalog.errors import ConfigError
 
@@ -22,7 +22,7 @@ COLOURS: Mapping[str, str] = {
     "Volcano": "#9a836b", "paper": "#777777",
 }  # fmt: skip
 CYCLE = ("#2f6fa8", "#e8973a", "#5fae57", "#b277c0", "#d9666c", "#4fb0b5", "#c7b02e", "#9a836b")
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.hashsalt": "qoop", "font.size": 9, "font.family": "DejaVu Sans", "axes.spines.top": False,
     "axes.spines.right": False, "axes.grid": True, "grid.color": "#e6e6e6", "grid.linewidth": 0.7,
     "axes.axisbelow": True, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",

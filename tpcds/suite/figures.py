@@ -438,10 +438,9 @@ def macro_means(suite: Suite) -> dict[str, dict[str, float]]:
     for name, value in suite.macro.items():
         jobs, _, item = name.partition(" jobs: ")
         by_jobs[int(jobs)][item] = value
-    for jobs in sorted(by_jobs, reverse=True):
-        values = by_jobs[jobs]
+    for count, values in sorted(by_jobs.items(), reverse=True):
         seeds = {int(item.rpartition(" ")[2]) for item in values if ", seed " in item}
-        setting = Setting("", jobs, seeds=tuple(sorted(seeds)))
+        setting = Setting("", count, seeds=tuple(sorted(seeds)))
         found = macro_figures(setting, values)
         if found:
             return {one.combination: {"mean": one.mean, "jain": one.jain, "makespan": one.makespan} for one in found}
