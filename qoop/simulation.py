@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from qoop.adaptive import Adaptive, Answer
 from qoop.catalog.errors import ConfigError, QoopError, SourceError
@@ -238,11 +238,18 @@ class _VirtualPlanner:
         pass
 
 
+@runtime_checkable
+class World(Protocol):
+    """A truth in which what an attempt comes to depends on the machines that there are at the moment."""
+
+    def on(self, machines: Callable[[], Mapping[MachineId, Resources]]) -> Callable[[TaskSpec], Outcome]: ...
+
+
 @collector_waits()
 def simulate(
     fleet: Fleet,
     jobs: Sequence[SimulatedJob],
-    truth: Callable[[TaskSpec], Outcome] = as_estimated,
+    truth: Callable[[TaskSpec], Outcome] | World = as_estimated,
     scheduler: Scheduler | None = None,
     check: bool = False,
     decision_seconds: float = 0.0,
@@ -250,14 +257,16 @@ def simulate(
 ) -> SimulatedRun:
     """Run the jobs on the fleet until all have ended, or nothing can happen any more.
 
-    truth: what an attempt comes to. scheduler: the usual one if None. check: look at all invariants after every turn.
+    truth: what an attempt comes to, which may depend on the machines there are (`World`). scheduler: the usual one if
+        None. check: look at all invariants after every turn.
     decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
     crowding: how many times as long all tasks on a machine take while so many of them run there; None: as alone.
     Raises ConfigError if two jobs have one name.
     """
     if len({job.name for job in jobs}) < len(jobs):
         raise ConfigError("the jobs of a simulation must have names of their own")
-    backend = SimulatedBackend(fleet.machines, VirtualClock(), truth, alone=True, crowding=crowding)
+    script = truth.on(lambda: backend.machines()) if isinstance(truth, World) else truth
+    backend = SimulatedBackend(fleet.machines, VirtualClock(), script, alone=True, crowding=crowding)
     for at, event in fleet.changes:
         backend.happen(event, at)
     planner = _VirtualPlanner(backend, decision_seconds)

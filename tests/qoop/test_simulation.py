@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -12,7 +13,7 @@ from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import MachineSlowed, Outcome
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
 from qoop.engine.history import Started
-from qoop.engine.task import TaskSpec
+from qoop.engine.task import MachineId, TaskSpec
 from qoop.planner.alternatives import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.profiles import CapacityProfile, Point, Stay
@@ -80,6 +81,16 @@ def test_tasks_that_share_a_machine_slow_each_other_down_while_they_do() -> None
     ran = simulate(Fleet.uniform(1, TWO), jobs, a_second, check=True, crowding={1: 1.0, 2: 2.0}.__getitem__)
     # a is half done when b comes; each does the next half in a second; then b has its other half alone
     assert (ran["a"].ended, ran["b"].ended) == (1.5, 2.0)
+
+
+def test_what_a_task_comes_to_may_depend_on_the_machines_there_are() -> None:
+    class Slower:
+        def on(self, machines: Callable[[], Mapping[MachineId, Resources]]) -> Callable[[TaskSpec], Outcome]:
+            return lambda spec: Outcome(float(len(machines())) * (spec.stage.id != "root"))
+
+    ran = simulate(Fleet.uniform(2, TWO).after((1.0, MachineLost("m2"))), [job("a", width=6)], Slower(), check=True)
+    # two of four tasks of 2 s are lost at 1; two more of 1 s each follow at 2 and at 3
+    assert ran.seconds == 4.0
 
 
 def test_nothing_is_begun_where_it_could_not_end_before_the_room_goes() -> None:
