@@ -13,7 +13,11 @@ from policies_world import option
 
 import qoop
 from qoop.catalog.errors import ConfigError
+from qoop.cluster import Cluster
+from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Saved
+from qoop.letters import JobRequest
 from qoop.planner.plan import Plan, Resources
 from qoop.policies.worthwhile import Course, Worthwhile
 
@@ -98,6 +102,33 @@ def test_no_set_of_stages_costs_much_less_and_none_loses_more_than_promised(
     assert run.most_lost(frozenset(names[id] for id in bound))[0] <= 20.0
 
 
+def test_a_run_writes_the_outputs_of_just_these_stages_and_resumes_from_them() -> None:
+    """The process ends while c runs, at 40 s: of the chain b was written, so that a and b need not run again."""
+    made = plan(CHAIN)
+    saving = Worthwhile(every=240, most_lost=1e9, byte_seconds=0, output_seconds=4)
+    clock = VirtualClock()
+    backend = SimulatedBackend({"m": Resources(1)}, clock)
+    cluster = Cluster(backend, clock=clock, thread=False)
+    cluster.submit(JobRequest(made, durable=True, saving=saving))
+    while clock.now() <= 30.001:
+        cluster.step()
+    written = {spec.stage.id for spec in backend.started if spec.durable}
+    assert written == saving.stages(made, Resources(1)) & {"a", "b", "c"} and "a" not in written and "b" in written
+    again = frozenset(i for i, stage in enumerate(made.stages) if stage.id in written)
+    assert course(CHAIN).lost(again, clock.now()) == frozenset()
+
+
+@pytest.mark.parametrize("saving", [None, Worthwhile(every=1.0)])
+def test_without_durable_nothing_is_written(saving: Worthwhile | None) -> None:
+    clock = VirtualClock()
+    backend = SimulatedBackend({"m": Resources(1)}, clock)
+    cluster = Cluster(backend, clock=clock, thread=False)
+    cluster.submit(JobRequest(plan(CHAIN), saving=saving))
+    while cluster.busy:
+        cluster.step()
+    assert not any(spec.durable for spec in backend.started)
+
+
 TEXT = "SELECT k % 7 AS g, count(*) AS n, sum(v) AS s FROM facts WHERE v > 3 GROUP BY 1 ORDER BY 1"
 
 
@@ -121,6 +152,19 @@ def test_short_queries_write_nothing_if_only_what_is_worthwhile_is_written(tmp_p
     few_files, same = _written("worthwhile", tmp_path / "few")
     assert all_files > 0 and few_files == 0
     assert rows == same and len(rows) == 7
+
+
+def test_sessions_give_their_jobs_the_parts_that_are_switched_on() -> None:
+    def policy_of(**options: bool) -> tuple[str, bool, str]:
+        with qoop.connect(slots=2, memory="1GB", **options) as session:
+            session.register("facts", _facts())
+            adaptive = session._plan(TEXT).adaptive
+            assert adaptive is not None
+            assert len(session.sql(TEXT).fetchall()) == 7
+            return type(adaptive.policy).__name__, adaptive.settle, type(session._cluster._scheduler).__name__
+
+    assert policy_of() == ("Greedy", False, "Patient")
+    assert policy_of(forecast=True, settle=True) == ("Forecast", True, "Settling")
 
 
 def test_options_that_there_are_not_are_named(tmp_path: Path) -> None:
