@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -88,5 +89,24 @@ def test_importing_qoop_loads_nothing_heavy() -> None:
 
 def test_a_session_needs_neither_pandas_nor_networkx() -> None:
     code = "import qoop.session, sys; print([m for m in ('pandas','networkx') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_small_answer_is_printed_without_pandas() -> None:
+    code = (
+        "from qoop.__main__ import main; import sys; main(['-c', 'select 42 as answer']); "
+        "print([m for m in ('pandas', 'networkx', 'pyarrow.dataset', 'rich', 'prompt_toolkit') if m in sys.modules])"
+    )
+    usual = os.environ | {"QOOP_GUARD": "meet"}  # to compare outputs, as tests do, takes pyarrow.dataset
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/", env=usual)
+    assert "42" in done.stdout and done.stdout.strip().endswith("[]"), done.stdout
+
+
+def test_the_prompt_comes_before_the_engine() -> None:
+    code = (
+        "import qoop.__main__, qoop.repl.shell, sys; "
+        "print([m for m in ('duckdb', 'pyarrow', 'sqlglot', 'numpy', 'rich') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout.strip() == "[]"
