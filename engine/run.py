@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import takewhile
 
 from qoop.catalog.errors import Cancelled, CheckpointError, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
 from qoop.catalog.table import Table
@@ -263,6 +264,19 @@ class Run:
         """The root's outputs in order of parts, as far as they are held."""
         tasks = self._plan_frontier.root.tasks
         return tuple(self._held[task.key] for task in tasks if task.held)
+
+    @property
+    def first_outputs(self) -> tuple[Committed, ...]:
+        """The root's outputs from its first part on, up to the first that is not held."""
+        if self._frontier is None:
+            return ()
+        held = takewhile(lambda task: task.held, self._frontier.root.tasks)
+        return tuple(self._held[task.key] for task in held)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether outputs of the root, made again, would be the same: they rest on no island (law 12)."""
+        return self._frontier is not None and not self._frontier.root.tainted
 
     @property
     def alive(self) -> tuple[AttemptId, ...]:

@@ -221,6 +221,7 @@ class Replanner:
         self._first = self._last = 0.0
         self._asked: tuple[Cause, ...] = ()
         self._unsifted = False
+        self._pinned = False
         self._shares: list[tuple[float, Resources]] = []
         self._wagers = Wagers()
         self._again = inf
@@ -274,6 +275,22 @@ class Replanner:
         """Have a decision taken for a reason of the caller's."""
         self._wait(Cause("request", why, urgent=True), now)
 
+    def pin(self) -> None:
+        """Rows of the root are being handed out: change only to plans that can take them over."""
+        self._pinned = True
+
+    def _as_pinned(self, answer: Answer) -> Answer:
+        """The answer, staying where it would have rows made again that have been handed out."""
+        decision = answer.decision
+        if not self._pinned or not isinstance(decision, Switch):
+            return answer
+        old, new = answer.question.options[answer.question.running], answer.served[decision.plan]
+        (_, before, _), (_, after, usable) = old.stages[-1], new.stages[-1]
+        if usable and before == after:
+            return answer
+        why = "rows of the answer have been handed out, which the other plan would make again"
+        return replace(answer, decision=Stay(why, decision.candidates))
+
     def take(self, answer: Answer | Useful, now: float) -> list[Command]:
         """Apply an answer, if it still holds; else the question is asked again."""
         if isinstance(answer, Useful):
@@ -289,7 +306,7 @@ class Replanner:
             self._waiting = {cause.kind: cause for cause in causes} | self._waiting
             return []
         before, self._basis = self._basis, answer.question.share
-        commands = self._apply(answer, " and ".join(cause.what for cause in causes), before, now)
+        commands = self._apply(self._as_pinned(answer), " and ".join(cause.what for cause in causes), before, now)
         stuck = self._run.stuck
         return commands if stuck is None else commands + self._run.fail(stuck, now=now)
 

@@ -18,7 +18,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -52,6 +52,7 @@ from qoop.letters import (
     HoldAsked,
     JobRequest,
     Letter,
+    PinAsked,
     ReconsiderAsked,
     ReleaseAsked,
     ResizeAsked,
@@ -79,6 +80,9 @@ _PAUSE = 0.01
 
 ROUNDS = 8
 """How often shares are told again because plans want other room, for every change of jobs or machines."""
+
+_STREAM_PAUSE = 0.02
+"""Seconds between looks for outputs that can be handed out before the job has ended."""
 
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
@@ -122,6 +126,34 @@ class JobHandle:
         """Wait for the end and return the root's outputs, in order of parts. Raises the job's error."""
         self.wait()
         return self.done.result()
+
+    def stream(self) -> Iterator[Committed]:
+        """The root's outputs in order of parts, each as soon as it is there and will not be made again.
+
+        Once one was handed out the job changes only to plans that keep it. Raises the job's error.
+        """
+        given, pinned = 0, False
+        while not self.wait(_STREAM_PAUSE):
+            pinned = pinned or self._pin()
+            if pinned:
+                parts = self._first_outputs()[given:]
+                yield from parts
+                given += len(parts)
+        yield from self.done.result()[given:]
+
+    def _first_outputs(self) -> tuple[Committed, ...]:
+        with self._cluster.lock:
+            return self._run.first_outputs
+
+    def _pin(self) -> bool:
+        """Have the parts of the root kept that there are; False if there are none or the job has ended."""
+        if not self._first_outputs():
+            return False
+        asked = PinAsked(self.id)
+        self._cluster.post(asked)
+        while not (asked.done.done() or self.done.done()):
+            futures.wait([asked.done], _LOOK)
+        return asked.done.done() and asked.done.result()
 
     def cancel(self) -> None:
         """Stop the job; returns at once. Does nothing if it has ended."""
@@ -409,6 +441,8 @@ class Cluster:
                 if name in self._jobs and (replanner := self._jobs[name].replanner) is not None:
                     replanner.reconsider(why, now)
                     self._touch(name)
+            case PinAsked(name, done):
+                self._pin(name, done)
             case ResizeAsked(slots, memory, notice, done):
                 self._resize(_Size(slots, memory, now + notice), now, done)
             case Answered():
@@ -433,6 +467,13 @@ class Cluster:
         """The jobs that anything has happened to since they were last granted room, in the order in which they came."""
         jobs = [self._jobs[name] for name in self._driver.touched if name in self._jobs]
         return jobs if len(jobs) < 2 else sorted(jobs, key=_arrival)
+
+    def _pin(self, job: JobId, done: Future[bool]) -> None:
+        found = self._jobs.get(job)
+        pinned = found is not None and found.run.lasting and bool(found.run.first_outputs)
+        if found is not None and pinned and found.replanner is not None:
+            found.replanner.pin()
+        done.set_result(pinned)
 
     def _suspend_job(self, letter: SuspendAsked, now: float) -> None:
         """Cancel a job, if it is still there; tell which of its outputs may serve elsewhere."""

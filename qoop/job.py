@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from qoop.catalog.errors import Timeout
-from qoop.engine.history import Record, Succeeded
+from qoop.catalog.errors import ConfigError, Timeout
+from qoop.engine.history import Decided, Record, Succeeded
 from qoop.planner.observed import NOTHING, Observations
 from qoop.planner.planner import Planning
 from qoop.result import Result
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.cluster import JobHandle
     from qoop.engine.progress import Progress
+    from qoop.engine.task import CheckpointKey
     from qoop.planner.bind import Bound
     from qoop.planner.cost import CostModel
     from qoop.planner.plan import Plan, Resources, Stage
@@ -105,12 +107,15 @@ class Job:
         handle: JobHandle,
         planned: Planned,
         take: Callable[[], pa.Table],
+        read: Callable[[CheckpointKey], pa.Table],
         suspend: Callable[[Path, float], None],
     ) -> None:
         self._handle = handle
         self._planned = planned
         self._take = take
+        self._read = read
         self._suspend = suspend
+        self._streamed = False
         self._session: Session | None = None
         self._lock = threading.Lock()
         self._result: Result | None = None
@@ -168,9 +173,97 @@ class Job:
         if error is not None:
             raise error
         with self._lock:
+            if self._streamed:
+                raise ConfigError(f"the rows of {self.id} were handed out by batches(), and are not kept")
             if self._result is None:
                 self._result = Result(self._take(), self.plan.columns, self._planned.bound.settings)
             return self._result
+
+    def batches(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches, in the order and the types of `result`, each part of the answer as
+        soon as it is there; returns when the first is.
+
+        What was handed out stays valid: from then on the job changes only to plans that need not make it again. The
+        rows are not kept, so this can be asked for once, and not after `result`.
+
+        Raises what `result` does, the reader too; ConfigError if the rows were handed out before.
+        """
+        import pyarrow as pa
+
+        with self._lock:
+            if self._streamed or self._result is not None:
+                raise ConfigError(f"the rows of {self.id} were handed out before")
+            self._streamed = True
+        parts = self._parts()
+        first = next(parts)
+        rest = (batch for part in parts for batch in part.to_batches())
+        return pa.RecordBatchReader.from_batches(first.schema, chain(first.to_batches(), rest))
+
+    def _parts(self) -> Iterator[pa.Table]:
+        for output in self._handle.stream():
+            part = self._read(output.key)
+            yield Result(part, self.plan.columns, self._planned.bound.settings).arrow()
+        self._handle.release()
+        if self._session is not None:
+            self._session.close()
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        """Wait for the answer without holding up the event loop; if the waiting is cancelled, so is the job."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Result:
+        from asyncio import CancelledError, get_running_loop
+
+        loop = get_running_loop()
+        ended = loop.create_future()
+
+        def tell() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(None))
+
+        self.when_ended(tell)
+        try:
+            await ended
+        except CancelledError:
+            self.cancel()
+            raise
+        return self.result()
+
+    def follow(
+        self,
+        progress: Callable[[Standing], object] | None = None,
+        decided: Callable[[Decided], object] | None = None,
+        every: float = 0.2,
+    ) -> None:
+        """Be told how it goes, in a thread of its own; returns at once.
+
+        progress: is called every so many seconds, and once at the end. decided: for each time that the choice of the
+        plan was thought over (`Decided.switched` says with what outcome). An error in one of them ends that, is logged,
+        and leaves the job alone.
+        """
+        threading.Thread(
+            target=self._follow, args=(progress, decided, every), name=f"qoop-follow-{self.id}", daemon=True
+        ).start()
+
+    def _follow(
+        self,
+        progress: Callable[[Standing], object] | None,
+        decided: Callable[[Decided], object] | None,
+        every: float,
+    ) -> None:
+        seen, ended = 0, False
+        try:
+            while not ended:
+                ended = self.wait(every)
+                history = self.history()
+                for record in history[seen:]:
+                    if decided is not None and isinstance(record, Decided):
+                        decided(record)
+                seen = len(history)
+                if progress is not None:
+                    progress(self.standing())
+        except Exception:
+            logging.getLogger(__name__).exception("who follows %s has failed", self.id)
 
     def cancel(self) -> None:
         """Stop it; running kernels end within 0.2 s. A job that has ended stays as it is."""

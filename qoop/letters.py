@@ -101,6 +101,16 @@ class ReconsiderAsked:
 
 
 @dataclass(frozen=True)
+class PinAsked:
+    """The rows that the root of the job's plan has put out are to be handed out: from now on the job changes only to
+    plans that can take them over. done: whether it is so; not as long as there are none, or if they rest on an island
+    (law 12), so that they could be made again otherwise."""
+
+    job: JobId
+    done: Future[bool] = field(default_factory=Future, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class ResizeAsked:
     """The backend is to have so many slots and bytes of memory, None: what it has, in `notice` seconds."""
 
@@ -139,6 +149,7 @@ Letter = (
     | SuspendAsked
     | ReleaseAsked
     | ReconsiderAsked
+    | PinAsked
     | ResizeAsked
     | Answered
     | CloseAsked

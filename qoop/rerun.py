@@ -27,7 +27,7 @@ from qoop.engine.events import Committed, Event, Start
 from qoop.engine.guard import versions
 from qoop.engine.history import Record
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
-from qoop.letters import Answered, Letter, ResizeAsked, Submitted, SuspendAsked
+from qoop.letters import Answered, Letter, PinAsked, ResizeAsked, Submitted, SuspendAsked
 from qoop.planner.alternatives import Candidate
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources
@@ -343,6 +343,8 @@ class _Again:
             case Answered():
                 self._cluster.post(self._planner.answered(letter))
             case ResizeAsked():  # a recording may be gone through several times, and a promise is kept once
+                self._cluster.post(replace(letter, done=Future()))
+            case PinAsked():
                 self._cluster.post(replace(letter, done=Future()))
             case SuspendAsked():
                 self._cluster.post(replace(letter, kept=Future()))

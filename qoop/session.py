@@ -646,7 +646,7 @@ class Session:
         with self._learning:
             self._unlearned.append((planned, handle))
         suspend = partial(self._suspend, handle, planned)
-        return Job(handle, planned, lambda: self._take(handle), suspend)
+        return Job(handle, planned, lambda: self._take(handle), self._backend.read, suspend)
 
     def _suspend(self, handle: JobHandle, planned: Planned, path: Path, grace: float) -> None:
         """Stop a job and write its bundle."""

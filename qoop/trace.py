@@ -49,6 +49,7 @@ from qoop.letters import (
     CancelAsked,
     CloseAsked,
     HoldAsked,
+    PinAsked,
     ReconsiderAsked,
     ReleaseAsked,
     ResizeAsked,
@@ -66,7 +67,8 @@ EVENTS = (
     CheckpointSaved,
 )  # fmt: skip
 LETTERS = (
-    Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, ResizeAsked, Answered, CloseAsked,
+    Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, PinAsked, ResizeAsked,
+    Answered, CloseAsked,
 )  # fmt: skip
 INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *LETTERS, Found, Refused)}
 OUTPUTS = {

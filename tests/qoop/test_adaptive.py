@@ -14,10 +14,10 @@ from qoop.cluster import Cluster, JobHandle
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Event, SlotsChanged
-from qoop.engine.history import Decided
+from qoop.engine.history import Decided, Succeeded
 from qoop.engine.state import State
 from qoop.engine.task import TaskSpec
-from qoop.letters import JobRequest
+from qoop.letters import JobRequest, PinAsked
 from qoop.planner.alternatives import Candidate
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
@@ -283,3 +283,42 @@ def test_switches_at_any_moment_between_any_plans_come_to_the_end(
     bench.settle()
     assert handle.state is State.SUCCEEDED, handle.error
     assert {key.signature for key in bench.backend.committed} == {handle.plans()[-1].root.signature}, "left over"
+
+
+PARTED = plan("scan 2 1\nroot 8 2 scan as=r")  # the answer itself comes in 8 parts
+OTHER = plan("scan 2 1\nroot 1 4 scan as=s")
+SAME = plan("scan 2 1\nextra 1 4 scan\nroot 8 0.2 extra as=r")  # puts out the same parts, in another way
+
+
+def pinned(first_after: float, launch: Plan, other: Plan, *happenings: tuple[float, Event]) -> tuple[JobHandle, bool]:
+    """A job of which somebody wants the rows once some have been put out, after so many seconds at the earliest."""
+    bench = Bench(4, *happenings)
+    handle = bench.submit(launch, other)
+    asked = PinAsked(handle.id)
+    while bench.clock.now() < first_after or not handle._run.first_outputs:
+        bench.cluster.step()
+    bench.cluster.post(asked)
+    bench.settle()
+    assert handle.state is State.SUCCEEDED, handle.error
+    return handle, asked.done.result()
+
+
+def test_rows_that_were_handed_out_hold_a_job_to_its_plan() -> None:
+    handle, held = pinned(3.0, PARTED, OTHER, slots(3.5, 1))
+    assert held and moves(handle) == "A"
+    assert any("handed out" in record.reason for record in decisions(handle)), decisions(handle)
+    free = Bench(4, slots(3.5, 1)).run(PARTED, OTHER)
+    assert moves(free) == "AB", "without that it would change"
+
+
+def test_a_plan_that_keeps_the_rows_handed_out_may_still_follow() -> None:
+    handle, held = pinned(3.0, PARTED, SAME, slots(3.5, 1))
+    assert held and moves(handle) == "AB"
+    assert (
+        sum(isinstance(record, Succeeded) and record.attempt.task.stage == "root" for record in handle.history()) == 8
+    )
+
+
+def test_rows_that_rest_on_an_island_are_not_handed_out_before_the_end() -> None:
+    _, held = pinned(3.0, plan("scan 2 1 island\nroot 8 2 scan as=r"), OTHER)
+    assert not held

@@ -34,7 +34,12 @@ def test_rows_are_fetched_in_pieces(connection: dbapi.Connection) -> None:
     cursor = connection.cursor()
     assert cursor.description is None and cursor.rowcount == -1
     cursor.execute("SELECT price, item, DATE '2026-01-02' AS d, 1.5::FLOAT AS f FROM items ORDER BY price")
-    assert cursor.description is not None and [column[0] for column in cursor.description] == ["price", "item", "d", "f"]
+    assert cursor.description is not None and [column[0] for column in cursor.description] == [
+        "price",
+        "item",
+        "d",
+        "f",
+    ]
     kinds = [column[1] for column in cursor.description]
     assert [kinds[0] == dbapi.NUMBER, kinds[1] == dbapi.STRING, kinds[2] == dbapi.DATETIME] == [True] * 3
     assert dbapi.NUMBER != "VARCHAR" and kinds[3] == dbapi.NUMBER and cursor.rowcount == 3

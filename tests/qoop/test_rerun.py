@@ -25,7 +25,7 @@ from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, CheckpointLost, MachineJoined, MachineLost, SlotsChanged, TaskFailed
 from qoop.engine.history import Ended
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
-from qoop.letters import JobRequest, SuspendAsked
+from qoop.letters import JobRequest, PinAsked, SuspendAsked
 from qoop.planner.alternatives import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanner import Greedy
@@ -205,6 +205,8 @@ class Lot:
                 handle.reconsider("it was time")
             case 2 if self.random.random() < 0.3:
                 handle.cancel()
+            case 4:
+                self.world.cluster.post(PinAsked(handle.id))
             case 3 if self.random.random() < 0.3:
                 self.suspend(handle)
             case 5 | 6 | 7:
