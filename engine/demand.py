@@ -59,16 +59,14 @@ class Demands:
     def raise_memory(self, node: StageNode, had: float) -> float | None:
         """A task failed with `had` bytes: ask for twice that, at most for all of the largest machine.
 
-        Returns the new demand, None if the task has had all there is. Where no machine has a slot, nobody knows
-        what there will be. What was learnt outlives the plan.
+        Returns the new demand, None if the task has had all there is: should there be more later, it is asked for. Where
+        no machine has a slot, nobody knows what there will be. What was learnt outlives the plan.
         """
         whole = max((capacity.memory for capacity in self._machines.values() if capacity.cpu >= 1), default=math.inf)
-        if had >= whole:
-            return None
-        content = _content(node)
-        self._raised[content] = max(self._raised.get(content, 0.0), min(2 * had, whole))
+        content, all_of_it = _content(node), had >= whole
+        self._raised[content] = max(self._raised.get(content, 0.0), 2 * had if all_of_it else min(2 * had, whole))
         self._known.clear()
-        return self._raised[content]
+        return None if all_of_it else self._raised[content]
 
     @property
     def raised(self) -> Mapping[Content, float]:

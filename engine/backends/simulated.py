@@ -20,6 +20,7 @@ from qoop.catalog.errors import CheckpointError, ConfigError, QoopError, Revoked
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
     CapacityNotice,
+    CheckpointLost,
     Committed,
     Event,
     MachineJoined,
@@ -177,15 +178,18 @@ class SimulatedBackend:
             self._changed.notify()
 
     def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
-        return [self._committed[key][0] for key in keys if key in self._committed]
+        found = [self._committed[key] for key in keys if key in self._committed]
+        if job is not None:
+            for _, jobs in found:
+                jobs.add(job)
+        return [committed for committed, _ in found]
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         for key in keys:
             if key in self._committed:
                 self._committed[key][1].discard(job)
                 if not self._committed[key][1]:
-                    del self._committed[key]
-                    self._parts[key.content] -= 1
+                    self._drop(key)
 
     def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
         raise CheckpointError(f"{key} is a simulated output: it has no rows to read")
@@ -246,6 +250,10 @@ class SimulatedBackend:
         self.task_events += 1
         return (event,)
 
+    def _drop(self, key: CheckpointKey) -> None:
+        if self._committed.pop(key, None) is not None:
+            self._parts[key.content] -= 1
+
     def _missing(self, spec: TaskSpec) -> CheckpointKey | None:
         """An output that the attempt reads and that is not there."""
         for item in spec.inputs:
@@ -303,7 +311,9 @@ class SimulatedBackend:
         parts = spec.stage.layout.parts
         size = 8 * outcome.rows if outcome.bytes is None else outcome.bytes
         seconds = self.clock.now() - running.began
-        committed = Committed(spec.key, (outcome.rows,) * parts, (size,) * parts, seconds)
+        committed = Committed(
+            spec.key, (outcome.rows,) * parts, (size,) * parts, seconds, width=spec.stage.width * spec.shared
+        )
         known = self._committed.get(spec.key)
         if known is None:
             self._committed[spec.key] = committed, {spec.attempt.task.job}
@@ -334,6 +344,8 @@ class SimulatedBackend:
             case SlotsChanged(machine, capacity):
                 self._machines[machine] = capacity
                 self._evict(machine, capacity)
+            case CheckpointLost(key):
+                self._drop(key)
         return [event]
 
     def _evict(self, machine: MachineId, capacity: Resources) -> None:

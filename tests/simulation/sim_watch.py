@@ -47,7 +47,7 @@ from qoop.engine.events import (
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
-from qoop.letters import Answered, CancelAsked, CloseAsked, Submitted, SuspendAsked
+from qoop.letters import Answered, CancelAsked, CloseAsked, HoldAsked, Submitted, SuspendAsked
 from qoop.planner.plan import Plan, Resources
 from qoop.turns import Decision, Found, JobEnded, Questioned, Refused, Resizing, Turn
 
@@ -68,7 +68,10 @@ class Living:
 
 @dataclass
 class JobModel:
-    """What is known of a job. doomed: why it must fail. epoch: counts its plans."""
+    """What is known of a job. doomed: why it must fail. epoch: counts its plans.
+
+    hold: how many plans it had when it was told to begin nothing new. memory: too little for tasks of a content.
+    """
 
     run: Run
     letter: Submitted
@@ -86,7 +89,8 @@ class JobModel:
     plans: int = 0
     epoch: int = 0
     records: int = 0
-    held_back: bool = False
+    hold: int = -1
+    memory: dict[object, float] = field(default_factory=dict)
 
 
 class Watch:
@@ -145,6 +149,8 @@ class Watch:
             case CheckpointSaved(jobs):
                 for job in jobs:
                     self.cover("job", self.jobs[job].condition, "CheckpointSaved")
+            case HoldAsked(job) if job in self.jobs:
+                self.jobs[job].hold = len(self.jobs[job].run.plans)
             case CancelAsked(job):
                 self._asked_to_end(job)
             case SuspendAsked(job):
@@ -165,6 +171,7 @@ class Watch:
             return
         self._settle()
         self._accounts_agree()
+        self._in_time()
         self._no_room_left_free()
         self._shares_are_fair()
 
@@ -218,13 +225,26 @@ class Watch:
         if isinstance(event.error, Revoked | CheckpointError):
             self._count(job, job.revocations, living.key, job.letter.request.limits.max_revocations)
         elif isinstance(event.error, OutOfMemory):
-            most = max((room.memory for room in self._capacity.values() if room.cpu >= 1), default=inf)
-            if living.resources.memory >= most and job.letter.request.adaptive is None:
+            self._too_little(job, living)
+            if living.resources.memory >= self._most_memory(lasting=False) and job.letter.request.adaptive is None:
                 job.doomed = "a task had all the memory there is"
         elif event.retryable:
             self._count(job, job.failures, living.key, job.letter.request.limits.max_attempts)
         else:
             job.doomed = f"{event.attempt} failed for good"
+
+    def _most_memory(self, lasting: bool = True) -> float:
+        """The most that a task can be given. lasting: of what will not be taken away."""
+        rooms = [
+            (room.memory, self._leaving[name] if lasting and name in self._leaving else room)
+            for name, room in self._capacity.items()
+            if room.cpu >= 1
+        ]
+        return max((min(memory, after.memory if after.cpu >= 1 else inf) for memory, after in rooms), default=inf)
+
+    def _too_little(self, job: JobModel, living: Living) -> None:
+        content = living.key.content
+        job.memory[content] = max(job.memory.get(content, 0.0), living.resources.memory)
 
     def _count(self, job: JobModel, counts: Counter[CheckpointKey], key: CheckpointKey, most: int) -> None:
         counts[key] += 1
@@ -299,6 +319,11 @@ class Watch:
         assert all(living.key != spec.key for living in job.living.values()), f"{where} begins, but one runs already"
         assert not job.doomed and not job.asked, (
             f"{where} begins, but the job must end: {job.doomed or 'it was asked to'}"
+        )
+        assert job.hold < len(run.plans), f"{where} begins, but nothing new is to begin"
+        too_little = job.memory.get(spec.key.content, 0.0)
+        assert spec.resources.memory > min(too_little, self._most_memory() - 1.0), (
+            f"{where} has less than was too little"
         )
         assert run.state is State.RUNNING and not run.ending, f"{where} begins while the job is {run.state}"
         self._fits(machine, spec, where)
@@ -428,6 +453,9 @@ class Watch:
         writing = {living.key for living in job.living.values()}
         for key in mine - held - writing:
             raise AssertionError(f"{key} is kept for {name}, which does not know\n{run.story(key)}")
+        if run.ending:
+            going = [attempt for attempt, living in job.living.items() if not living.stopping]
+            assert not going, f"{name} is about to end, but {going} were not told to stop"
         assert not (job.doomed or job.asked) or run.ending or run.state.final, f"{name} must end: {job.doomed}"
         job.held = held
         self._note_states(job)
@@ -491,6 +519,13 @@ class Watch:
         answer = set(self._shape(job.run.plan).root) if job.run.state is State.SUCCEEDED else set()
         left = self._of_job.get(name, set()) - answer
         assert not left, f"{name} has ended as {job.run.state} and leaves {left}"
+
+    def _in_time(self) -> None:
+        """No job goes on after its deadline."""
+        now = self._backend.clock.now()
+        for name, job in self.cluster._jobs.items():
+            late = job.deadline is not None and now >= job.deadline
+            assert not late or job.run.ending, f"{name} goes on, though its time was up at {job.deadline}"
 
     def _accounts_agree(self) -> None:
         """The driver knows what room there is, and who has it."""

@@ -22,7 +22,6 @@ from qoop.engine.events import (
     CapacityNotice,
     CheckpointLost,
     CheckpointSaved,
-    Committed,
     Event,
     MachineJoined,
     MachineLost,
@@ -112,17 +111,6 @@ class Machines(SimulatedBackend):
         for attempt in [attempt for attempt, (where, _) in self._on.items() if where == machine]:
             _, spec = self._on.pop(attempt)
             self._world.ghost(spec)
-
-    def held(self, keys: Sequence[CheckpointKey], job: str | None = None) -> Sequence[Committed]:
-        for key in keys:
-            if key in self._committed and job is not None:
-                self._committed[key][1].add(job)
-        return super().held(keys, job)
-
-    def _change(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, CheckpointLost):
-            self._committed.pop(event.key, None)
-        return super()._change(event)
 
     def on(self, machine: MachineId) -> bool:
         """Whether there is that machine."""
