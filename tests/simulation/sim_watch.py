@@ -111,7 +111,7 @@ class Watch:
         self._rests: dict[CheckpointKey, frozenset[Making]] = {}
         self._begun: dict[AttemptId, Living] = {}
         self._touched: set[JobId] = set()
-        self._suspended: list[SuspendAsked] = []
+        self._suspended: list[tuple[SuspendAsked, set[CheckpointKey]]] = []
         self._shapes: dict[int, Shape] = {}
         self._what: object = None
 
@@ -154,8 +154,8 @@ class Watch:
             case CancelAsked(job):
                 self._asked_to_end(job)
             case SuspendAsked(job):
+                self._suspended.append((what, self._of_use(job)))
                 self._asked_to_end(job)
-                self._suspended.append(what)
             case CloseAsked():
                 for job in self._live():
                     self.cover("job", self.jobs[job].condition, "CloseAsked")
@@ -293,6 +293,13 @@ class Watch:
         if name in self.jobs:
             self.jobs[name].asked = True
 
+    def _of_use(self, name: JobId) -> set[CheckpointKey]:
+        """What can serve elsewhere if the job is suspended now."""
+        job = self.jobs.get(name)
+        if job is None or job.condition == "gone" or job.run.ending:
+            return set()
+        return {key for key in job.held if not self._tainted_before(job, key)}
+
     def _put(self, job: str, key: CheckpointKey) -> None:
         self._holders.setdefault(key, set()).add(job)
         self._of_job.setdefault(job, set()).add(key)
@@ -429,9 +436,11 @@ class Watch:
 
     def _settle(self) -> None:
         touched, self._touched = self._touched, set()
-        for asked in self._suspended:
-            for fact in asked.kept.result() if asked.kept.done() else ():
-                self._put(asked.keeper, fact.key)
+        for asked, of_use in self._suspended:
+            kept = {fact.key for fact in asked.kept.result()} if asked.kept.done() else set()
+            assert kept == of_use, f"{asked.job} has {of_use} to be kept, and {kept} is"
+            for key in kept:
+                self._put(asked.keeper, key)
         self._suspended = []
         for name in touched:
             job = self.jobs[name]

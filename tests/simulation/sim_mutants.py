@@ -1,0 +1,165 @@
+"""The core, broken on purpose in one place: what the simulated schedules must catch.
+
+    python tests/simulation/sim_mutants.py             # prints the table: which schedule caught what
+
+A mutant is a piece of the source of one function and what stands there instead.
+"""
+
+from __future__ import annotations
+
+import __future__
+import argparse
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from sim_draw import drawn  # noqa: E402
+from sim_try import Failure, tried  # noqa: E402
+
+from qoop import cluster  # noqa: E402
+from qoop.cluster import Cluster  # noqa: E402
+from qoop.engine import frontier  # noqa: E402
+from qoop.engine.demand import Demands  # noqa: E402
+from qoop.engine.driver import Driver  # noqa: E402
+from qoop.engine.frontier import Frontier  # noqa: E402
+from qoop.engine.run import Run  # noqa: E402
+from qoop.schedulers import max_min  # noqa: E402
+
+WITHIN = 2_000
+"""Schedules in which every mutant must be caught."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """where: the class or module whose function `name` it is. old: stands there once."""
+
+    what: str
+    where: type | ModuleType
+    name: str
+    old: str
+    new: str
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """While the core is broken like this. Raises ValueError where the source has changed, so that it is no longer
+        clear how."""
+        found = vars(self.where)[self.name]
+        function = found.fget if isinstance(found, property) else found
+        source = textwrap.dedent(inspect.getsource(function))
+        if source.count(self.old) != 1:
+            raise ValueError(f"{self.what}: {self.old!r} stands {source.count(self.old)} times in\n{source}")
+        flags = __future__.annotations.compiler_flag
+        code = compile(source.replace(self.old, self.new), f"<{self.what}>", "exec", flags, dont_inherit=True)
+        made: dict[str, object] = {}
+        exec(code, function.__globals__, made)
+        setattr(self.where, self.name, made[self.name])
+        try:
+            yield
+        finally:
+            setattr(self.where, self.name, found)
+
+
+MUTANTS = (
+    Mutant("a single output is never released", Run, "_release", "if gone:", "if len(gone) > 1:"),
+    Mutant(
+        "a report of an attempt that has ended counts", Run, "_succeeded",
+        "attempt is not None and not attempt.void and not self.ending", "not self.ending",
+    ),
+    Mutant("a lost checkpoint is forgotten", Run, "_lost", "self._held.pop(key, None) is None", "True"),
+    Mutant("what others need is released at a switch", Run, "_useless", "or not task.wanted", "or True"),
+    Mutant(
+        "a switch does not stop what it has no use for", Run, "_stop_useless",
+        "task is None or", "task is not None and",
+    ),
+    Mutant(
+        "a switch forgets what runs", Run, "switch",
+        "{attempt.key for attempt in self._attempts.values()}", "set()",
+    ),
+    Mutant(
+        "a job ends before its attempts", Run, "_conclude",
+        "self._outcome is None or self._attempts", "self._outcome is None",
+    ),
+    Mutant("a job that ends stops nothing", Run, "_decide", 'self._stop(attempt, f"the job is {outcome}")', "pass"),
+    Mutant("one failure more than the limit", Run, "_count", "failures >= limit", "failures > limit"),
+    Mutant(
+        "losing a machine is no failure at all", Run, "_machine_lost",
+        "self._judge(attempt, error, retryable=True)", "pass",
+    ),
+    Mutant("islands meet another plan", Run, "_drop_tainted", "if self._frontier is None:", "if True:"),
+    Mutant("an attempt at spoiled data is not void", Run, "_spoil", "attempt.void = True", "pass"),
+    Mutant(
+        "an island made again spoils nothing", Frontier, "_review",
+        "if active and task.made", "if False and task.made",
+    ),
+    Mutant(
+        "an input that is lost is not missed", Frontier, "_unhold",
+        "1, whole=was_complete", "0, whole=was_complete",
+    ),
+    Mutant("a task does not wait for all its inputs", Frontier, "_refresh", "task.missing == 0", "task.missing <= 1"),
+    Mutant(
+        "every task reads partition 0", frontier, "_reads",
+        'part if mode == "partition"', '0 if mode == "partition"',
+    ),
+    Mutant("memory is not raised", Demands, "raise_memory", "min(2 * had, whole)", "had"),
+    Mutant("holding a job does nothing", Run, "begin_switch", "self.state is State.RUNNING", "False"),
+    Mutant("a heavier job gets less", max_min, "current_share", "/ claim.weight", "* claim.weight"),
+    Mutant(
+        "room that is used is granted", max_min, "first_fitting", "list(rooms.values())",
+        "[type(room)(room.capacity, room.capacity) for room in rooms.values()]",
+    ),
+    Mutant("the job that came first goes first", max_min, "by_share", "current_share(claim, total)", "0"),
+    Mutant("room of a lost machine stays taken", Driver, "_account", "self._discharge(attempt)", "pass"),
+    Mutant("a notice never ends", Driver, "_account", "self.leaving.pop(event.machine, None)", "pass"),
+    Mutant(
+        "room that was given back is still the job's", Driver, "_discharge",
+        "_subtract(self._used_by, charge.job, charge.resources)", "pass",
+    ),
+    Mutant(
+        "shares are of room that will go", Cluster, "_tell_shares",
+        "self._driver.promised", "self._driver.capacity",
+    ),
+    Mutant("shares stay when a job ends", Cluster, "_finish_ended_jobs", "self._shares_stale = True", "pass"),
+    Mutant("deadlines pass", Cluster, "_end_late_jobs", "now >= job.deadline", "False"),
+    Mutant("what a late writer left is not given back", Driver, "_give_back", "job not in self.runs", "False"),
+    Mutant("a plan that cannot start keeps what was found", Run, "switch", "self._take_held(held)  #", "#"),
+    Mutant("memory in fractions of bytes", cluster, "with_spare_memory", "math.floor", ""),
+    Mutant("islands are owned, what rests on them is not", cluster, "own_islands", "item.stage in islands", "False"),
+    Mutant("a suspended job keeps nothing", Cluster, "_suspend_job", "if output.width", "if not output.width"),
+)  # fmt: skip
+
+
+def caught(mutant: Mutant, seed: str, within: int = WITHIN) -> tuple[int, Failure] | None:
+    """The number of the first schedule that breaks, and how; None if none does."""
+    with mutant.applied():
+        for number in range(within):
+            failures = tried(drawn(seed, number)).failures
+            if failures:
+                return number, failures[0]
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python tests/simulation/sim_mutants.py")
+    parser.add_argument("--seed", default="mutants")
+    parser.add_argument("--within", type=int, default=WITHIN)
+    parser.add_argument("--only", default="", help="mutants with this in their description")
+    options = parser.parse_args()
+    missed = 0
+    for mutant in MUTANTS:
+        if options.only in mutant.what:
+            found = caught(mutant, options.seed, options.within)
+            missed += found is None
+            how = "NEVER" if found is None else f"{found[0]:>5}  {found[1].message.splitlines()[0][:110]}"
+            print(f"{mutant.what:<50} {how}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

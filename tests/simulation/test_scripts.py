@@ -1,0 +1,22 @@
+"""Schedules that broke the core once, made short by tests/simulation: tests/scripts/*.txt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sim_script import Schedule
+from sim_world import World
+
+SCRIPTS = sorted((Path(__file__).parent.parent / "scripts").glob("*.txt"))
+
+
+def test_there_are_scripts() -> None:
+    assert SCRIPTS
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_it_breaks_nothing_any_more(path: Path) -> None:
+    schedule = Schedule.read(path.read_text())
+    assert schedule.jobs and schedule.comment
+    World(schedule).run()
