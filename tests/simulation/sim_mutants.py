@@ -6,8 +6,8 @@ A mutant is a piece of the source of one function and what stands there instead.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import argparse
 import inspect
 import sys
@@ -15,22 +15,19 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 
-sys.path.insert(0, str(Path(__file__).parent))
+from sim_draw import drawn
+from sim_try import Failure, tried
 
-from sim_draw import drawn  # noqa: E402
-from sim_try import Failure, tried  # noqa: E402
-
-from qoop import cluster  # noqa: E402
-from qoop.cluster import Cluster  # noqa: E402
-from qoop.engine import frontier  # noqa: E402
-from qoop.engine.demand import Demands  # noqa: E402
-from qoop.engine.driver import Driver  # noqa: E402
-from qoop.engine.frontier import Frontier  # noqa: E402
-from qoop.engine.run import Run  # noqa: E402
-from qoop.schedulers import max_min  # noqa: E402
+from qoop import cluster
+from qoop.cluster import Cluster
+from qoop.engine import frontier
+from qoop.engine.demand import Demands
+from qoop.engine.driver import Driver
+from qoop.engine.frontier import Frontier
+from qoop.engine.run import Run
+from qoop.schedulers import max_min
 
 WITHIN = 2_000
 """Schedules in which every mutant must be caught."""
@@ -128,9 +125,23 @@ MUTANTS = (
     Mutant("shares stay when a job ends", Cluster, "_finish_ended_jobs", "self._shares_stale = True", "pass"),
     Mutant("deadlines pass", Cluster, "_end_late_jobs", "now >= job.deadline", "False"),
     Mutant("what a late writer left is not given back", Driver, "_give_back", "job not in self.runs", "False"),
-    Mutant("a plan that cannot start keeps what was found", Run, "switch", "self._take_held(held)  #", "#"),
-    Mutant("memory in fractions of bytes", cluster, "with_spare_memory", "math.floor", ""),
+    Mutant("what was found is not taken", Run, "switch", "self._take_held(held)  #", "#"),
+    Mutant(
+        "a plan that cannot start keeps what was found", Run, "switch",
+        "self._take_held(held)  # first, since they are released at the end, however it comes\n"
+        "    self._need_tables(plan)",
+        "self._need_tables(plan)\n    self._take_held(held)",
+    ),
     Mutant("islands are owned, what rests on them is not", cluster, "own_islands", "item.stage in islands", "False"),
+    Mutant("an ended job is told more", Run, "handle", "if self.state.final:", "if False:"),
+    Mutant(
+        "attempts of a lost machine are told to stop", Run, "_machine_lost",
+        "    for attempt in lost:  # now that none of them is left to be told to stop\n", "",
+    ),
+    Mutant(
+        "all the memory there was is asked for again", Demands, "raise_memory",
+        "2 * had if all_of_it", "0.0 if all_of_it",
+    ),
     Mutant("a suspended job keeps nothing", Cluster, "_suspend_job", "if output.width", "if not output.width"),
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import TypeVar
 
 from sim_script import JobLine, Node, Nodes, Schedule, plan_of
@@ -113,17 +114,21 @@ def _with_job(schedule: Schedule, place: int, job: JobLine) -> Schedule:
     return replace(schedule, jobs=(*schedule.jobs[:place], job, *schedule.jobs[place + 1 :]))
 
 
-def _nodes(schedule: Schedule) -> dict[str, Node]:
-    return {node.id: node for job in schedule.jobs for nodes in job.plans for node in nodes}
+Change = Callable[[Node], Node | None]
 
 
-def _with_nodes(schedule: Schedule, nodes: dict[str, Node]) -> Schedule:
-    """The schedule with its stages as they are given by name; those that are not given are left out."""
+def _names(schedule: Schedule) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(node.id for job in schedule.jobs for nodes in job.plans for node in nodes))
+
+
+def _changed(schedule: Schedule, change: Change) -> Schedule:
+    """The schedule with every stage as `change` makes it; None: without it."""
 
     def within(old: Nodes) -> Nodes:
-        some = [nodes[node.id] for node in old if node.id in nodes]
+        some = [node for node in map(change, old) if node is not None]
+        names = {node.id for node in some}
         return tuple(
-            replace(node, inputs=tuple((mode, name) for mode, name in node.inputs if name in nodes)) for node in some
+            replace(node, inputs=tuple((mode, name) for mode, name in node.inputs if name in names)) for node in some
         )
 
     jobs = tuple(replace(job, plans=tuple(filter(None, map(within, job.plans)))) for job in schedule.jobs)
@@ -131,18 +136,22 @@ def _with_nodes(schedule: Schedule, nodes: dict[str, Node]) -> Schedule:
 
 
 def _fewer_stages(schedule: Schedule, still: Still) -> Schedule:
-    known = _nodes(schedule)
-    names = fewer(tuple(known), lambda some: still(_with_nodes(schedule, {name: known[name] for name in some})))
-    return _with_nodes(schedule, {name: known[name] for name in names})
+    def only(names: tuple[str, ...]) -> Schedule:
+        return _changed(schedule, lambda node: node if node.id in names else None)
+
+    return only(fewer(_names(schedule), lambda names: still(only(names))))
 
 
 def _narrower(schedule: Schedule, still: Still) -> Schedule:
     for most in (1, 2):
-        known = _nodes(schedule)
-        nodes = {n: replace(one, width=min(one.width, most), parts=min(one.parts, most)) for n, one in known.items()}
-        if nodes != known and still(tried := _with_nodes(schedule, nodes)):
+        tried = _changed(schedule, partial(_narrowed, most))
+        if tried != schedule and still(tried):
             return tried
     return schedule
+
+
+def _narrowed(most: int, node: Node) -> Node:
+    return replace(node, width=min(node.width, most), parts=min(node.parts, most))
 
 
 def _plainer(schedule: Schedule, still: Still) -> Schedule:
@@ -165,16 +174,16 @@ def _plain(schedule: Schedule) -> Iterator[Schedule]:
         for item in fields(job):
             if item.name not in ("name", "plans") and getattr(job, item.name) != item.default:
                 yield _with_job(schedule, place, replace(job, **{item.name: item.default}))
-    known = _nodes(schedule)
     for item in fields(Node):
         if item.name not in ("id", "width", "inputs", "parts"):
-            nodes = {name: replace(node, **{item.name: item.default}) for name, node in known.items()}
-            if nodes != known:
-                yield _with_nodes(schedule, nodes)
-    for name, node in known.items():
-        for item in fields(node):
-            if item.name not in ("id", "width", "inputs", "parts") and getattr(node, item.name) != item.default:
-                yield _with_nodes(schedule, {**known, name: replace(node, **{item.name: item.default})})
+            yield _changed(schedule, partial(_reset, item.name, item.default, ""))
+            for id in _names(schedule):
+                yield _changed(schedule, partial(_reset, item.name, item.default, id))
     for place, one in enumerate(schedule.machines):
         plain = (*schedule.machines[:place], (one[0], 2.0, 4.0), *schedule.machines[place + 1 :])
         yield replace(schedule, machines=plain)
+
+
+def _reset(name: str, value: object, id: str, node: Node) -> Node:
+    """The stage with a field as it is by default, if it is the one that is meant, or all are."""
+    return replace(node, **{name: value}) if id in ("", node.id) else node

@@ -351,7 +351,8 @@ class Watch:
             rests |= self._rests.get(source, frozenset())
         islands = [island for island, _, _ in rests]
         assert len(islands) == len(set(islands)), f"{spec.attempt} reads two makings of an island: {rests}"
-        assert all(epoch == now for _, _, epoch in rests), f"{spec.attempt} reads an island of another plan: {rests}"
+        own = all(attempt.task.job == spec.attempt.task.job and epoch == now for _, attempt, epoch in rests)
+        assert own, f"{spec.attempt} reads an island of another plan, or job: {rests}"
         if not spec.stage.shareable:
             rests.add((spec.key, spec.attempt, now))
         self._note_task(job, spec.key, "ready")

@@ -33,10 +33,10 @@ def test_it_is_caught(mutant: Mutant) -> None:
 
 def test_what_is_caught_is_made_short() -> None:
     mutant = NAMES["a lost checkpoint is forgotten"]
+    found = caught(mutant, SEED, within=50)
+    assert found is not None
+    long = drawn(SEED, found[0])
     with mutant.applied():
-        found = caught(mutant, SEED, within=50)
-        assert found is not None
-        long = drawn(SEED, found[0])
         short = shrunk(long, most=300)
         assert failure(short) is not None
     assert failure(short) is None
