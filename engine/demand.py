@@ -59,8 +59,8 @@ class Demands:
     def raise_memory(self, node: StageNode, had: float) -> float | None:
         """A task failed with `had` bytes: ask for twice that, at most for all of the largest machine.
 
-        Returns the new demand, None if the task has had all there is: should there be more later, it is asked for. Where
-        no machine has a slot, nobody knows what there will be. What was learnt outlives the plan.
+        Returns the new demand, None if the task has had all there is: should there be more later, it is asked for.
+        Where no machine has a slot, nobody knows what there will be. What was learnt outlives the plan.
         """
         whole = max((capacity.memory for capacity in self._machines.values() if capacity.cpu >= 1), default=math.inf)
         content, all_of_it = _content(node), had >= whole

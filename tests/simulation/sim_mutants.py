@@ -28,6 +28,7 @@ from qoop.engine.driver import Driver
 from qoop.engine.frontier import Frontier
 from qoop.engine.run import Run
 from qoop.schedulers import max_min
+from qoop.schedulers.base import Claim
 
 WITHIN = 2_000
 """Schedules in which every mutant must be caught."""
@@ -101,17 +102,17 @@ MUTANTS = (
     ),
     Mutant("a task does not wait for all its inputs", Frontier, "_refresh", "task.missing == 0", "task.missing <= 1"),
     Mutant(
-        "every task reads partition 0", frontier, "_reads",
+        "every task reads partition 0", frontier, "_resolved",
         'part if mode == "partition"', '0 if mode == "partition"',
     ),
     Mutant("memory is not raised", Demands, "raise_memory", "min(2 * had, whole)", "had"),
     Mutant("holding a job does nothing", Run, "begin_switch", "self.state is State.RUNNING", "False"),
-    Mutant("a heavier job gets less", max_min, "current_share", "/ claim.weight", "* claim.weight"),
+    Mutant("a heavier job gets less", Claim, "share_of", "/ self.weight", "* self.weight"),
     Mutant(
-        "room that is used is granted", max_min, "first_fitting", "list(rooms.values())",
-        "[type(room)(room.capacity, room.capacity) for room in rooms.values()]",
+        "room that is used is granted", max_min, "first_fitting",
+        "best_fit([demand.resources for demand in claim.demands], places)", "(0, 0)",
     ),
-    Mutant("the job that came first goes first", max_min, "by_share", "current_share(claim, total)", "0"),
+    Mutant("the job that came first goes first", max_min, "by_share", "claim.share_of(total)", "0.0"),
     Mutant("room of a lost machine stays taken", Driver, "_account", "self._discharge(attempt)", "pass"),
     Mutant("a notice never ends", Driver, "_account", "self.leaving.pop(event.machine, None)", "pass"),
     Mutant(
@@ -123,7 +124,14 @@ MUTANTS = (
         "self._driver.promised", "self._driver.capacity",
     ),
     Mutant("shares stay when a job ends", Cluster, "_finish_ended_jobs", "self._shares_stale = True", "pass"),
-    Mutant("deadlines pass", Cluster, "_end_late_jobs", "now >= job.deadline", "False"),
+    Mutant("deadlines pass", Cluster, "_end_late_jobs", "now >= deadline", "False"),
+    Mutant("claims are not renewed", Driver, "_tell", "self.touched[job] = None", "pass"),
+    Mutant("a job that is cancelled is not looked at", Cluster, "_order", "self._touch(job)", "pass"),
+    Mutant(
+        "room that becomes free is not seen", Driver, "_discharge",
+        "self._rooms[charge.machine] = self._room(charge.machine)", "pass",
+    ),
+    Mutant("machines that come are not seen", Driver, "take", "self._rooms = self._all_rooms()", "pass"),
     Mutant("what a late writer left is not given back", Driver, "_give_back", "job not in self.runs", "False"),
     Mutant("what was found is not taken", Run, "switch", "self._take_held(held)  #", "#"),
     Mutant(
