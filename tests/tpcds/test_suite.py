@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +187,14 @@ def test_contestants_meet_the_same_fleet_and_hindsight_is_the_best_of_all_plans(
     ours = here.adaptive(policy=Greedy(hysteresis=0.05), triggers=Triggers(quiet=0.0))
     assert (ours.switches, ours.depths) == (1, (1,))
     assert ours.seconds > 6.0 and ours.deciding == 2 * DECISION_SECONDS
+
+
+def test_a_run_that_never_switches_is_that_of_its_plan() -> None:
+    query = Query(1, 3, 3, toy.plans())
+    here, held = Arena(query, TOY, as_estimated), Arena(query, TOY, as_estimated)
+    stayed = here.adaptive(policy=Greedy(hysteresis=0.9))
+    assert stayed.deciding > 0
+    assert here.pinned(here.launch) == held.pinned(held.launch) == replace(stayed, deciding=0.0, plan=1)
 
 
 def test_regions_follow_from_the_seed_and_come_in_rounds(tmp_path: Path) -> None:

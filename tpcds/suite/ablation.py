@@ -15,6 +15,7 @@ from qoop.baselines import NO_ROW_COUNTS
 from qoop.replanner import Greedy
 from qoop.tpcds.suite import beyond, micro
 from qoop.tpcds.suite.figures import CLARINET_ERROR, ERROR, HYSTERESIS, THRESHOLD, variant
+from qoop.tpcds.suite.micro import Arena
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, QOOP, Ran
 from qoop.tpcds.suite.situations import Ground, Situation
 
@@ -24,11 +25,11 @@ ERRORS = (-25, -15, -5, 5, 15, 25)
 """Percent by which demands and durations are misjudged."""
 THRESHOLDS = (1, 5, 20, 40)
 """Percent by which the share must change."""
-NO_ROWS = "QOOP without row counts"
+NO_ROWS, BOLD = "QOOP without row counts", "QOOP not careful"
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     NO_ROWS: {"triggers": NO_ROW_COUNTS},
-    **{variant(HYSTERESIS, percent): {"policy": Greedy(hysteresis=percent / 100)} for percent in HYSTERESES},
+    BOLD: {"policy": Greedy(careful=False)},
     **{variant(THRESHOLD, percent): {"triggers": Triggers(share=percent / 100)} for percent in THRESHOLDS},
 }
 """How each differs from the default."""
@@ -38,6 +39,7 @@ def measure(situation: Situation) -> dict[str, Any]:
     """One record, as JSON values: QOOP, Clarinet, and everything that differs in one thing."""
     here = micro.arena(situation)
     runs: dict[str, Ran] = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch)}
+    runs |= _hysteresis(here)
     runs |= {name: here.adaptive(**more) for name, more in VARIANTS.items()}
     runs |= {name: here.adaptive(policy=policy) for name, policy in beyond.policies(situation.kind).items()}
     runs |= {variant(THRESHOLD, 10): runs[QOOP]}
@@ -47,6 +49,17 @@ def measure(situation: Situation) -> dict[str, Any]:
         runs |= {variant(ERROR, percent): wrong.adaptive()}
         runs |= {variant(CLARINET_ERROR, percent): wrong.pinned(wrong.launch)}
     return micro.record(here, situation, runs).json()
+
+
+def _hysteresis(here: Arena) -> dict[str, Ran]:
+    """By hysteresis. Where a run without any never switches, none does: it only ever says no."""
+    without = here.adaptive(policy=Greedy(hysteresis=0.0))
+    return {
+        variant(HYSTERESIS, percent): here.adaptive(policy=Greedy(hysteresis=percent / 100))
+        if percent and without.switches
+        else without
+        for percent in HYSTERESES
+    }
 
 
 SPEEDS = (1.0, 3.0, 10.0, 30.0)

@@ -7,6 +7,7 @@ candidates and the same estimates. Truth is what tasks really take (:mod:`~qoop.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,11 @@ class Arena:
 
     def adaptive(self, **more: Any) -> Ran:
         """A run that may change plan. more: policy and triggers."""
-        return ran(self._run(self.launch, self.query.adaptive(self.fleet.room, **more)))
+        found = ran(self._run(self.launch, self.query.adaptive(self.fleet.room, **more)))
+        if not found.switches:  # then it was as if held to its plan: no need to run that
+            number = self.query.candidates.index(self.launch)
+            self._pinned.setdefault(number, replace(found, deciding=0.0, plan=number))
+        return found
 
     def hindsight(self) -> Ran:
         """The best run of those that are held to one plan."""
