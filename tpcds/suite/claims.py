@@ -215,3 +215,45 @@ def _hindsight(mets: Sequence[Met]) -> Iterator[Claim]:
                 f"median {median(ours):.3f}, worst {max(ours):.2f}; Clarinet {median(theirs):.3f}, {max(theirs):.2f}"
             )
             yield Claim("A", f"{kind}: time over the hindsight optimum's", "–", shown, None)
+
+
+def reasons(suite: Suite) -> list[str]:
+    """What explains the gains, from the same runs: how much there was to gain at all, and of whom it was got."""
+    return [line for kind in runs.kinds(suite.micro) for line in _reasons_of(suite.micro, kind)]
+
+
+def _reasons_of(mets: Sequence[Met], kind: str) -> Iterator[str]:
+    some = {name: of(mets, kind, name, (QOOP, CLARINET, HINDSIGHT)) for name in CLASSES}
+    parts = [_to_gain(name, group) for name, group in some.items() if group]
+    if parts:
+        yield (
+            f"What there was to gain ({kind}): the time of Clarinet's plan over that of the best single plan in "
+            f"hindsight, by run. {'; '.join(parts)}. No policy that keeps to one plan can gain more, and one that "
+            "changes plan gains more only where parts of two plans together beat each of them."
+        )
+    every = of(mets, kind, None, (QOOP, CLARINET))
+    if every:
+        yield _what_was_met(kind, every)
+
+
+def _to_gain(name: str, mets: Sequence[Met]) -> str:
+    ratios = [met.gain(CLARINET, HINDSIGHT) for met in mets]
+    return (
+        f"{name}: median {median(ratios):.3f}, 90th percentile {runs.quantile(ratios, 0.9):.2f}, most "
+        f"{max(ratios):.2f}, over 1.02 in {runs.share(ratios, 1.02):.0%} of {len(ratios)} runs"
+    )
+
+
+def _what_was_met(kind: str, mets: Sequence[Met]) -> str:
+    seconds = [met.runs[CLARINET].seconds for met in mets]
+    switched = [met for met in mets if met.runs[QOOP].switches]
+    lost = sum(met.runs[CLARINET].lost > 0 for met in mets) / len(mets)
+    shown = (
+        f"What queries met ({kind}): Clarinet's take {median(seconds):.0f} s in the median, the market moves once a "
+        f"minute; {lost:.0%} of the runs lost a task. QOOP changed plan in {len(switched)} of {len(mets)} runs"
+    )
+    if not switched:
+        return f"{shown}."
+    better = sum(met.gain() > FASTER for met in switched)
+    worse = sum(met.gain() < 1 / FASTER for met in switched)
+    return f"{shown}; of these {better} ended sooner than Clarinet's and {worse} later."

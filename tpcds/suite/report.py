@@ -5,10 +5,9 @@ The page needs nothing else. It tells how faithful the simulator is first, since
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,23 +16,20 @@ from qoop.catalog.errors import ConfigError
 from qoop.picture import page, write
 from qoop.tpcds.results import read
 from qoop.tpcds.suite.charts import Picture
-from qoop.tpcds.suite.claims import Claim, claims
+from qoop.tpcds.suite.claims import Claim, claims, reasons
 from qoop.tpcds.suite.figures import FIGURES, Figure, Suite
 from qoop.tpcds.suite.runner import Measured, known
 from qoop.tpcds.suite.runs import Met
 
-FIDELITY = "fidelity.json"
-"""Where the figures of `qoop bench fidelity` are looked for, in the folder of results."""
-PARTS = ("profiles", "toy", "micro", "speed", "ablation", "macro")
+PARTS = ("fidelity", "profiles", "toy", "micro", "speed", "ablation", "macro")
 
 
 @dataclass(frozen=True)
 class Found:
-    """The parts of which there are results: their settings and values. fidelity: what `qoop bench fidelity` wrote."""
+    """The parts of which there are results: their settings and values."""
 
     settings: Mapping[str, Mapping[str, Any]]
     measured: Mapping[str, Measured]
-    fidelity: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self, part: str) -> Mapping[str, Any]:
         """Of one part; empty if nothing of it was measured."""
@@ -42,14 +38,15 @@ class Found:
     def only(self, parts: Sequence[str]) -> Found:
         """Nothing but these parts."""
         kept = {part: one for part, one in self.measured.items() if part in parts}
-        return Found({part: self.settings[part] for part in kept}, kept, {})
+        return Found({part: self.settings[part] for part in kept}, kept)
 
     def suite(self) -> Suite:
         """What the figures are drawn from."""
         single = ("micro", "ablation", "speed")
         micro, ablation, speed = ([Met.of(value) for value in self.values(part).values()] for part in single)
         return Suite(
-            micro, ablation, speed, macro=self.values("macro"), toy=self.values("toy"), fidelity=self.fidelity,
+            micro, ablation, speed, macro=self.values("macro"), toy=self.values("toy"), 
+            fidelity=self.values("fidelity").get("fidelity", {}),
             profiles=self.values("profiles"),
         )  # fmt: skip
 
@@ -58,30 +55,18 @@ def load(folder: Path) -> Found:
     """What is kept in a folder. Raises ConfigError if there is nothing."""
     files = {part: folder / f"{part}.jsonl" for part in PARTS}
     kept = {part: read(path) for part, path in files.items() if path.exists()}
-    fidelity = _json(folder / FIDELITY)
-    if not kept and not fidelity:
+    if not kept:
         raise ConfigError(f"{folder} holds no results; `qoop bench all DIR` makes some")
     return Found(
         {part: one.settings for part, one in kept.items()},
         {part: known(one.values) for part, one in kept.items()},
-        fidelity,
     )
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """The values of a file, empty if there is none. Raises ConfigError if it cannot be read."""
-    if not path.exists():
-        return {}
-    try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path} does not hold the figures of `qoop bench fidelity` ({error})") from error
-
-
-def make(found: Found, target: Path, notes: Sequence[str] = ()) -> list[Claim]:
+def make(found: Found, target: Path) -> list[Claim]:
     """Write the page ``report.html`` and the figures, as SVG and PNG, to a folder; return the table of claims.
 
-    notes: paragraphs about what falls short. Raises ConfigError if that cannot be written.
+    Raises ConfigError if that cannot be written.
     """
     suite = found.suite()
     table = claims(suite)
@@ -91,7 +76,13 @@ def make(found: Found, target: Path, notes: Sequence[str] = ()) -> list[Claim]:
         raise ConfigError(f"cannot write the report to {target}: {error.strerror}") from error
     sections = {figure.number: _drawn(figure, suite, target) for figure in FIGURES}
     first = sections.pop(FIGURES[0].number)
-    parts = [_head(found), *_fidelity(found), first, _table(table), *(f"<p>{note}</p>" for note in notes)]
+    parts = [
+        _head(found),
+        *_fidelity(found),
+        first,
+        _table(table),
+        *(f"<p>{escape(why)}</p>" for why in reasons(suite)),
+    ]
     parts += sections.values()
     write(page("qoop: the paper's evaluation", f"<style>{_STYLE}</style>", *parts), target / "report.html")
     return table
@@ -124,8 +115,8 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 def _fidelity(found: Found) -> Iterator[str]:
     yield "<h2>How faithful the simulator is</h2>"
-    if not found.fidelity:
-        yield f"<p>Not measured here yet: <code>qoop bench fidelity DIR --json …/{FIDELITY}</code>.</p>"
+    if not found.values("fidelity"):
+        yield "<p>Not measured here yet: <code>qoop bench fidelity DIR</code>.</p>"
         return
     yield (
         "<p>Real runs of the queries at a small scale, and the same runs in the simulator. Every other figure rests on "
@@ -149,7 +140,7 @@ def _table(table: Sequence[Claim]) -> str:
 def summary(table: Sequence[Claim]) -> str:
     """How many of the claims are met, in a sentence."""
     held = [claim for claim in table if claim.met is not None]
-    return f"{sum(bool(claim.met) for claim in held)} of {len(held)} figures of the paper are met."
+    return f"{sum(bool(claim.met) for claim in held)} of {len(held)} things that must be shown are met."
 
 
 def _verdict(met: bool | None) -> str:
