@@ -45,7 +45,7 @@ class Found:
         single = ("micro", "ablation", "speed")
         micro, ablation, speed = ([Met.of(value) for value in self.values(part).values()] for part in single)
         return Suite(
-            micro, ablation, speed, macro=self.values("macro"), toy=self.values("toy"), 
+            micro, ablation, speed, macro=self.values("macro"), toy=self.values("toy"),
             fidelity=self.values("fidelity").get("fidelity", {}),
             profiles=self.values("profiles"),
         )  # fmt: skip
