@@ -12,6 +12,7 @@ from itertools import combinations
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog import arrow_input
 from qoop.catalog.files import sql_name
 from qoop.catalog.scalars import INTEGERS, is_text, select
 from qoop.catalog.stats import ColumnStats
@@ -95,7 +96,7 @@ def _distinct_rows(
     quoted = [sql_name(name) for name in names]
     full = " AND ".join(f"{name} IS NOT NULL" for name in quoted)
     if not isinstance(rows, str):
-        cursor.register("source", rows)
+        arrow_input.register(cursor, "source", rows)
         rows = "SELECT * FROM source"
     found = cursor.execute(
         f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(quoted)} FROM ({rows}) WHERE {full} AND {where})"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from qoop.catalog import arrow_input
 from qoop.catalog.database import open_tables
 from qoop.catalog.errors import SourceError
 from qoop.catalog.files import find_files, hive_columns, reading, sql_path
@@ -110,7 +111,7 @@ def _parquet_table(probe: Probe, name: str, paths: Sequence[str]) -> Table:
 def _open_arrow(probe: Probe, name: str, source: object) -> Table:
     data = _arrow_table(name, source)
     with probe.cursor(f"table {name}") as cursor:
-        cursor.register("source", data)
+        arrow_input.register(cursor, "source", data)
         columns = describe(cursor, "SELECT * FROM source")
     return _table(name, columns, ArrowSource.of(data))
 

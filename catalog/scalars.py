@@ -5,6 +5,8 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog import arrow_input
+
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 # Characters of a text that statistics keep.
 TEXT = 200
@@ -53,5 +55,5 @@ def select(
     """
     if isinstance(rows, str):
         return cursor.sql(f"SELECT {items} FROM ({rows}) AS source {rest}")
-    cursor.register("source", rows)
+    arrow_input.register(cursor, "source", rows)
     return cursor.sql(f"SELECT {items} FROM source {rest}")

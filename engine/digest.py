@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog import arrow_input
+
 FUNCTION = "duckdb-hash"
 """Of a row; equal in DuckDB 1.5.5 and 2.0.0."""
 
@@ -90,7 +92,7 @@ class Digester:
             return Digest(table.num_rows, 0)
         exact, floats = _columns(table.schema)
         with self._lock:
-            rows = self._open().from_arrow(table)  # not registered: that takes as long again
+            rows = arrow_input.relation(self._open(), table)  # not registered: that takes as long again
             return _quick(rows, exact, floats) or _thorough(rows, exact, floats)
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog import arrow_input
 from qoop.catalog.memory import ArrowSource
 from qoop.engine.partition import cut, quoted, with_partition_number
 from qoop.engine.task import TaskSpec
@@ -153,7 +154,7 @@ class Kernel:
             if spec.stage.opaque is not None:  # what is registered is found by its name alone, a view by main.name too
                 name = f"{item.name}:rows"
                 scans[item.name] = f"FROM {quoted(name)}"
-            self._connection.register(name, found)
+            arrow_input.register(self._connection, name, found)
             undo.callback(self._connection.unregister, name)
         stage = spec.stage
         if stage.layout.parts > 1:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog import arrow_input
 from qoop.catalog.errors import DiskFull, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.interrupts import interruptible
@@ -88,7 +89,7 @@ class Result:
         names = self.unique_columns
         casts = ", ".join(f"{self._cast(index)} AS {_quoted(name)}" for index, name in enumerate(names))
         cursor = _database(self._settings).cursor()
-        cursor.register("answer", self._raw)
+        arrow_input.register(cursor, "answer", self._raw)
         file = os.fspath(path).replace("'", "''")
         try:
             interruptibly(cursor, lambda: cursor.execute(f"COPY (SELECT {casts} FROM answer) TO '{file}' {options}"))
@@ -191,12 +192,12 @@ class Result:
     def _project(
         self, cursor: duckdb.DuckDBPyConnection, exprs: Iterable[str], rows: pa.Table
     ) -> duckdb.DuckDBPyRelation:
-        return cursor.from_arrow(rows).project(", ".join(exprs))
+        return arrow_input.relation(cursor, rows).project(", ".join(exprs))
 
     def _query(self, exprs: Iterable[str]) -> duckdb.DuckDBPyConnection:
         """A connection that holds the result of the expressions over the rows."""
         cursor = _database(self._settings).cursor()
-        cursor.register("answer", self._raw)
+        arrow_input.register(cursor, "answer", self._raw)
         return interruptibly(cursor, lambda: cursor.execute(f"SELECT {', '.join(exprs)} FROM answer"))
 
     def _fetch(self, exprs: Iterable[str]) -> Iterator[tuple[Any, ...]]:

@@ -1,0 +1,54 @@
+"""Arrow rows as DuckDB's input, without loading pandas.
+
+DuckDB asks of all it is given whether it is a pandas frame, and loads pandas to know: 0.3 s, in which Python does
+nothing else, once in every process. Where the rows are Arrow's, it is told meanwhile that there is no pandas, in this
+thread alone; it asks anew each time, so that frames are still frames to others.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+import duckdb
+import pyarrow as pa
+
+
+class _NotNow(MetaPathFinder):
+    """Finds no pandas for a thread that has said so."""
+
+    def __init__(self) -> None:
+        self.thread = threading.local()
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
+        if name == "pandas" and getattr(self.thread, "without", False):
+            raise ModuleNotFoundError("pandas is not needed for rows of Arrow", name=name)
+
+
+_not_now = _NotNow()
+sys.meta_path.insert(0, _not_now)
+
+
+@contextmanager
+def _without_pandas() -> Iterator[None]:
+    _not_now.thread.without = True
+    try:
+        yield
+    finally:
+        _not_now.thread.without = False
+
+
+def register(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+    """Make Arrow rows known to a connection under a name, until they are unregistered."""
+    with _without_pandas():
+        connection.register(name, rows)
+
+
+def relation(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> duckdb.DuckDBPyRelation:
+    """Arrow rows as a relation of a connection."""
+    with _without_pandas():
+        return connection.from_arrow(rows)

@@ -1,0 +1,48 @@
+"""Arrow rows go to DuckDB without pandas; frames go on being frames."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+ROWS = "import sys, duckdb; rows = duckdb.sql('SELECT * FROM range(3) t(i)').to_arrow_table()"
+
+
+def lines(script: str) -> list[str]:
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    return ended.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "arrow_input.register(connection, 'r', rows); print(connection.execute('SELECT sum(i) FROM r').fetchone()[0])",
+        "print(arrow_input.relation(connection, rows).aggregate('sum(i)').fetchone()[0])",
+    ],
+)
+def test_rows_of_arrow_do_without_pandas_and_frames_are_still_known(use: str) -> None:
+    script = f"""
+{ROWS}
+from qoop.catalog import arrow_input
+connection = duckdb.connect()
+{use}
+print('pandas' in sys.modules)
+import pandas
+connection.register('f', pandas.DataFrame({{'i': [4, 5]}}))
+print(connection.execute('SELECT sum(i) FROM f').fetchone()[0])
+"""
+    assert lines(script) == ["3", "False", "9"]
+
+
+def test_a_query_of_several_stages_does_without_pandas() -> None:
+    script = f"""
+{ROWS}
+import qoop
+with qoop.connect(slots=2) as session:
+    session.register('r', rows)
+    print(session.sql('SELECT i, (SELECT max(i) FROM r) FROM r ORDER BY i').fetchall())
+print('pandas' in sys.modules)
+"""
+    assert lines(script) == ["[(0, 2), (1, 2), (2, 2)]", "False"]
