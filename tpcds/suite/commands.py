@@ -16,6 +16,7 @@ import qoop
 from qoop.catalog.stats_cache import default_directory
 from qoop.picture import write
 from qoop.plan_cache import planner_version
+from qoop.tpcds import fidelity
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.suite import ablation, macro, markets, micro, report, runner, situations, toy
 from qoop.tpcds.suite.claims import claims
@@ -28,14 +29,15 @@ ABLATION_REGIONS = 2
 MACRO_SEEDS = 3
 QUICK_JOBS = 20
 QUICK_QUERIES = 10
+FIDELITY, _REAL_RUNS = "fidelity", "fidelity-runs"
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
     for name, what in _WHAT.items():
-        parser = commands.add_parser(name, help=what, description=f"{what}. In virtual time; runs no query.")
+        parser = commands.add_parser(name, help=what, description=f"{what}. In virtual time, but for fidelity.")
         _add_options(parser)
-        parser.set_defaults(run=_measure, parts=tuple(_PARTS) if name == "all" else (name,))
+        parser.set_defaults(run=_measure, parts=(FIDELITY, *_PARTS) if name == "all" else (name,))
     what = "Write the page and the figures of what was measured"
     parser = commands.add_parser("report", help=what, description=f"{what}.")
     _add_results(parser)
@@ -50,7 +52,7 @@ _WHAT = {
     "toy": "The toy query of figure 2.4",
     "profiles": "What the profiles are like that the queries meet",
     "ablation": "Single queries with one part of re-planning changed at a time",
-    "all": "All parts of the paper's evaluation, then its report",
+    "all": "All parts of the paper's evaluation, how faithful the simulator is first",
 }
 
 
@@ -153,7 +155,9 @@ def _measure(options: argparse.Namespace) -> int:
     queries = parse_selection(options.queries) if options.queries is not None else ()
     plan = Plan(Path(options.directory).absolute(), options.quick, queries, options.profile, options.seed)
     folder, values, failed = _folder(options), {}, 0
-    for name in options.parts:
+    if FIDELITY in options.parts:
+        failed += _fidelity(plan, folder, options.fresh)
+    for name in (name for name in options.parts if name != FIDELITY):
         if options.fresh:
             runner.forget(name, folder)
         with _shown(name) as told:
@@ -165,6 +169,19 @@ def _measure(options: argparse.Namespace) -> int:
         write(json.dumps({"settings": plan.settings, **values}, indent=1) + "\n", options.json)
     print("\n".join(report.lines(claims(report.load(folder).only(options.parts).suite()))))
     return 1 if failed else 0
+
+
+def _fidelity(plan: Plan, folder: Path, fresh: bool) -> int:
+    """Real runs and the same simulated, before anything that rests on them; how many of them failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if fresh:
+        runner.forget(_REAL_RUNS, folder)
+    queries = fidelity.QUICK if plan.quick else plan.queries or tuple(range(1, 100))
+    repeat = 1 if plan.quick else 3
+    kept = runner.file_of(_REAL_RUNS, folder)
+    found = fidelity.run(fidelity.Options(plan.directory, queries, repeat=repeat, results=kept), print)
+    fidelity.keep_summary(found, folder)
+    return len(found.failed)
 
 
 def _tell_failed(measured: Measured) -> None:

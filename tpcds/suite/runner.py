@@ -71,9 +71,14 @@ def run(part: Part, folder: Path | None, processes: int = 1, told: Told = lambda
     return _of(results.values, part.items)
 
 
+def file_of(name: str, folder: Path) -> Path:
+    """Where a part keeps its results."""
+    return folder / f"{name}.jsonl"
+
+
 def forget(name: str, folder: Path) -> None:
     """Drop what is kept of a part."""
-    (folder / f"{name}.jsonl").unlink(missing_ok=True)
+    file_of(name, folder).unlink(missing_ok=True)
 
 
 def known(results: Mapping[str, Any]) -> Measured:
@@ -110,7 +115,7 @@ def _file(name: str, folder: Path | None) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot keep results in {folder}: {error.strerror}") from error
-    return folder / f"{name}.jsonl"
+    return file_of(name, folder)
 
 
 def _measured(
