@@ -129,7 +129,7 @@ class Chain:
         With u(x) the expected time for a part x of the work: u' / R = 1 + Q u, row by row, with u(0) = 0, solved by the
         implicit Euler method, which is exact where nothing moves.
 
-        >>> Chain((Resources(4), Resources(2)), ((0, 0), (0, 0)), 0).expected([10, 20])
+        >>> Chain((Resources(4), Resources(2)), ((0, 0), (0, 0)), 0).expected([10.0, 20.0])
         10.0
         """
         if self.still or seconds[self.start] == inf:

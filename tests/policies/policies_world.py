@@ -23,7 +23,7 @@ def _stage(words: list[str]) -> Stage:
     name, width, seconds, *rest = words
     told = dict(word.split("=") for word in rest if "=" in word)
     reads = tuple(StageInput(read, read, "all") for read in rest if "=" not in read)
-    estimate = Estimate(rows=1e4, task_seconds=float(seconds))
+    estimate = Estimate(rows=float(width), task_seconds=float(seconds))
     return Stage(name, "", reads, COLUMNS, int(width), told.get("as", name), estimate=estimate)
 
 
