@@ -16,7 +16,7 @@ from pathlib import Path
 from qoop.policies.forecast import Forecast
 from qoop.replanner import Greedy, Policy
 from qoop.tpcds.arena import Arena, Steps, arenas
-from qoop.tpcds.walks import seen, walk
+from qoop.tpcds.walks import gloom, seen, walk
 
 STAYS = (0.1, 0.3, 1.0)
 """How long the share stays at a level in the mean, in times of the undisturbed query."""
@@ -58,7 +58,7 @@ def run(options: Options, told: Callable[[str], None] = lambda line: None) -> li
 
 
 def policies_for(arena: Arena, stay: float, chance: random.Random) -> dict[str, Policy]:
-    """Greed, and forecasts that know nothing, or what other profiles of the kind have shown."""
+    """Greed, and forecasts that know nothing, what other profiles of the kind have shown, or what is wrong."""
     past = seen(arena, stay, chance)
     return {
         "launch plan": Greedy(hysteresis=1.0),
@@ -66,12 +66,14 @@ def policies_for(arena: Arena, stay: float, chance: random.Random) -> dict[str, 
         "learning": Forecast(),
         "forecast": Forecast(past),
         "no guard": Forecast(past, risk=inf),
+        "gloom": Forecast(gloom(arena)),
+        "gloom unguarded": Forecast(gloom(arena), risk=inf),
     }
 
 
 def table(found: Sequence[Drawn]) -> str:
     """By stay and policy: seconds by those of the best plan in hindsight, and how often it was not as greed."""
-    lines = ["", "stay  policy         : hindsight (geometric mean, worst)   : greed   sooner  later   switches"]
+    lines = ["", "stay  policy          : hindsight (geometric mean, worst)   : greed   sooner  later   switches"]
     for stay in STAYS:
         here = [one for one in found if one.stay == stay]
         for name in here[0].seconds if here else ():
@@ -100,7 +102,7 @@ def _line(stay: float, name: str, here: Sequence[Drawn]) -> str:
     sooner, later = sum(one < 0.99 for one in to_greed), sum(one > 1.01 for one in to_greed)
     switches = sum(one.switches[name] for one in here) / len(here)
     return (
-        f"{stay:4g}  {name:14} {_mean(ratios):6.3f} {max(ratios):6.2f}                      {_mean(to_greed):6.3f}"
+        f"{stay:4g}  {name:15} {_mean(ratios):6.3f} {max(ratios):6.2f}                      {_mean(to_greed):6.3f}"
         f"   {sooner / len(here):5.0%}   {later / len(here):5.0%}   {switches:4.2f}"
     )
 

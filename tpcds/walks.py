@@ -34,6 +34,15 @@ def seen(arena: Arena, stay: float, chance: random.Random, walks: int = 20) -> M
     return sum((_moves(walk(arena, stay, chance)) for _ in range(walks)), Moves())
 
 
+def gloom(arena: Arena) -> Moves:
+    """A belief that is wrong: whatever the share is, it soon falls to one slot, for good."""
+    levels, stay = [2.0**power for power in range(1, arena.slots.bit_length())], 0.1 * arena.undisturbed
+    rooms = [Resources(slots, slots * arena.memory) for slots in levels]
+    bottom = Resources(1.0, arena.memory)
+    held = dict.fromkeys(rooms, stay) | {bottom: 1e6 * stay}
+    return Moves(held, {(room, bottom): 1.0 for room in rooms})
+
+
 def _moves(steps: Steps) -> Moves:
     path = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
     return Moves.of(path, path[-1][0])

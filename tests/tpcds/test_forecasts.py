@@ -10,6 +10,7 @@ import pytest
 
 import qoop
 from qoop.planner.alternatives import Grid, keep, pool
+from qoop.planner.plan import Resources
 from qoop.policies.forecast import Forecast
 from qoop.policies.moves import Moves
 from qoop.replanner import Greedy
@@ -18,7 +19,7 @@ from qoop.tpcds.alternatives import scaled, scaled_splits
 from qoop.tpcds.arena import Arena
 from qoop.tpcds.forecasts import Drawn
 from qoop.tpcds.queries import text
-from qoop.tpcds.walks import LENGTH, seen, walk
+from qoop.tpcds.walks import LENGTH, gloom, seen, walk
 
 MEMORY = 1e9
 
@@ -55,6 +56,13 @@ def test_with_a_budget_of_nothing_a_forecast_runs_as_greed_does(arena: Arena) ->
         steps = walk(arena, 0.3, Random(number))
         assert arena.against(Forecast(known, risk=0.0)).run(steps) == arena.against(Greedy()).run(steps)
         assert arena.against(Forecast(Moves(), steady=1e9)).run(steps) == arena.against(Greedy()).run(steps)
+
+
+def test_gloom_expects_one_slot(arena: Arena) -> None:
+    chain = gloom(arena).chain(Resources(16, 16 * MEMORY), steady=0.0)
+    assert chain.levels[chain.start].cpu == 16 and not chain.still
+    on_one = [100.0 if level.cpu == 1 else 10.0 for level in chain.levels]
+    assert chain.expected([one * arena.undisturbed for one in on_one]) > 90 * arena.undisturbed
 
 
 def test_nobody_is_compared_with_another_hindsight(arena: Arena) -> None:
