@@ -16,10 +16,12 @@ class Demands:
     differences of what was granted are exact.
 
     least_memory: bytes that every task asks for, lowered where a machine's slots could not all have it.
+    `changes` counts how often what is asked for may have changed.
     """
 
     def __init__(self, least_memory: float) -> None:
         self._least_memory = least_memory
+        self.changes = 0
         self._machines: dict[MachineId, Resources] = {}
         self._raised: dict[Content, float] = {}
         self._known: dict[StageNode, tuple[Resources, float]] = {}
@@ -30,7 +32,7 @@ class Demands:
         self._machines.pop(name, None)
         if capacity is not None:
             self._machines[name] = capacity
-        self._known.clear()
+        self._forget()
 
     def asked(self, node: StageNode) -> tuple[Resources, float]:
         """Both `of` and `seconds`; the same object as long as nothing of it changes."""
@@ -51,10 +53,11 @@ class Demands:
 
     def took(self, node: StageNode, seconds: float) -> None:
         """A task of the stage has taken so long."""
-        content = _content(node)
+        content = node.content
         if seconds > self._longest.get(content, -1.0):
             self._longest[content] = seconds
-            self._known.pop(node, None)
+            if self._known.pop(node, None) is not None:
+                self.changes += 1
 
     def raise_memory(self, node: StageNode, had: float) -> float | None:
         """A task failed with `had` bytes: ask for twice that, at most for all of the largest machine.
@@ -63,9 +66,9 @@ class Demands:
         Where no machine has a slot, nobody knows what there will be. What was learnt outlives the plan.
         """
         whole = max((capacity.memory for capacity in self._machines.values() if capacity.cpu >= 1), default=math.inf)
-        content, all_of_it = _content(node), had >= whole
+        content, all_of_it = node.content, had >= whole
         self._raised[content] = max(self._raised.get(content, 0.0), 2 * had if all_of_it else min(2 * had, whole))
-        self._known.clear()
+        self._forget()
         return None if all_of_it else self._raised[content]
 
     @property
@@ -75,12 +78,16 @@ class Demands:
 
     def forget_plan(self) -> None:
         """The stages asked about so far are of no more interest."""
+        self._forget()
+
+    def _forget(self) -> None:
         self._known.clear()
+        self.changes += 1
 
     def _demand(self, node: StageNode) -> tuple[Resources, float]:
         known = self._known.get(node)
         if known is None:
-            stage, content = node.stage, _content(node)
+            stage, content = node.stage, node.content
             memory = max(self._least(), stage.estimate.task_memory, self._raised.get(content, 0.0))
             room = cap(Resources(float(stage.slots), float(math.ceil(memory))), self._machines.values())
             seconds = self._longest.get(content, on_threads(stage.estimate.task_seconds, room.cpu))
@@ -90,7 +97,3 @@ class Demands:
     def _least(self) -> float:
         by_slot = [capacity.memory / capacity.cpu for capacity in self._machines.values() if capacity.cpu >= 1]
         return float(math.floor(min(self._least_memory, *by_slot))) if by_slot else self._least_memory
-
-
-def _content(node: StageNode) -> Content:
-    return node.tasks[0].key.content

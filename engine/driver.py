@@ -89,11 +89,11 @@ class Driver:
         return self._rooms[machine]
 
     def _all_rooms(self) -> Rooms:
-        return Rooms((name, self._room(name)) for name in self._capacity)
+        return Rooms((name, Room(capacity, self._free(name))) for name, capacity in self._capacity.items())
 
-    def _room(self, machine: MachineId) -> Room:
+    def _free(self, machine: MachineId) -> Resources:
         capacity, used = self._capacity[machine], self._used.get(machine)
-        return Room(capacity, capacity if used is None else capacity - used)
+        return capacity if used is None else capacity - used
 
     def used_by(self, job: JobId) -> Resources:
         """Room taken by the attempts of a job, the ones being stopped with them."""
@@ -137,7 +137,8 @@ class Driver:
             raise PlanError(f"task {grant.task} was granted room that {grant.machine} has not got")
         start = self.runs[grant.job].grant(grant.task, grant.machine, grant.resources, now=now)
         self._charge(start.spec.attempt, _Charge(grant.job, grant.machine, grant.resources))
-        self.obey([start])
+        self._observe(start)
+        self._backend.start(start.machine, start.spec)
         return start
 
     def obey(self, commands: Iterable[Command]) -> None:
@@ -217,7 +218,7 @@ class Driver:
         self._charges[attempt] = charge
         _add(self._used, charge.machine, charge.resources)
         _add(self._used_by, charge.job, charge.resources)
-        self._rooms[charge.machine] = self._room(charge.machine)
+        self._rooms.set_free(charge.machine, self._free(charge.machine))
 
     def _discharge(self, attempt: AttemptId) -> None:
         charge = self._charges.pop(attempt, None)
@@ -226,7 +227,7 @@ class Driver:
         _subtract(self._used, charge.machine, charge.resources)
         _subtract(self._used_by, charge.job, charge.resources)
         if charge.machine in self._capacity:
-            self._rooms[charge.machine] = self._room(charge.machine)
+            self._rooms.set_free(charge.machine, self._free(charge.machine))
 
 
 def _add(account: dict[str, Resources], name: str, resources: Resources) -> None:

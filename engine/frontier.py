@@ -17,7 +17,7 @@ from bisect import bisect_left, insort
 from collections.abc import Container, Iterable, Iterator
 from heapq import heappop, heappush
 
-from qoop.engine.task import CheckpointKey, ResolvedInput, checkpoint_key, layout_digest
+from qoop.engine.task import CheckpointKey, Content, ResolvedInput, checkpoint_key, layout_digest
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Stage, StageId
 
@@ -54,7 +54,7 @@ class StageNode:
     """
 
     __slots__ = (
-        "held", "keys", "left", "order", "readers", "reading", "ready", "ready_parts", "sources", "stage",
+        "content", "held", "keys", "left", "order", "readers", "reading", "ready", "ready_parts", "sources", "stage",
         "tail", "tainted", "tasks", "work",
     )  # fmt: skip
 
@@ -63,6 +63,7 @@ class StageNode:
         self.stage = stage
         self.sources = sources
         self.reading: list[tuple[StageNode, bool]] = []
+        self.content: Content = stage.signature, digest
         self.keys = tuple(CheckpointKey(stage.signature, digest, part) for part in range(stage.width))
         self.tasks = [TaskNode(self, part, key) for part, key in enumerate(self.keys)]
         self.readers = 0
@@ -94,6 +95,7 @@ class Frontier:
     held: keys of outputs that can be read. busy: keys at which an attempt is alive.
     reuse_tainted: False: outputs that rest on an island do not count as held.
 
+    `changes` counts how often a task has become ready or is ready no more.
     `work` are the estimated slot seconds of all active tasks. `surplus`, `spare`, `spoiled` collect what the last
     calls left over, until `drain`.
     """
@@ -109,6 +111,7 @@ class Frontier:
         self.surplus: list[TaskNode] = []
         self.spare: list[TaskNode] = []
         self.spoiled: list[TaskNode] = []
+        self.changes = 0
         self._redo: list[StageNode] = []
         self._ready_orders: list[int] = []
         self._build(plan)
@@ -283,6 +286,7 @@ class Frontier:
         if ready == task.ready:
             return
         task.ready = ready
+        self.changes += 1
         node = task.stage
         node.ready += 1 if ready else -1
         if ready:

@@ -98,6 +98,8 @@ class Run:
         self._limits = limits
         self._demands = Demands(limits.min_memory)
         self._shown: dict[StageNode, tuple[int, tuple[Resources, float], Demand]] = {}
+        self._ready_now: tuple[Demand, ...] = ()
+        self._ready_version = (-1, -1, -1)  # of the frontier, the demands and what is exhausted, when that was
         self._frontier: Frontier | None = None
         self._held: dict[CheckpointKey, Committed] = {}
         self._facts: dict[CheckpointKey, Committed] = {}
@@ -147,6 +149,7 @@ class Run:
         self.plans.append(plan)
         self._demands.forget_plan()
         self._shown.clear()
+        self._ready_version = (-1, -1, -1)
         self._useful = None  # until `keep_only` is told what the plans before this one have put out for others
         self._release([key for key in self._held if self._useless(key)])
         self._move(State.RUNNING)
@@ -187,11 +190,15 @@ class Run:
         """
         if self._frontier is None or self._outcome is not None or self.state is not State.RUNNING:
             return ()
-        return tuple(
-            self._demand(node)
-            for node in self._frontier.ready_stages()
-            if not self._exhausted or node.tasks[0].key.content not in self._exhausted
-        )
+        version = self._frontier.changes, self._demands.changes, len(self._exhausted)
+        if version != self._ready_version:
+            self._ready_version = version
+            self._ready_now = tuple(
+                self._demand(node)
+                for node in self._frontier.ready_stages()
+                if not self._exhausted or node.content not in self._exhausted
+            )
+        return self._ready_now
 
     def _demand(self, node: StageNode) -> Demand:
         """The demand of a stage's next ready task; made anew only if it has changed, for it is asked for often."""
@@ -254,7 +261,7 @@ class Run:
         """Why the plan cannot come to its end; None if it can."""
         if self._frontier is not None and not self.ending:
             for node in self._frontier.stages:
-                error = self._exhausted.get(node.tasks[0].key.content)
+                error = self._exhausted.get(node.content)
                 if error is not None and any(task.active for task in node.tasks):
                     return error
         return None

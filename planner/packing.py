@@ -28,7 +28,14 @@ class Room:
 
 
 class Rooms(dict[str, Room]):
-    """The room of every machine, by name. Only the free room of a machine may be replaced, not its capacity."""
+    """The room of every machine, by name. Of a machine only what is free may change, by `set_free`.
+
+    `open` are the machines that have a slot free, or a part of one: nothing can start on the others.
+    """
+
+    def __init__(self, rooms: Iterable[tuple[str, Room]]) -> None:
+        super().__init__(rooms)
+        self.open = {machine for machine, room in self.items() if room.free.cpu > 0}
 
     @cached_property
     def capacity(self) -> Resources:
@@ -37,10 +44,17 @@ class Rooms(dict[str, Room]):
 
     def but(self, machine: str, free: Resources) -> Rooms:
         """The same, with other free room on one machine."""
-        other = Rooms(self)
-        other.__dict__.update(self.__dict__)
-        other[machine] = Room(self[machine].capacity, free)
+        other = Rooms(self.items())
+        other.set_free(machine, free)
         return other
+
+    def set_free(self, machine: str, free: Resources) -> None:
+        """So much is free on a machine from now on."""
+        self[machine] = Room(self[machine].capacity, free)
+        if free.cpu > 0:
+            self.open.add(machine)
+        else:
+            self.open.discard(machine)
 
 
 def alignment(demand: Resources, room: Room) -> float:

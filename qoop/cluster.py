@@ -18,7 +18,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -68,6 +68,7 @@ from qoop.revocation import Fate, decide, offers, shared_evenly
 from qoop.schedulers.base import Claim, Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
+from qoop.schedulers.waiting import Waiting
 from qoop.standing import Standing, left_of
 from qoop.trace import Trace
 from qoop.turns import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Turn
@@ -277,7 +278,7 @@ class Cluster:
         self._driver = Driver(backend, self._note)
         self._jobs: dict[JobId, _Job] = {}
         self._coming: dict[JobId, _Job] = {}  # whose letter has not been opened
-        self._claims: dict[JobId, Claim] = {}  # by job, as of its last change
+        self._waiting = Waiting()
         self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
         self._deadlines: dict[JobId, float] = {}
         self._mail: deque[Letter] = deque()
@@ -591,7 +592,8 @@ class Cluster:
             if job.run.state.final:
                 name = job.run.job
                 del self._jobs[name]
-                for known in (self._claims, self._due, self._deadlines):
+                self._waiting.drop(name)
+                for known in (self._due, self._deadlines):
                     known.pop(name, None)
                 self._driver.remove(name)
                 self._shares_stale = True
@@ -650,20 +652,16 @@ class Cluster:
     def _grant_all(self, now: float) -> None:
         """Start tasks until the scheduler finds none that fits."""
         for job in self._touched():
-            self._claims[job.run.job] = self._claim(job)
+            self._waiting.put(self._claim(job))
         self._driver.touched.clear()
-        claims = {name: claim for name, claim in self._claims.items() if claim.demands}
-        while claims:
-            found = self._next_grant(tuple(claims.values()), self._driver.rooms(), now)
+        rooms = self._driver.rooms()
+        while self._waiting and rooms.open:
+            found = self._next_grant(self._waiting, rooms, now)
             if found is None:
                 return
             grant, room = found
-            self._driver.apply(with_spare_memory(grant, room, claims.values()), now)
-            claim = self._claims[grant.job] = self._claim(self._jobs[grant.job])
-            if claim.demands:
-                claims[grant.job] = claim
-            else:
-                del claims[grant.job]
+            self._driver.apply(with_spare_memory(grant, room, self._waiting), now)
+            self._waiting.put(self._claim(self._jobs[grant.job]))
 
     def _next_grant(self, claims: Sequence[Claim], rooms: Rooms, now: float) -> tuple[Grant, Room] | None:
         """The scheduler's next grant, and the room out of which it may have spare memory."""
@@ -750,7 +748,7 @@ def within(ready: Sequence[Demand], used: Resources, slots: float) -> tuple[Dema
     return tuple(one for one in ready if not used.cpu or used.cpu + one.resources.cpu <= slots)
 
 
-def with_spare_memory(grant: Grant, room: Room, claims: Collection[Claim]) -> Grant:
+def with_spare_memory(grant: Grant, room: Room, claims: Sequence[Claim]) -> Grant:
     """The grant with the memory of the slots it takes, if the machine has it free and no ready task needs it.
 
     A demand is the least a task needs; a kernel with more memory spills less. It gets at most the same
@@ -764,7 +762,8 @@ def with_spare_memory(grant: Grant, room: Room, claims: Collection[Claim]) -> Gr
         return _with_memory(grant, min(by_slots, room.free.memory))
     rest = room.free - demand
     needed = 0.0
-    if by_slots > room.free.memory - max(claim.most.memory for claim in claims):
+    most = claims.bound.memory if isinstance(claims, Waiting) else max(claim.most.memory for claim in claims)
+    if by_slots > room.free.memory - most:
         waiting = [claim for claim in claims if claim.least.fits(rest)]
         others = (other for claim in waiting for other in claim.demands if other.task != grant.task)
         needed = max((other.resources.memory for other in others if other.resources.fits(rest)), default=0.0)

@@ -11,6 +11,7 @@ from qoop.catalog.stats_cache import default_directory
 from qoop.picture import write
 from qoop.tpcds import (
     adversary,
+    core_speed,
     fidelity,
     forecasts,
     interrupt,
@@ -38,6 +39,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_reuse(commands)
     _add_workload(commands)
     _add_measure(commands)
+    _add_core(commands)
     _add_fidelity(commands)
     suite.add_commands(commands)
 
@@ -153,6 +155,16 @@ def _add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--again", action="store_true", help="measure what is known once more; the fastest counts")
     parser.add_argument("--memory", metavar="SIZE", help='for a task, such as "4GB" (80 %% of what there is)')
     parser.set_defaults(run=_measure)
+
+
+def _add_core(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "How many task events a second go through the core: 600 slots, simulated tasks, by number of jobs"
+    parser = commands.add_parser("core", help=what, description=f"{what}. Runs no query.")
+    parser.add_argument("--jobs", default="1,2,5,10,20,50", metavar="A,B", help="at once (1,2,5,10,20,50)")
+    parser.add_argument("--tasks", type=int, default=30_000, metavar="N", help="of all jobs together (30000)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of plans and durations (1)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_core)
 
 
 def _add_fidelity(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -288,6 +300,16 @@ def _measure(options: argparse.Namespace) -> int:
     for scales in ((1.0, scale) for scale in sizes if scale > 1.0):
         print(truth.rules(directory, queries, scales))
     return 1 if failed else 0
+
+
+def _core(options: argparse.Namespace) -> int:
+    try:
+        jobs = [_positive("--jobs", int(number)) for number in options.jobs.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--jobs takes numbers with commas between them, not {options.jobs!r}") from error
+    found = core_speed.run(jobs, _positive("--tasks", options.tasks), options.seed, lambda speed: _tell(str(speed)))
+    _write(core_speed.to_json(found), options.json)
+    return 0
 
 
 def _fidelity(options: argparse.Namespace) -> int:

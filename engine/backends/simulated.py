@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 class Outcome:
     """What an attempt will come to after `seconds` (infinite: it runs until it is stopped).
 
-    rows, bytes: in each partition of its output; None: 8 bytes a row.
+    rows, bytes: in each partition of its output; None: 8 bytes a row. It is committed with one number for all of them:
+    there may be thousands, and nobody reads a simulated one.
     """
 
     seconds: float
@@ -311,9 +312,8 @@ class SimulatedBackend:
         parts = spec.stage.layout.parts
         size = 8 * outcome.rows if outcome.bytes is None else outcome.bytes
         seconds = self.clock.now() - running.began
-        committed = Committed(
-            spec.key, (outcome.rows,) * parts, (size,) * parts, seconds, width=spec.stage.width * spec.shared
-        )
+        width = spec.stage.width * spec.shared
+        committed = Committed(spec.key, (outcome.rows * parts,), (size * parts,), seconds, width=width)
         known = self._committed.get(spec.key)
         if known is None:
             self._committed[spec.key] = committed, {spec.attempt.task.job}

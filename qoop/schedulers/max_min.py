@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Room, Rooms, best_fit
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Claim
+from qoop.schedulers.waiting import Waiting
 
 
 class MaxMin:
@@ -30,10 +30,9 @@ class MaxMin:
 def by_share(claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Iterator[Claim]:
     """The claims, those with the lowest current share first; of equal ones those that came first."""
     total = capacity_of(rooms)
-    waiting = [(claim.share_of(total), claim.arrival, place) for place, claim in enumerate(claims)]
-    heapify(waiting)
-    while waiting:
-        yield claims[heappop(waiting)[2]]
+    if isinstance(claims, Waiting):
+        return claims.by_share(total)
+    return iter(sorted(claims, key=lambda claim: (claim.share_of(total), claim.arrival)))
 
 
 def capacity_of(rooms: Mapping[MachineId, Room]) -> Resources:
@@ -62,7 +61,10 @@ def first_fitting(claims: Iterable[Claim], rooms: Mapping[MachineId, Room]) -> G
 
 def with_room(rooms: Mapping[MachineId, Room]) -> tuple[list[MachineId], list[Room]]:
     """The machines on which something may start, and their rooms: every task takes some of the slots."""
-    machines = [machine for machine, room in rooms.items() if room.free.cpu > 0]
+    if isinstance(rooms, Rooms):
+        machines = list(rooms.open) if len(rooms.open) < 2 else [machine for machine in rooms if machine in rooms.open]
+    else:
+        machines = [machine for machine, room in rooms.items() if room.free.cpu > 0]
     return machines, [rooms[machine] for machine in machines]
 
 

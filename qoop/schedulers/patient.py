@@ -16,6 +16,7 @@ from qoop.engine.task import JobId, MachineId, TaskId
 from qoop.planner.packing import Room, Rooms
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Claim, Scheduler
+from qoop.schedulers.waiting import Waiting
 
 
 class Patient:
@@ -39,7 +40,7 @@ class Patient:
             elif demand.resources.fits(rooms[machine].free):
                 return self._granted(Grant(demand.job, demand.task, machine, demand.resources), claims, rooms)
             else:
-                known = rooms if isinstance(rooms, Rooms) else Rooms(rooms)
+                known = rooms if isinstance(rooms, Rooms) else Rooms(rooms.items())
                 rooms = known.but(machine, Resources())
         grant = self._policy.next_grant(claims, rooms)
         return self._granted(grant, claims, rooms) if grant is not None else None
@@ -51,8 +52,13 @@ class Patient:
         if self._reserved is not None and self._reserved[0] == grant.task:
             self._reserved = None
         free, before = rooms[grant.machine].free, self._passed
-        concerned = [claim for claim in claims if claim.job in before or not claim.most.fits(free)]
         self._passed = {}
+        if isinstance(claims, Waiting) and not before and claims.bound.fits(free):
+            return grant
+        some = [claim for claim in claims if claim.job in before or not claim.most.fits(free)]
+        if isinstance(claims, Waiting) and not some:
+            claims.tighten()
+        concerned = sorted(some, key=lambda claim: claim.arrival)
         for claim in concerned:
             counts = _counted(before.get(claim.job, {}), claim, grant.task, free)
             if counts:
