@@ -19,6 +19,7 @@ from qoop.tpcds import (
     overhead,
     pareto,
     reuse_share,
+    shared_cluster,
     shrink,
     truth,
 )
@@ -37,6 +38,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_pareto(commands)
     _add_overhead(commands)
     _add_reuse(commands)
+    _add_shared(commands)
     _add_workload(commands)
     _add_measure(commands)
     _add_core(commands)
@@ -134,6 +136,17 @@ def _add_reuse(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=_reuse)
 
 
+def _add_shared(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "What one job sees of a cluster on which TPC-DS jobs come and go, under Tetris"
+    parser = commands.add_parser("shared", help=what, description=f"{what}. In virtual time; runs no query.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="clusters: seeds 1 to N (1)")
+    parser.add_argument("--hours", type=float, default=3.0, metavar="N", help="that are looked at (3)")
+    parser.add_argument("--warm", type=float, default=1.0, metavar="N", help="hours before that (1)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="record when the jobs came and ended there")
+    parser.set_defaults(run=_shared)
+
+
 def _add_workload(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "The plans of the simulated queries, and which of them ends first on how many slots of the paper's cluster"
     parser = commands.add_parser("workload", help=what, description=f"{what}. Runs no query.")
@@ -228,6 +241,16 @@ def _adversary(options: argparse.Namespace) -> int:
     )  # fmt: skip
     print(adversary.table(found))
     _write(adversary.to_json(found), options.json)
+    return 0
+
+
+def _shared(options: argparse.Namespace) -> int:
+    seeds = tuple(range(1, _positive("--seeds", options.seeds) + 1))
+    asked = shared_cluster.Options(Path(options.directory), seeds, options.hours, options.warm)
+    clusters = shared_cluster.run(asked, lambda seed, lives: _tell(f"seed {seed}: {len(lives.came)} jobs"))
+    print(shared_cluster.table(clusters))
+    if options.output is not None:
+        shared_cluster.save(clusters, Path(options.output))
     return 0
 
 

@@ -137,7 +137,7 @@ def _statistics(options: argparse.Namespace) -> int:
 
 def _over_seeds(name: str, found: Sequence[Summary]) -> str:
     lines = [f"{name}, seeds 1 to {len(found)}: mean ± standard deviation, least to most"]
-    rows = {
+    rows: dict[str, Sequence[float]] = {
         "least machines": [one.machines[0] for one in found],
         "most machines": [one.machines[1] for one in found],
         "mean slots": [one.mean_slots for one in found],

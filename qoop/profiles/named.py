@@ -1,7 +1,9 @@
 """Profiles that are known by name: ``spot``, ``spot-high``, ``spot-high:7`` …; the number is the seed, else 1.
 
-``spot`` is five hours of a made-up market (`qoop.profiles.market`). ``spot-low``, ``-medium`` and ``-high`` begin with
-a region of that class, drawn at random, and go on from there.
+``spot`` is five hours of a made-up market (`qoop.profiles.market`), ``shared`` three hours of the share that a job has
+of a cluster on which others come and go (`qoop.profiles.shared`; the clusters recorded there are taken in turn).
+``spot-low``, ``-medium`` and ``-high`` begin with a region of that class, drawn at random, and go on from there; so do
+``shared-low`` and the others.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from itertools import count
 
 from qoop.profiles import market
 from qoop.profiles.profile import CapacityProfile
+from qoop.profiles.shared import shared, shared_region
 from qoop.profiles.spot import bid
 from qoop.profiles.volatility import Region, Volatility, regions
 
@@ -38,19 +41,19 @@ def spot(seed: int) -> CapacityProfile:
 _STRIDE = 1_000_003
 
 
-def region_of(make: Make, volatility: Volatility, seed: int) -> Region:
-    """A region of that class, drawn at random from the series of that seed.
+def spot_region(volatility: Volatility, seed: int) -> Region:
+    """A region of that class, drawn at random from the market of that seed.
 
-    A series may have none of them; then another one is made, whose seed is far away.
+    A market may have none of them; then another one is made, whose seed is far away.
     """
-    series = (regions(make(number)) for number in count(seed, _STRIDE))
+    series = (regions(spot(number)) for number in count(seed, _STRIDE))
     classed = ([region for region in one if region.volatility == volatility] for one in series)
     return random.Random(f"{volatility} {seed}").choice(next(filter(None, classed)))
 
 
 def _family(name: str, what: str, make: Make) -> tuple[Named, ...]:
     def begun(kind: Volatility) -> Make:
-        return lambda seed: region_of(make, kind, seed).profile
+        return lambda seed: REGIONS[name](kind, seed).profile
 
     parts = (
         Named(f"{name}-{kind}", f"the same, from a region of {kind} volatility on", begun(kind)) for kind in Volatility
@@ -58,7 +61,13 @@ def _family(name: str, what: str, make: Make) -> tuple[Named, ...]:
     return (Named(name, what, make), *parts)
 
 
-NAMED: tuple[Named, ...] = _family("spot", "five hours of spot machines bought for 5 $/h, 2 to 20 of 30 slots", spot)
+REGIONS: dict[str, Callable[[Volatility, int], Region]] = {"spot": spot_region, "shared": shared_region}
+"""By kind of profile, a region of a class by seed: what experiments draw from."""
+
+NAMED: tuple[Named, ...] = (
+    *_family("spot", "five hours of spot machines bought for 5 $/h, 2 to 20 of 30 slots", spot),
+    *_family("shared", "three hours of a job's share of 600 slots, as other jobs come and go", shared),
+)
 
 
 def named(text: str) -> CapacityProfile | None:

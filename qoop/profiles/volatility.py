@@ -56,14 +56,19 @@ class Region:
 
     @property
     def volatility(self) -> Volatility:
-        if self.size < _LOW - _ROUNDING:
-            return Volatility.LOW
-        return Volatility.HIGH if self.size > _HIGH + _ROUNDING else Volatility.MEDIUM
+        return classed(self.size)
 
     @property
     def profile(self) -> CapacityProfile:
         """What a query sees that starts with the region: the series goes on after its end."""
         return self.whole.since(self.begin)
+
+
+def classed(size: float) -> Volatility:
+    """The class of a region whose largest run is of this size."""
+    if size < _LOW - _ROUNDING:
+        return Volatility.LOW
+    return Volatility.HIGH if size > _HIGH + _ROUNDING else Volatility.MEDIUM
 
 
 def runs(profile: CapacityProfile) -> tuple[Run, ...]:

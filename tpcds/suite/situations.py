@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from qoop.profiles import CapacityProfile, Region, Volatility, load, regions
-from qoop.profiles.named import Make, region_of, spot
+from qoop.profiles.named import REGIONS, Make, spot
 from qoop.tpcds.suite.runs import CLASSES
 from qoop.tpcds.workload import Query, fifty, workload
 
@@ -71,7 +71,7 @@ def place(situation: Situation) -> Region:
     draw = random.Random(f"{ground.seed} {situation.name}")
     if ground.file is not None:
         return draw.choice(_of_file(ground.file)[situation.volatility])
-    return region_of(MAKERS[situation.kind], Volatility(situation.volatility), draw.randrange(_SEEDS))
+    return REGIONS[situation.kind](Volatility(situation.volatility), draw.randrange(_SEEDS))
 
 
 def profile(situation: Situation) -> CapacityProfile:
