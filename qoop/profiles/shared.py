@@ -29,7 +29,7 @@ from qoop.profiles.spot import PAPER, Size
 from qoop.profiles.volatility import REGION_SECONDS, Region, Volatility, classed, events, runs
 
 SLOTS = 600
-STEP = 15.0
+STEP = 12.0
 RECORDED = "shared.jsonl"
 _A_MINUTE, _GOES_ON = 60.0, 1800.0
 
@@ -70,8 +70,8 @@ def view(lives: Lives, begin: float, end: float, others: int = 0, step: float = 
 
     others: how many more there are than `lives` tells of: 1 for somebody who only looks on.
 
-    >>> [point.slots for point in view(Lives((0, 50, 60), (120, 90, 200), 0, 200), 0, 120).points]
-    [600, 600, 600, 200, 200, 300, 300]
+    >>> [point.slots for point in view(Lives((0, 50, 60), (120, 90, 200), 0, 200), 0, 120, step=30).points]
+    [600, 600, 200, 300, 300]
     """
     looks = max(1, math.ceil((end - begin) / step))
     shares = [SLOTS // max(1, lives.there(begin + place * step) + others) for place in range(looks)]
