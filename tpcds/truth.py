@@ -204,6 +204,21 @@ def stage_truths(
     return found
 
 
+def known_true(query: Query, truth: Truth) -> Query:
+    """The query as a planner would have it who knew the truth: plans with true estimates."""
+
+    def told(stage: Stage) -> Stage:
+        task = truth.of(stage)
+        estimate = replace(
+            stage.estimate, rows=task.rows, bytes=task.bytes, task_seconds=task.seconds, task_wants=task.wants
+        )
+        return replace(stage, estimate=estimate)
+
+    plans = (replace(one.plan, stages=tuple(map(told, one.plan.stages))) for one in query.candidates)
+    pairs = zip(query.candidates, plans, strict=True)
+    return replace(query, candidates=tuple(replace(one, plan=plan) for one, plan in pairs))
+
+
 def rules(
     directory: Path,
     queries: Iterable[int],

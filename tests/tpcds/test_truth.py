@@ -14,7 +14,7 @@ from qoop.planner.plan import Plan, Resources, Stage
 from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds import measuring
 from qoop.tpcds.extrapolation import LEAST, StageTruth, residual, residuals
-from qoop.tpcds.truth import Truth, believed, distorted, measured, rules
+from qoop.tpcds.truth import Truth, believed, distorted, known_true, measured, rules
 from qoop.tpcds.workload import PAPER, Query, workload
 
 SOME = (7, 72)
@@ -84,6 +84,17 @@ def test_with_belief_for_truth_a_query_ends_when_its_plan_is_believed_to(found: 
     plan = found[7].launch.plan
     run = simulate(fleet, [SimulatedJob("q", 0.0, plan)], truth)
     assert run.jobs[0].seconds == pytest.approx(Finish(plan, 30, PAPER.cost).seconds(PAPER.whole), rel=0.05)
+
+
+def test_who_knows_the_truth_foretells_when_a_plan_ends(
+    known: measuring.Measurements, found: dict[int, Query], tpcds_small: Path, cache: Path
+) -> None:
+    truth = measured(tpcds_small, found, cache_dir=cache)
+    plan = found[7].launch.plan
+    ran = simulate(Fleet.uniform(PAPER.machines, PAPER.machine), [SimulatedJob("q", 0.0, plan)], truth)
+    foretold = known_true(found[7], truth).launch.finish.seconds(PAPER.whole)
+    assert ran.seconds == pytest.approx(foretold, rel=0.05)
+    assert ran.seconds != pytest.approx(found[7].launch.finish.seconds(PAPER.whole), rel=0.05)
 
 
 def test_what_crosses_the_network_takes_longer_on_few_machines_and_no_time_on_one(found: dict[int, Query]) -> None:
