@@ -44,6 +44,11 @@ def test_what_was_bid_for_under_the_price_is_taken_the_lowest_bid_first() -> Non
     ]  # fmt: skip
 
 
+def test_a_bid_at_the_price_holds() -> None:
+    profile = bid(a_minute(1.0, 1.5, 1.625), Bidding(over=0.5, budget=3.0))  # 1.5 is bid, exactly
+    assert [(stay.begin, stay.end) for stay in profile.stays() if stay.begin == 0] == [(0, 120), (0, 120)]
+
+
 def test_a_price_may_change_between_bids_and_be_too_high_for_any() -> None:
     assert steps(bid(Prices(((0, 1.0), (90, 3.0)), 130))) == [(0, 2), (60, 4), (90, 0), (120, 1), (130, 1)]
     assert steps(bid(a_minute(6.0, 6.0))) == [(0, 0), (120, 0)]
