@@ -35,7 +35,7 @@ from qoop.planner.plan import Resources
 _REPORTS = TaskSucceeded, TaskFailed, TaskStopped
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Charge:
     """Room taken by an attempt until it reports."""
 

@@ -85,10 +85,10 @@ def best_fit(demands: Sequence[Resources], rooms: Sequence[Room]) -> tuple[int, 
     best_score = -1.0
     alone = len(demands) == 1 and len(rooms) == 1
     for i, demand in enumerate(demands):
-        cpu, memory = demand.cpu, demand.memory
+        cpu, memory, disk, network = demand.cpu, demand.memory, demand.disk, demand.network
         for j, room in enumerate(rooms):
             free = room.free
-            if cpu <= free.cpu and memory <= free.memory and demand.fits(free):
+            if cpu <= free.cpu and memory <= free.memory and disk <= free.disk and network <= free.network:
                 score = 0.0 if alone else alignment(demand, room)
                 if score > best_score + _SAME:
                     best, best_score = (i, j), score

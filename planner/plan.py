@@ -152,11 +152,11 @@ class Stage:
     meaning: Signature = ""
     told: Told = field(default=UNTOLD, compare=False, repr=False)
 
-    @property
+    @cached_property
     def stage_inputs(self) -> tuple[StageInput, ...]:
         return tuple(item for item in self.inputs if isinstance(item, StageInput))
 
-    @property
+    @cached_property
     def table_inputs(self) -> tuple[TableInput, ...]:
         return tuple(item for item in self.inputs if isinstance(item, TableInput))
 

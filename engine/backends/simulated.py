@@ -187,9 +187,10 @@ class SimulatedBackend:
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         for key in keys:
-            if key in self._committed:
-                self._committed[key][1].discard(job)
-                if not self._committed[key][1]:
+            known = self._committed.get(key)
+            if known is not None:
+                known[1].discard(job)
+                if not known[1]:
                     self._drop(key)
 
     def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
@@ -240,12 +241,11 @@ class SimulatedBackend:
 
     def _due(self, now: float) -> list[Event]:
         events: list[Event] = []
-        while True:
+        while self._agenda and self._agenda[0][0] <= now:
             with self._changed:
-                if not self._agenda or self._agenda[0][0] > now:
-                    return events
-                _, _, action = heappop(self._agenda)
-            events.extend(action())
+                _, _, action = heappop(self._agenda)  # by this thread alone
+            events += action()
+        return events
 
     def _report(self, event: Event) -> Sequence[Event]:
         self.task_events += 1
