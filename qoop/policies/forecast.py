@@ -91,7 +91,7 @@ class Forecast:
             for place, level in enumerate(chain.levels)
         ]
         return tuple(
-            Remaining(option.name, chain.expected([one[place].seconds for one in by_level], _rerun(question, place)))
+            Remaining(option.name, chain.expected([one[place].seconds for one in by_level], _tasks(question, place)))
             for place, option in enumerate(question.options)
         )
 
@@ -107,10 +107,10 @@ def least_work(question: Question) -> float:
     return min(option.candidate.finish.work() for option in question.options)
 
 
-def _rerun(question: Question, place: int) -> float:
-    """Seconds that a task has run in the mean when it is stopped: half of what it takes; long ones run more often."""
+def _tasks(question: Question, place: int) -> list[tuple[float, float]]:
+    """Of the work that is left of an option the part of each stage, and the seconds of its tasks."""
     finish: Finish = question.options[place].candidate.finish
     left = finish.needed(question.done[place])
-    seconds = [(count, task.seconds + task.local) for count, task in zip(left, finish.tasks, strict=True)]
-    total = sum(count * one for count, one in seconds)
-    return sum(count * one * one for count, one in seconds) / total / 2.0 if total > 0 else 0.0
+    kinds = [(count, task.seconds + task.local) for count, task in zip(left, finish.tasks, strict=True) if count]
+    total = sum(count * seconds for count, seconds in kinds)
+    return [(count * seconds / total, seconds) for count, seconds in kinds] if total > 0 else []

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import inf, log
+from math import expm1, inf, log
 
 from qoop.planner.plan import Resources
 
@@ -27,6 +27,9 @@ MOST_LEVELS = 6
 
 STEPS = 20
 """Steps in which the progress of a plan is followed."""
+
+MOST_EXPONENT = 5.0
+"""A task that is lost about so often before it ends counts as if it were lost no more often."""
 
 Path = Sequence[tuple[float, Resources]]
 """(from when on, share), in order of time."""
@@ -120,11 +123,11 @@ class Chain:
         """True if the share never leaves the level it is at."""
         return not any(self.rates[self.start])
 
-    def expected(self, seconds: Sequence[float], rerun: float = 0.0) -> float:
+    def expected(self, seconds: Sequence[float], tasks: Sequence[tuple[float, float]] = ()) -> float:
         """Expected seconds until a plan ends that would take so long on each of the levels alone.
 
-        rerun: seconds that a task which is stopped has run, and runs again. Tasks are taken to be spread evenly, so
-        that a loss stops as great a part of them as of the slots.
+        tasks: of its work the part, and the seconds of a task, of each kind: what is lost with a slot runs again. They
+        are taken to be spread evenly, so that a loss stops as great a part of them as of the slots.
 
         With u(x) the expected time for a part x of the work: u' / R = 1 + Q u, row by row, with u(0) = 0, solved by the
         implicit Euler method, which is exact where nothing moves.
@@ -135,8 +138,7 @@ class Chain:
         if self.still or seconds[self.start] == inf:
             return seconds[self.start]
         count, step = len(self.levels), 1.0 / STEPS
-        speeds = [1.0 / max(one, 1e-9) for one in seconds]
-        again = [step * (1.0 + self._again(place, rerun, seconds)) for place in range(count)]
+        speeds = [1.0 / max(one * self.rerun(place, tasks), 1e-9) for place, one in enumerate(seconds)]
         rows = [
             [
                 max(1e-12, speeds[i] + step * sum(self.rates[i])) if i == j else -step * self.rates[i][j]
@@ -147,22 +149,23 @@ class Chain:
         inverse = _inverse(rows)
         ends = [0.0] * count
         for _ in range(STEPS):
-            right = [speeds[i] * ends[i] + again[i] for i in range(count)]
+            right = [speeds[i] * ends[i] + step for i in range(count)]
             ends = [sum(a * b for a, b in zip(row, right, strict=True)) for row in inverse]
         return ends[self.start]
 
-    def _again(self, place: int, rerun: float, seconds: Sequence[float]) -> float:
-        """Seconds a second that go into doing again what was stopped when slots were lost.
+    def rerun(self, place: int, tasks: Sequence[tuple[float, float]]) -> float:
+        """How many times the work is done at a level, as slots are lost there at a rate λ each.
 
-        Of W slot seconds W / R are in hand, so the part f of them, each `rerun` seconds old, is f · rerun / R of W.
+        A task of d seconds that begins anew whenever it is stopped takes (exp(λd) - 1) / λ in the mean (Duda, "The
+        Effects of Checkpointing on Program Execution Time", 1983).
         """
-        here, part = self.levels[place].cpu, min(1.0, rerun / max(seconds[place], 1e-9))
-        falls = (
-            (rate * (here - level.cpu) / here, after)
-            for rate, level, after in zip(self.rates[place], self.levels, seconds, strict=True)
-            if level.cpu < here
-        )
-        return sum(rate * part * after for rate, after in falls if rate)
+        here = self.levels[place].cpu
+        falls = zip(self.rates[place], self.levels, strict=True)
+        hazard = sum(rate * (here - level.cpu) / here for rate, level in falls if level.cpu < here)
+        if hazard <= 0.0 or not tasks:
+            return 1.0
+        losses = ((part, min(max(hazard * d, 1e-9), MOST_EXPONENT)) for part, d in tasks)
+        return sum(part * expm1(lost) / lost for part, lost in losses)
 
 
 def shared(whole: Resources, arrivals: float, mean_seconds: float, most: int = MOST_LEVELS) -> Moves:

@@ -88,10 +88,27 @@ def test_expected_seconds_are_the_mean_of_many_random_walks() -> None:
 
 
 def test_work_that_goes_with_lost_slots_is_done_again() -> None:
-    """It falls from 8 to 2 slots once in 10 s, and 2 s of the 10 go with three quarters of the tasks, times 20 / 10."""
+    """It falls from 8 to 2 slots once in 10 s, so a slot is lost once in 13.3 s: a task of 4 s takes 4.66 s there."""
     falling = Chain((HIGH, LOW), ((0.0, 0.1), (0.0, 0.0)), 0)
-    lost = falling.expected([10, 20], rerun=2.0) - falling.expected([10, 20])
-    assert lost == pytest.approx(0.75 * 2 * 2 * (1 - 1 / 2.718281828), rel=0.03)
+    assert falling.rerun(0, [(1.0, 4.0)]) == pytest.approx((2.718281828**0.3 - 1) / 0.3)
+    assert falling.rerun(1, [(1.0, 4.0)]) == 1.0
+    assert falling.expected([10, 20], [(0.5, 4.0), (0.5, 0.001)]) == pytest.approx(
+        falling.expected([10.83, 20]), rel=1e-3
+    )
+
+
+def test_tasks_that_are_lost_again_and_again_are_redone_as_often_as_chance_has_it() -> None:
+    chance, hazard, task = Random(4), 0.3, 5.0
+
+    def took() -> float:
+        now = 0.0
+        while (lost := chance.expovariate(hazard)) < task:
+            now += lost
+        return now + task
+
+    chain = Chain((HIGH, Resources(4)), ((0.0, 2 * hazard), (0.0, 0.0)), 0)
+    mean = sum(took() for _ in range(4000)) / 4000
+    assert task * chain.rerun(0, [(1.0, task)]) == pytest.approx(mean, rel=0.05)
 
 
 def test_a_plan_that_cannot_run_is_never_expected_to_end() -> None:
