@@ -238,9 +238,16 @@ def rules(
     return f"from scale {scales[0]:g} to {scales[-1]:g}:\n{extrapolation.summary(held)}"
 
 
-def _kept(directory: Path, setting: Setting, scales: Sequence[float], cache_dir: Path | None) -> Kept:
+def edition(
+    directory: Path, setting: Setting = PAPER, scales: Sequence[float] = (1.0, 10.0), cache_dir: Path | None = None
+) -> str:
+    """Digest of all that :func:`measured` follows from: figures of simulations with another one are not to be mixed."""
     own = digest(digest_of(Path(extrapolation.__file__)), digest_of(results_file(directory, cache_dir)), repr(scales))
-    return Kept(folder(cache_dir), digest(version(directory, setting), own))
+    return digest(version(directory, setting), own)
+
+
+def _kept(directory: Path, setting: Setting, scales: Sequence[float], cache_dir: Path | None) -> Kept:
+    return Kept(folder(cache_dir), edition(directory, setting, scales, cache_dir))
 
 
 def distorted(truth: Truth, percent: float, seed: int | None = None) -> Truth:

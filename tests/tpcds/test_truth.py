@@ -14,7 +14,8 @@ from qoop.planner.plan import Plan, Resources, Stage
 from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds import measuring
 from qoop.tpcds.extrapolation import LEAST, StageTruth, residual, residuals
-from qoop.tpcds.truth import Truth, believed, distorted, known_true, measured, rules
+from qoop.tpcds.results import Results
+from qoop.tpcds.truth import Truth, believed, distorted, edition, known_true, measured, rules
 from qoop.tpcds.workload import PAPER, Query, workload
 
 SOME = (7, 72)
@@ -131,6 +132,13 @@ def test_truth_is_read_again_as_it_was(
     assert measured(tpcds_small, found, cache_dir=cache).facts == facts
     alone = measured(tpcds_small, {7: found[7]}, cache_dir=cache).facts
     assert alone and all(facts[key] == fact for key, fact in alone.items())
+
+
+def test_every_measurement_makes_another_edition(tpcds_small: Path, tmp_path: Path) -> None:
+    before = edition(tpcds_small, cache_dir=tmp_path)
+    assert edition(tpcds_small, cache_dir=tmp_path) == before
+    measuring.Measurements(Results(measuring.results_file(tpcds_small, tmp_path), {})).put(1.0, 7, {})
+    assert edition(tpcds_small, cache_dir=tmp_path) != before
 
 
 def test_without_measurements_belief_is_the_truth(found: dict[int, Query], tpcds_small: Path, tmp_path: Path) -> None:
