@@ -61,7 +61,7 @@ def test_results_of_another_seed_are_refused(tmp_path: Path) -> None:
 
 
 def met(query: int, volatility: str, gain: float, more: Mapping[str, Ran] | None = None, kind: str = "spot") -> Met:
-    ours = Ran(100.0, tasks=1240, switches=1, depths=(1,), deciding=0.1)
+    ours = Ran(100.0, tasks=1240, switches=1, depths=(1,), deciding=0.1, decisions=3, tempted=1)
     ran = {
         QOOP: ours,
         CLARINET: Ran(100.0 * gain, tasks=1000),
@@ -139,7 +139,8 @@ def test_claims_say_what_is_met_and_what_is_not() -> None:
 def test_reasons_say_how_much_there_was_to_gain() -> None:
     first, second = reasons(Suite(micro=[met(1, "high", 1.8), met(2, "high", 0.9)]))
     assert "high: median 1.500, 90th percentile 1.90, most 2.00, over 1.02 in 50% of 2 runs" in first
-    assert "in 2 of 2 runs; of these 1 ended sooner than Clarinet's and 1 later" in second
+    assert "Of the runs that changed plan 1 ended sooner than Clarinet's and 1 later" in second
+    assert "of 6 decisions another plan was believed to end sooner, however little, in 2" in second
 
 
 def test_a_sweep_compares_with_clarinet_under_the_same_error() -> None:
@@ -200,7 +201,9 @@ def test_a_run_that_never_switches_is_that_of_its_plan() -> None:
     here, held = Arena(query, TOY, as_estimated), Arena(query, TOY, as_estimated)
     stayed = here.adaptive(policy=Greedy(hysteresis=0.9))
     assert stayed.deciding > 0
-    assert here.pinned(here.launch) == held.pinned(held.launch) == replace(stayed, deciding=0.0, plan=1)
+    assert (stayed.decisions, stayed.tempted) == (2, 1)
+    like_clarinet = replace(stayed, deciding=0.0, plan=1, decisions=0, tempted=0)
+    assert here.pinned(here.launch) == held.pinned(held.launch) == like_clarinet
 
 
 def test_regions_follow_from_the_seed_and_come_in_rounds(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from qoop.engine.backends.simulated import Outcome
 from qoop.engine.history import Decided, Succeeded
 from qoop.engine.task import TaskSpec
 from qoop.planner.alternatives import Candidate
+from qoop.profiles import CapacityProfile
 from qoop.replanner import Greedy
 from qoop.simulation import Fleet, JobRun, SimulatedJob, simulate
 from qoop.tpcds.suite import situations
@@ -60,7 +61,7 @@ class Arena:
         found = ran(self._run(self.launch, self.query.adaptive(self.fleet.room, **more)))
         if not found.switches:  # then it was as if held to its plan: no need to run that
             number = self.query.candidates.index(self.launch)
-            self._pinned.setdefault(number, replace(found, deciding=0.0, plan=number))
+            self._pinned.setdefault(number, replace(found, deciding=0.0, plan=number, decisions=0, tempted=0))
         return found
 
     def hindsight(self) -> Ran:
@@ -90,16 +91,31 @@ def ran(job: JobRun, plan: int | None = None) -> Ran:
         depths=tuple(one.stages_back for one in decisions if one.switched),
         deciding=sum(one.planner_seconds for one in decisions),
         plan=plan,
+        decisions=len(decisions),
+        tempted=sum(map(tempting, decisions)),
     )
+
+
+def tempting(decision: Decided) -> bool:
+    """True if another plan than the running one was believed to end sooner."""
+    seconds = {one.plan: one.seconds for one in decision.candidates}
+    return min(seconds.values()) < seconds[decision.running]
 
 
 def arena(situation: Situation, percent: float = 0.0) -> Arena:
     """Where a situation is played out. percent: by how much demands and durations are misjudged."""
     ground = situation.ground
-    fleet = Fleet.of(situations.profile(situation), network=PAPER.link)
+    fleet = fleet_of(situations.profile(situation))
     truth = known_truth(ground.directory, situation.query)
     query = situations.query(ground.directory, situation.query)
     return Arena(query, fleet, distorted(truth, percent) if percent else truth)
+
+
+def fleet_of(profile: CapacityProfile) -> Fleet:
+    """The machines of a profile with the links of the paper's. A share of a cluster is told as one machine, whose
+    slots are anywhere: what crosses the network then is not known, and left out of belief and truth alike."""
+    several = any(point.machines > 1 for point in profile.points)
+    return Fleet.of(profile, network=PAPER.link if several else 0.0)
 
 
 @lru_cache(maxsize=64)

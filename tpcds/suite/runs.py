@@ -21,6 +21,7 @@ class Ran:
     seconds: from its start to its end, in virtual time. tasks: that ended well. lost: attempts that did not.
     switches: changes of plan; depths: how many stages back each went from what had been reached. deciding: seconds that
     decisions took while the job went on. plan: of a baseline, or of the best in hindsight, its place among those kept.
+    decisions: how often the plan was thought over; tempted: how often another one was believed to end sooner at all.
     """
 
     seconds: float
@@ -30,6 +31,8 @@ class Ran:
     depths: tuple[int, ...] = ()
     deciding: float = 0.0
     plan: int | None = None
+    decisions: int = 0
+    tempted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from qoop.profiles import CapacityProfile, Region, Volatility, load, regions
 from qoop.profiles.named import REGIONS, Make, spot
+from qoop.profiles.shared import shared
 from qoop.tpcds.suite.runs import CLASSES
 from qoop.tpcds.workload import Query, fifty, workload
 
-MAKERS: Mapping[str, Make] = {"spot": spot}
+MAKERS: Mapping[str, Make] = {"spot": spot, "shared": shared}
 """How the profiles of each kind are made, from a seed."""
 _SEEDS = 10**6
 
