@@ -248,7 +248,10 @@ def _what_was_met(kind: str, mets: Sequence[Met]) -> str:
     seconds = [met.runs[CLARINET].seconds for met in mets]
     switched = [met for met in mets if met.runs[QOOP].switches]
     lost = sum(met.runs[CLARINET].lost > 0 for met in mets) / len(mets)
-    shown = f"What queries met ({kind}): Clarinet's take {median(seconds):.0f} s in the median; {lost:.0%} of the runs lost a task. QOOP changed plan in {len(switched)} of {len(mets)} runs"
+    shown = (
+        f"What queries met ({kind}): Clarinet's take {median(seconds):.0f} s in the median; {lost:.0%} of runs lost "
+        f"a task. QOOP changed plan in {len(switched)} of {len(mets)} runs"
+    )
     thought, tempted = (sum(getattr(met.runs[QOOP], what) for met in mets) for what in ("decisions", "tempted"))
     if thought:
         shown += f"; of {thought:,} decisions another plan was believed to end sooner, however little, in {tempted:,}"
