@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from qoop.catalog.errors import QoopError
+from qoop.catalog.value import value
 from qoop.engine.digest import Digest
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskId, TaskSpec
 from qoop.planner.plan import Resources
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Committed:
     """The facts of one committed output: rows and bytes of every partition, cost of making it.
 
@@ -35,7 +36,7 @@ class Committed:
     digest: Digest | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TaskSucceeded:
     """The attempt's output is committed."""
 
@@ -139,7 +140,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Start:
     """Run this attempt on this machine."""
 
@@ -165,7 +166,7 @@ class Release:
 Command = Start | Stop | Release
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Demand:
     """A ready task and the least room it needs. All that a scheduler may see of a job's work (no plan).
 
@@ -190,7 +191,7 @@ class Running:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Grant:
     """A scheduler's decision: this task may run on this machine with this room."""
 

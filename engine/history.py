@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from qoop.catalog.errors import QoopError
+from qoop.catalog.value import value
 from qoop.engine.events import Committed
 from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId
 from qoop.planner.plan import Resources, StageId
@@ -58,7 +59,7 @@ class Switched:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Started:
     at: float
     attempt: AttemptId
@@ -71,7 +72,7 @@ class Started:
         return f"at {self.at:.3f} s {self.attempt} started on {self.machine} with {room}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Succeeded:
     """used: False: nothing of the plan needed the output (any more)."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 
 from qoop.catalog.table import Table
+from qoop.catalog.value import value
 from qoop.planner.plan import Plan, Resources, Signature, Stage, StageId
 
 JobId = str
@@ -15,7 +16,7 @@ Content = tuple[Signature, str]
 """Signature and layout digest: what the outputs of a whole stage have in common."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CheckpointKey:
     """Names the output of one task by content (law 1): what it means, how it is cut, which part it is."""
 
@@ -71,7 +72,7 @@ def _owned(stage: Stage, owner: JobId) -> Stage:
     return replace(stage, signature=blake2b(text.encode(), digest_size=16).hexdigest())
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TaskId:
     """One part of one stage of one job."""
 
@@ -83,7 +84,7 @@ class TaskId:
         return f"{self.job}/{self.stage}.{self.part}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AttemptId:
     """One try of a task; numbers count up within a job and are never used twice."""
 
@@ -97,7 +98,7 @@ class AttemptId:
         return f"{self.task}#{self.number}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResolvedInput:
     """Where a stage input lies: in these checkpoints, of one stage all; of each this partition, None: every one.
 
@@ -114,7 +115,7 @@ class ResolvedInput:
         return tuple((key, self.partition) for key in self.keys)
 
 
-@dataclass(frozen=True)
+@value
 class TaskSpec:
     """All a backend needs to run one attempt, wherever it runs.
 

@@ -9,17 +9,17 @@ module, so that an estimate packs tasks as the engine will.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import floor
 
+from qoop.catalog.value import value
 from qoop.planner.plan import Resources
 
 _SAME = 1e-9
 """Alignments closer than this are ties."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Room:
     """What a machine has in all, and what of it is free now."""
 

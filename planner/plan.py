@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from typing import Literal as OneOf
 
 from qoop.catalog.errors import PlanError
+from qoop.catalog.value import value
 from qoop.planner.facts import UNTOLD, Told
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ StageId = str
 Signature = str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resources:
     """A vector of resources: cpu in slots, memory in bytes, disk and network in bytes per second.
 
