@@ -26,8 +26,9 @@ def drawn(seed: str, number: int) -> Schedule:
             happenings.append(Happening(chance.choice(happenings).at + STEP, ("close",)))
     return Schedule(
         machines, jobs, fates, tuple(sorted(happenings, key=lambda one: one.at)),
-        patience=chance.choice((0, 0, 0, 2, 8)), stop=chance.choice((0.0, 0.0, 0.25, 1.0)),
-        wait=chance.choice((0.0, 0.0, 0.0, 5.0)), think=chance.choice((0.0, 0.0, 0.25, 1.0)), relief=length + 20.0,
+        scheduler=chance.choice(("max-min",) * 5 + ("drf", "tetris", "sjf", "carbyne")),
+        patience=chance.choice((0, 0, 0, 2, 8)), stop=chance.choice((0.0, 0.25, 1.0, 2.0)),
+        wait=chance.choice((0.0, 0.0, 2.0, 5.0)), think=chance.choice((0.0, 0.0, 0.25, 1.0)), relief=length + 20.0,
     )  # fmt: skip
 
 
@@ -43,7 +44,7 @@ def _jobs(chance: random.Random, length: float) -> tuple[JobLine, ...]:
     names, letters = Names(), iter("abcdefghijklmnopqrstuvwxyz")
     queries: list[tuple[Query, list[Nodes]]] = []
     jobs = []
-    for name in "ABCDEFGH"[: chance.choice((4, 6, 7, 8, 8))]:
+    for name in "ABCDEFGH"[: chance.choice((5, 6, 7, 8, 8))]:
         if not queries or (len(queries) < 5 and chance.random() < 0.6):
             query = Query.drawn(chance, tuple(next(letters) for _ in range(chance.choice((2, 3, 4, 4, 5)))))
             plans = [drawn_plan(chance, query, names) for _ in range(chance.choice((2, 3, 4)))]

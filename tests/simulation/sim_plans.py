@@ -34,9 +34,9 @@ class Query:
             relations,
             filters,
             {},
-            chance.choice((0.0, 0.0, 0.05, 0.2)),
+            chance.choice((0.0, 0.0, 0.1, 0.3)),
             chance.random() < 0.7,
-            chance.choice((3, 4, 5, 6)),
+            chance.choice((4, 5, 6, 7)),
         )
 
 

@@ -201,14 +201,18 @@ class Happening:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All that is drawn. patience: of the scheduler that keeps room back, 0: none is kept. stop: seconds from the order
+    """All that is drawn.
+
+    scheduler: its name in `sim_world`. patience: after which it keeps room back, 0: never. stop: seconds from the order
     to stop to the report. wait: seconds that jobs wait for a slot. think: that a decision takes. relief: when there is
-    enough of everything. machines: name, slots, GB."""
+    enough of everything. machines: name, slots, GB.
+    """
 
     machines: tuple[tuple[str, float, float], ...] = ()
     jobs: tuple[JobLine, ...] = ()
     fates: tuple[Fate, ...] = ()
     happenings: tuple[Happening, ...] = ()
+    scheduler: str = "max-min"
     patience: int = 0
     stop: float = 0.0
     wait: float = 0.0
@@ -220,7 +224,8 @@ class Schedule:
         settings = [
             f"{item.name} {_text(getattr(self, item.name))}"
             for item in fields(self)
-            if item.name in ("patience", "stop", "wait", "think", "relief") and getattr(self, item.name) != item.default
+            if item.name in ("scheduler", "patience", "stop", "wait", "think", "relief")
+            and getattr(self, item.name) != item.default
         ]
         machines = [f"machine {name} {_text(slots)} {_text(memory)}" for name, slots, memory in self.machines]
         jobs = [line for job in self.jobs for line in job.lines()]
@@ -251,7 +256,7 @@ def _added(made: Schedule, line: str) -> Schedule:
             return replace(made, fates=(*made.fates, Fate.read(words)))
         case ["at", moment, *words]:
             return replace(made, happenings=(*made.happenings, Happening(float(moment), tuple(words))))
-        case ["patience" | "stop" | "wait" | "think" | "relief" as name, value]:
+        case ["scheduler" | "patience" | "stop" | "wait" | "think" | "relief" as name, value]:
             return replace(made, **{name: type(getattr(made, name))(value)})
         case _ if line.startswith("    "):
             *plans, last = made.jobs[-1].plans

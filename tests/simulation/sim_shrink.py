@@ -168,7 +168,7 @@ def _plainer(schedule: Schedule, still: Still) -> Schedule:
 
 def _plain(schedule: Schedule) -> Iterator[Schedule]:
     for item in fields(schedule):
-        if item.name in ("patience", "stop", "wait", "think"):
+        if item.name in ("scheduler", "patience", "stop", "wait", "think"):
             yield replace(schedule, **{item.name: item.default})
     for place, job in enumerate(schedule.jobs):
         for item in fields(job):

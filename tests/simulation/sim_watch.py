@@ -94,15 +94,15 @@ class JobModel:
 
 
 class Watch:
-    """A trace that raises AssertionError. patience: of the scheduler, 0 if it keeps no room back."""
+    """A trace that raises AssertionError. scheduler, patience: see `sim_script.Schedule`."""
 
-    def __init__(self, backend: SimulatedBackend, patience: int) -> None:
+    def __init__(self, backend: SimulatedBackend, scheduler: str, patience: int) -> None:
         self.cluster: Cluster
         self.cover = Cover()
         self.events = 0
         self.told: Counter[str] = Counter()
         self.jobs: dict[JobId, JobModel] = {}
-        self._backend, self._patience = backend, patience
+        self._backend, self._scheduler, self._patience = backend, scheduler, patience
         self._capacity = dict(backend.machines())
         self._leaving: dict[MachineId, Resources] = {}
         self._used: dict[MachineId, list[Resources]] = {}
@@ -382,7 +382,7 @@ class Watch:
 
     def _goes_first(self, job: JobModel, spec: TaskSpec, where: str) -> None:
         """No job with a lower share had a task that could have begun instead."""
-        if self._leaving or self._patience:
+        if self._leaving or self._patience or self._scheduler not in ("max-min", "drf"):
             return
         total = sum(self._capacity.values(), Resources())
         mine = self._place(job, total)
@@ -559,6 +559,8 @@ class Watch:
         assert len(unused) <= (self._patience > 0), f"there is room on {unused} for tasks that are ready"
 
     def _shares_are_fair(self) -> None:
+        if self._scheduler == "sjf":  # which promises all to the shortest job
+            return
         jobs = self.cluster._jobs.values()
         weights = sum(job.request.weight for job in jobs)
         lasting = [

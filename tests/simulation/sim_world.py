@@ -37,10 +37,18 @@ from qoop.planner.alternatives import Candidate
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources
 from qoop.replanner import Decision, Greedy, Question, switch_to
+from qoop.schedulers.base import Scheduler
+from qoop.schedulers.carbyne import Carbyne
+from qoop.schedulers.drf import DRF
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
+from qoop.schedulers.sjf import SJF
+from qoop.schedulers.tetris import Tetris
 
 T = TypeVar("T")
+SCHEDULERS: dict[str, Callable[[], Scheduler]] = {
+    "max-min": MaxMin, "drf": DRF, "tetris": Tetris, "sjf": SJF, "carbyne": Carbyne,
+}  # fmt: skip
 PATIENCE = 10_000.0
 """Seconds of virtual time in which something must happen while a job has not ended."""
 HANGS = 1_000.0
@@ -125,8 +133,10 @@ class World:
         self.clock = VirtualClock()
         machines = {name: room(slots, memory) for name, slots, memory in schedule.machines}
         self.backend = Machines(self, machines, self.clock, schedule.stop)
-        scheduler = Patient(MaxMin(), schedule.patience) if schedule.patience else MaxMin()
-        self.watch = Watch(self.backend, schedule.patience)
+        scheduler = SCHEDULERS[schedule.scheduler]()
+        if schedule.patience:
+            scheduler = Patient(scheduler, schedule.patience)
+        self.watch = Watch(self.backend, schedule.scheduler, schedule.patience)
         self.cluster = Cluster(
             self.backend, scheduler, self.clock, self.watch, thread=False,
             wait_for_capacity=schedule.wait or math.inf, planner=SlowPlanner(self, schedule.think),
