@@ -15,14 +15,16 @@ from sim_script import Node, Nodes
 
 @dataclass(frozen=True)
 class Query:
-    """What is to be joined. truth: by what a stage means, how it differs from what is believed of it.
+    """What is to be joined.
 
-    islands: how often a stage is one; deep: what rests on one is one, too, as in plans of the planner.
+    truth, limits: by what a stage means, how it differs from what is believed of it, and whether it is limited, which
+    makes it an island. islands: how often one is; deep: what rests on one is one, too, as in plans of the planner.
     """
 
     relations: tuple[str, ...]
     filters: tuple[str, ...]
     truth: dict[str, dict[str, float]]
+    limits: dict[str, bool]
     islands: float
     deep: bool
     width: int
@@ -33,6 +35,7 @@ class Query:
         return cls(
             relations,
             filters,
+            {},
             {},
             chance.choice((0.0, 0.0, 0.1, 0.3)),
             chance.random() < 0.7,
@@ -116,11 +119,12 @@ def _join(chance: random.Random, query: Query, one: _Part, other: _Part) -> _Par
 
 
 def _limited(chance: random.Random, query: Query, part: _Part) -> _Part:
-    if chance.random() >= query.islands:
+    """The part, or some of its rows; mostly the same parts of all plans are limited."""
+    if part.means not in query.limits or chance.random() < 0.1:
+        query.limits[part.means] = chance.random() < query.islands
+    if not query.limits[part.means]:
         return part
-    return _Part(
-        part.relations, part.filters, part.width, part.cut, part.inputs, f"{part.limited}!{chance.randint(1, 9)}", True
-    )
+    return _Part(part.relations, part.filters, part.width, part.cut, part.inputs, f"{part.limited}!", True)
 
 
 def _nodes(chance: random.Random, query: Query, root: _Part, names: Names) -> Nodes:
