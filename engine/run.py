@@ -427,7 +427,17 @@ class Run:
                 self._release([key])
         elif key not in self._held:
             self._strays.add(key)
+            if task is not None and task.stage.tainted:
+                self._void_attempts_at(key)
             self._release_stray(key)
+
+    def _void_attempts_at(self, key: CheckpointKey) -> None:
+        """A store keeps the first of two equal outputs, but a late one that rests on an island that was made anew since
+        is not equal: what is being put out under its key could be lost to it."""
+        for attempt in self._attempts.values():
+            if attempt.key == key:
+                attempt.void = True
+                self._stop(attempt, "an output that is not to be used came late")
 
     def _failed(self, id: AttemptId, error: QoopError, retryable: bool) -> None:
         attempt = self._end_attempt(id)

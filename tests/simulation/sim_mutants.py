@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant("a job that is cancelled is not looked at", Cluster, "_order", "self._touch(job)", "pass"),
     Mutant(
         "room that becomes free is not seen", Driver, "_discharge",
-        "self._rooms[charge.machine] = self._room(charge.machine)", "pass",
+        "self._rooms.set_free(charge.machine, self._free(charge.machine))", "pass",
     ),
     Mutant("machines that come are not seen", Driver, "take", "self._rooms = self._all_rooms()", "pass"),
     Mutant("what a late writer left is not given back", Driver, "_give_back", "job not in self.runs", "False"),
@@ -141,6 +141,7 @@ MUTANTS = (
         "self._need_tables(plan)\n    self._take_held(held)",
     ),
     Mutant("islands are owned, what rests on them is not", cluster, "own_islands", "item.stage in islands", "False"),
+    Mutant("a late output of an old island stays", Run, "_void_attempts_at", "attempt.key == key", "False"),
     Mutant("an ended job is told more", Run, "handle", "if self.state.final:", "if False:"),
     Mutant(
         "attempts of a lost machine are told to stop", Run, "_machine_lost",
