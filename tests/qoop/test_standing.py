@@ -1,0 +1,76 @@
+"""When a job will end, as it is told to people: on simulated machines, where the true end is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from qoop.cluster import Cluster, JobHandle
+from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
+from qoop.engine.clock import VirtualClock
+from qoop.engine.task import TaskSpec
+from qoop.letters import JobRequest
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.standing import Left
+
+GB = 2**30
+COLUMNS = (("x", "INTEGER"),)
+
+
+def stage(name: str, width: int, seconds: float, *reads: str) -> Stage:
+    inputs = tuple(StageInput(read, read, "all") for read in reads)
+    return Stage(name, "", inputs, COLUMNS, width, name, estimate=Estimate(task_seconds=seconds))
+
+
+PLAN = Plan((stage("scan", 12, 2), stage("join", 6, 3, "scan"), stage("root", 1, 2, "join")), COLUMNS)
+
+
+def followed(factor: float, every: float = 0.5) -> tuple[float, list[tuple[float, Left]]]:
+    """The end of a job whose tasks take so many times as long as estimated, and what was told on the way."""
+    clock = VirtualClock()
+
+    def script(spec: TaskSpec) -> Outcome:
+        usual = as_estimated(spec)
+        return replace(usual, seconds=usual.seconds * factor)
+
+    cluster = Cluster(SimulatedBackend({"m": Resources(4, 8 * GB)}, clock, script), clock=clock, thread=False)
+    handle: JobHandle = cluster.submit(JobRequest(PLAN))
+    told = []
+    while cluster.busy:
+        cluster.step(every)
+        left = handle.standing().left
+        if left is not None:
+            told.append((clock.now(), left))
+    return clock.now(), told
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 3.0, 8.0])
+def test_half_way_the_true_end_lies_in_the_range(factor: float) -> None:
+    end, told = followed(factor)
+    at, left = min(told, key=lambda one: abs(one[0] - end / 2))
+    assert abs(at - end / 2) < end / 6
+    assert left.least <= end - at <= left.most, (end, at, left)
+    assert left.most < 4 * (end - at), "a range that says nothing"
+
+
+def test_with_right_estimates_it_is_right_from_the_start() -> None:
+    end, told = followed(1.0)
+    for at, left in told:
+        assert left.likely == pytest.approx(end - at, abs=1.5), (end, at, left)
+
+
+def test_the_range_holds_what_is_likely_and_comes_to_its_end() -> None:
+    end, told = followed(3.0)
+    assert all(0 <= left.least <= left.likely <= left.most for _, left in told)
+    assert told[-1][1].likely < told[0][1].most
+    assert told[0][1].likely < 0.6 * end, "nobody can know at the start"
+
+
+def test_without_a_slot_there_is_no_end() -> None:
+    clock = VirtualClock()
+    cluster = Cluster(SimulatedBackend({"m": Resources(0, 8 * GB)}, clock), clock=clock, thread=False)
+    handle = cluster.submit(JobRequest(PLAN))
+    cluster.step(1.0)
+    standing = handle.standing()
+    assert standing.left is None and standing.used == Resources() and standing.progress.fraction == 0.0
