@@ -22,7 +22,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("data")
     with duckdb.connect() as made:
         made.execute(
-            f"COPY (SELECT range AS k, range * 13 % 1009 AS v FROM range(1500000)) TO '{folder}/facts.parquet'"
+            f"COPY (SELECT range AS k, range * 13 % 1009 AS v FROM range(3000000)) TO '{folder}/facts.parquet'"
         )
         made.execute(
             f"COPY (SELECT range AS item, 'tea' AS name, NULL::DATE AS since, range * 1.5 AS price, repeat('x', 60) "
@@ -131,7 +131,7 @@ def test_jobs_in_the_background_are_followed_fetched_and_cancelled(screen: Scree
     screen.type("\\resize slots=2{enter}")
     screen.wait("job1 is done", "1 rows in")
     screen.type("\\fg 1{enter}")
-    screen.wait("1500000")
+    screen.wait("3000000")
     screen.type("{ctrl-d}")
     assert screen.end() == 0
 
@@ -146,7 +146,7 @@ def test_a_job_is_suspended_and_goes_on(screen: Screen) -> None:
     screen.type("\\resume{enter}")
     screen.wait("job2 goes on in the background")
     screen.type("\\resize slots=2{enter}\\fg{enter}")
-    screen.wait("1500000", "1 row")
+    screen.wait("3000000", "1 row")
 
 
 def test_answers_go_where_they_are_wanted(screen: Screen, tmp_path: Path) -> None:
