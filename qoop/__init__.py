@@ -43,6 +43,7 @@ from qoop.catalog.errors import (
 
 if TYPE_CHECKING:
     from qoop.job import Job
+    from qoop.notebook import load_ipython_extension
     from qoop.profiles import CapacityProfile, replay
     from qoop.result import Result
     from qoop.session import Session, connect
@@ -78,6 +79,7 @@ __all__ = [
     "UnknownTable",
     "__version__",
     "connect",
+    "load_ipython_extension",
     "replay",
     "resume",
 ]
@@ -88,6 +90,7 @@ _HOME = {
     "Result": "qoop.result",
     "Session": "qoop.session",
     "connect": "qoop.session",
+    "load_ipython_extension": "qoop.notebook",
     "replay": "qoop.profiles",
     "resume": "qoop.suspend",
 }

@@ -315,6 +315,11 @@ class Job:
         """What each stage of the plan turned out to be, in the plan's order."""
         return stage_reports(self.plan, self.history())
 
+    def _repr_html_(self) -> str:
+        from qoop.notebook import job_html
+
+        return job_html(self)
+
     def __repr__(self) -> str:
         text = " ".join(self.text.split())
         return f"<Job {self.id} {self.state}: {text if len(text) <= 60 else text[:57] + '...'}>"

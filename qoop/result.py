@@ -155,6 +155,11 @@ class Result:
         text = str(self._first()).rstrip("\n")
         return f"{text}\n{self._total()}" if len(self) > _SHOWN_AT_MOST else text
 
+    def _repr_html_(self) -> str:
+        from qoop.notebook import result_html
+
+        return result_html(self)
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The Arrow PyCapsule interface: any Arrow library can read a Result."""
         return self.arrow().__arrow_c_stream__(requested_schema)

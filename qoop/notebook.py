@@ -1,0 +1,137 @@
+"""Notebooks: results and jobs as HTML, and ``%%qoop``, a cell of SQL that is shown while it runs.
+
+In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that begins with ``%%qoop`` runs SQL; its
+answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%qoop session`` takes a session of
+yours.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from qoop.catalog.errors import ConfigError
+from qoop.engine.history import Decided, span
+from qoop.table_text import shown_rows
+
+if TYPE_CHECKING:
+    from qoop.job import Job
+    from qoop.result import Result
+    from qoop.session import Session
+    from qoop.standing import Standing
+
+_ROWS = 40
+_GREY = ' style="color: #888"'
+_BAR = '<progress max="1" value="{fraction:.3f}" style="width: 12em"></progress>'
+
+
+def result_html(result: Result) -> str:
+    """The first and the last rows of a result as a table."""
+    head, tail = shown_rows(len(result), _ROWS)
+    first = [_row(row) for row in islice(result.slice(0, head).text_rows(), head)]
+    last = [_row(row) for row in result.slice(len(result) - tail, tail).text_rows()] if tail else []
+    dots = [f'<tr><td colspan="{len(result.columns)}"{_GREY}>⋮</td></tr>'] if tail else []
+    names = "".join(
+        f"<th>{escape(name)}<br><small{_GREY}>{escape(type_.lower())}</small></th>"
+        for name, type_ in zip(result.columns, result.types, strict=True)
+    )
+    total = f"{len(result):,} row{'' if len(result) == 1 else 's'}" + (f", {head + tail} of them shown" if tail else "")
+    rows = "\n".join([*first, *dots, *last])
+    return f"<table><thead><tr>{names}</tr></thead><tbody>\n{rows}\n</tbody></table><small{_GREY}>{total}</small>"
+
+
+def _row(row: tuple[str | None, ...]) -> str:
+    cells = (f"<td{_GREY}>NULL</td>" if value is None else f"<td>{escape(value)}</td>" for value in row)
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def job_html(job: Job) -> str:
+    """How a job stands, stage by stage, and the switches of its plan."""
+    standing = job.standing()
+    decided = [record for record in job.history() if isinstance(record, Decided) and record.switched]
+    switches = "".join(f"<li>{escape(str(record))}</li>" for record in decided)
+    return _headline(job, standing) + _stages(standing) + (f"<ul>{switches}</ul>" if switches else "")
+
+
+def _headline(job: Job, standing: Standing) -> str:
+    from qoop.repl.view import ends
+
+    parts = [
+        job.id,
+        job.state.lower(),
+        f"{standing.progress.fraction:.0%}",
+        span(standing.elapsed),
+        ends(standing.left),
+    ]
+    return f"<div><b>{escape(' · '.join(filter(None, parts)))}</b></div>"
+
+
+def _stages(standing: Standing) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(stage.stage)}</td><td>{escape(stage.label)}</td>"
+        f"<td>{_BAR.format(fraction=stage.done / stage.total if stage.total else 1.0)}</td>"
+        f"<td>{stage.done}/{stage.total}</td><td>{stage.rows:,} rows</td></tr>"
+        for stage in standing.progress.stages
+    )
+    return f"<table>{rows}</table>"
+
+
+class Magic:
+    """``%qoop`` and ``%%qoop`` of one notebook. shell: IPython's."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        """The session of the notebook's cells, opened when it is first used."""
+        if self._session is None:
+            from qoop.session import connect
+
+            self._session = connect()
+        return self._session
+
+    def line(self, line: str) -> Session:
+        """``%qoop``: the session; ``%qoop PATH``: open data; ``%qoop name``: take a session of that name."""
+        from qoop.session import Session
+
+        named = self._shell.user_ns.get(line.strip())
+        if isinstance(named, Session):
+            self._session = named
+        elif line.strip():
+            self.session.register_path(line.strip())
+        return self.session
+
+    def cell(self, line: str, cell: str) -> Result:
+        """``%%qoop [name]``: run the statements of the cell, and show them while they run."""
+        name = line.strip()
+        if name and not name.isidentifier():
+            raise ConfigError(f"%%qoop takes the name that the answer is to have, not {name!r}")
+        result = self.session.sql(cell, watch=_show)
+        if name:
+            self._shell.user_ns[name] = result
+        return result
+
+
+def _show(job: Job) -> None:
+    """Show a job that takes its time, until it has ended."""
+    if job.wait(0.3):
+        return
+    page: Any = import_module("IPython.display")  # partly typed
+    shown = page.display(page.HTML(job_html(job)), display_id=True)
+    while not job.wait(0.2):
+        shown.update(page.HTML(job_html(job)))
+    shown.update(page.HTML(job_html(job)))
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext qoop`` does."""
+    magic = Magic(shell)
+
+    def qoop(line: str, cell: str | None = None) -> Session | Result:
+        return magic.line(line) if cell is None else magic.cell(line, cell)
+
+    shell.register_magic_function(qoop, magic_kind="line_cell", magic_name="qoop")

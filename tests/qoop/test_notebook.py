@@ -1,0 +1,76 @@
+"""What a notebook shows: results and jobs as HTML, and cells of SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+import qoop
+from qoop.result import Result
+
+ITEMS = pa.table({"item": ["<tea> & more", None], "price": [3, 2]})
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[InteractiveShell]:
+    pq.write_table(ITEMS, tmp_path / "items.parquet")
+    made = InteractiveShell.instance()
+    made.run_line_magic("load_ext", "qoop")
+    made.run_line_magic("qoop", str(tmp_path))
+    yield made
+    made.run_line_magic("qoop", "").close()
+    InteractiveShell.clear_instance()
+
+
+def cells(html: str) -> list[list[str]]:
+    """The texts of the rows of a table; the page must be well-formed."""
+    page = ElementTree.fromstring(f"<div>{html.replace('<br>', ' ')}</div>")
+    return [["".join(cell.itertext()) for cell in row] for row in page.iter("tr")]
+
+
+def test_a_result_is_a_table_of_html() -> None:
+    with qoop.connect(slots=1) as session:
+        session.register("items", ITEMS)
+        html = session.sql("SELECT item, price FROM items ORDER BY price")._repr_html_()
+        assert cells(html) == [["item varchar", "price bigint"], ["NULL", "2"], ["<tea> & more", "3"]]
+        assert "2 rows" in html and "<tea>" not in html
+        many = session.sql("SELECT range AS n FROM range(1000)")._repr_html_()
+        assert len(cells(many)) == 1 + 40 + 1 and "1,000 rows, 40 of them shown" in many
+        job = session.submit("SELECT count(*) FROM items")
+        job.wait()
+        assert "succeeded" in job._repr_html_() and cells(job._repr_html_())
+
+
+def test_a_cell_runs_sql_and_its_answer_has_a_name(shell: InteractiveShell) -> None:
+    found = shell.run_cell_magic("qoop", "dear", "CREATE VIEW v AS FROM items WHERE price > 2; SELECT item FROM v")
+    assert isinstance(found, Result) and found.fetchall() == [("<tea> & more",)]
+    assert shell.user_ns["dear"] is found
+    with pytest.raises(qoop.ConfigError):
+        shell.run_cell_magic("qoop", "no name", "SELECT 1")
+    with pytest.raises(qoop.BindError):
+        shell.run_cell_magic("qoop", "", "SELECT nothing FROM items")
+
+
+def test_a_session_of_ones_own_is_taken(shell: InteractiveShell) -> None:
+    before = shell.run_line_magic("qoop", "")
+    with qoop.connect(slots=1) as session:
+        shell.user_ns["mine"] = session
+        assert shell.run_line_magic("qoop", "mine") is session is not before
+        assert shell.run_cell_magic("qoop", "", "SELECT 7").fetchall() == [(7,)]
+    before.close()
+
+
+def test_a_long_query_is_shown_while_it_runs(shell: InteractiveShell) -> None:
+    session = shell.run_line_magic("qoop", "")
+    session.register("facts", pa.table({"k": range(2_000_000)}))
+    with capture_output() as captured:
+        shell.run_cell_magic("qoop", "", "SELECT max(sha256(sha256(sha256(k::VARCHAR)))) AS most FROM facts")
+    shown = [output.data["text/html"] for output in captured.outputs]
+    assert len(shown) >= 2 and "running" in shown[0] and "succeeded" in shown[-1]
