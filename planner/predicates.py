@@ -255,7 +255,7 @@ def _restrict_either(part: Call, columns: dict[str, Spread]) -> None:
         lows = [spread.minimum for spread in after if spread.minimum is not None]
         highs = [spread.maximum for spread in after if spread.maximum is not None]
         known = _ordered([*lows, *highs], [end for spread in after for end in (spread.minimum, spread.maximum)])
-        _shrink(columns, column, distinct, *((min(lows), max(highs)) if known else (None, None)))  # type: ignore[type-var]
+        _shrink(columns, column, distinct, *((min(lows), max(highs)) if known else (None, None)))
 
 
 def _ordered(known: list[Scalar], values: list[Scalar | None]) -> bool:
