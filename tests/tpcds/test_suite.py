@@ -18,7 +18,7 @@ from qoop.planner.plan import Resources
 from qoop.replanner import Greedy
 from qoop.simulation import Fleet
 from qoop.tpcds.results import Results
-from qoop.tpcds.suite import ablation, report, runner, runs, situations, toy
+from qoop.tpcds.suite import ablation, markets, report, runner, runs, situations, toy
 from qoop.tpcds.suite.claims import claims, reasons
 from qoop.tpcds.suite.figures import CLARINET_ERROR, ERROR, FIGURES, HYSTERESIS, THRESHOLD, Suite, sweep, variant
 from qoop.tpcds.suite.micro import DECISION_SECONDS, Arena
@@ -94,14 +94,9 @@ def full_suite() -> report.Found:
         "speed": {"x10": met(1, "high", 2.0, kind="10").json(), "x1": met(1, "high", 1.0, kind="1").json()},
         "macro": macro,
     }
-    shared = {
-        "kind": "shared",
-        "events": [2, 1, 0],
-        "seconds": 600,
-        "machines": [[0, 20]],
-        "slots": [[0, 600], [60, 300]],
-    }
-    values["profiles"] = {"spot": shared | {"kind": "spot", "events": [60, 53, 40]}, "shared": shared}
+    market = {"kind": "spot", "events": [60, 53, 40], "seconds": 600, "machines": [[0, 20], [60, 2]]}
+    cluster = {"kind": "shared", "jobs": [[2, 0, 4], [1, 0, 1], [0, 0, 0]], "shares": [[[0, 600], [60, 300]]]}
+    values["profiles"] = {"spot 0": market, "shared 0": cluster}
     pairs = [
         {"profile": name, "query": 1, "plan": 0, "real": 1.0, "simulated": 1.1, "fitted": False, "error": 0.1}
         for name in ("steady", "dip")
@@ -172,6 +167,14 @@ def test_a_page_of_nothing_but_the_toy_says_what_is_missing(tmp_path: Path) -> N
 def test_a_report_of_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "report", "--results", str(tmp_path)]) == 1
     assert "holds no results" in capsys.readouterr().err
+
+
+def test_what_jobs_see_of_a_shared_cluster_is_counted_by_job() -> None:
+    every = markets.items(1)
+    ten, fifteen, twenty = markets.measure(every["shared 0"])["jobs"]
+    assert len(ten) == len(twenty) > 100
+    assert all(a >= b >= c for a, b, c in zip(ten, fifteen, twenty, strict=True))
+    assert markets.measure(every["spot 3"]) == markets.measure(every["spot 3"]) != markets.measure(every["spot 4"])
 
 
 def test_the_same_regions_pass_faster(tmp_path: Path) -> None:

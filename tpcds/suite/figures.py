@@ -209,8 +209,10 @@ def switching_time(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> N
 
 
 def overhead(met: Met) -> float:
-    """Which part of its time a run was being decided on; changing the plan itself takes no virtual time."""
-    return met.runs[QOOP].deciding / met.runs[QOOP].seconds
+    """Which part of its time a run spent on the decisions by which it changed plan; the change itself takes no virtual
+    time, and the plan before it goes on meanwhile."""
+    ours = met.runs[QOOP]
+    return ours.deciding / max(1, ours.decisions) * ours.switches / ours.seconds
 
 
 @_both
@@ -454,13 +456,13 @@ def of_kind(suite: Suite, kind: str) -> list[Mapping[str, Any]]:
 
 def shared_view(suite: Suite) -> Picture | None:
     """2.3a: what a few jobs of a shared cluster see."""
-    some = of_kind(suite, "shared")[:3]
+    some = of_kind(suite, "shared")
     if not some:
         return None
     with sheet(width=6.4) as page:
         (axes,) = page.axes
-        for number, one in enumerate(some, 1):
-            _steps(axes, one["slots"], one["seconds"], f"job {number}", charts.CYCLE[number - 1])
+        for number, points in enumerate(some[0]["shares"], 1):
+            _steps(axes, points, points[-1][0], f"job {number}", charts.CYCLE[number - 1])
         charts.labels(axes, "What one job sees", "seconds", "slots")
         return page.picture()
 
@@ -479,7 +481,7 @@ def events_of_jobs(suite: Suite) -> Picture | None:
     with sheet(width=5.0) as page:
         (axes,) = page.axes
         for place, percent in enumerate(PERCENTS):
-            counts = [one["events"][place] for one in some]
+            counts = [count for one in some for count in one["jobs"][place]]
             charts.distribution(axes, counts, f"events of {percent} %", charts.CYCLE[place])
         axes.plot([0.5], [22], "D", color="white", markeredgecolor="black", label="paper, 10 %: 22 % see none")
         axes.plot([3.5], [80], "s", color="white", markeredgecolor="black", label="paper, 10 %: 20 % see four")

@@ -1,27 +1,28 @@
 """What the profiles are like that queries meet: figure 2.3, and the numbers the paper gives of its own.
 
-A spot profile is one series of five hours; a profile of the shared cluster is what one job of it sees.
+A spot profile is one series of five hours. Of a shared cluster it is what each job of it sees while it is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from qoop.profiles import events
+from qoop.profiles.named import spot
+from qoop.profiles.shared import recorded, seen, view
 from qoop.profiles.summary import PERCENTS
-from qoop.tpcds.suite.situations import MAKERS
 
-SERIES: Mapping[str, int] = {"spot": 20, "shared": 200}
-"""How many profiles of each kind are counted."""
+SERIES = 20
+"""How many series of the market are counted."""
 _SEED = 7_000_000
 """Other seeds than those that queries meet, as for any sample."""
+_SHOWN, _LONG = 3, 400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One profile to look at."""
+    """One series of the market, or one of the recorded clusters."""
 
     kind: str
     number: int
@@ -29,18 +30,27 @@ class Series:
 
 
 def items(seed: int) -> dict[str, Series]:
-    """Those of every kind that there is."""
-    kinds = {kind: SERIES[kind] for kind in MAKERS}
-    return {f"{kind} {number}": Series(kind, number, seed) for kind, count in kinds.items() for number in range(count)}
+    """All that are looked at."""
+    counts = {"spot": SERIES, "shared": len(recorded())}
+    return {f"{kind} {number}": Series(kind, number, seed) for kind, count in counts.items() for number in range(count)}
 
 
 def measure(series: Series) -> dict[str, Any]:
-    """Events of each size, and the slots over time, as JSON values."""
-    profile = MAKERS[series.kind](_SEED * series.seed + series.number)
-    return {
-        "kind": series.kind,
-        "events": [events(profile, percent) for percent in PERCENTS],
-        "seconds": profile.seconds,
-        "machines": [[point.at, point.machines] for point in profile.changes()],
-        "slots": [[point.at, point.all_slots] for point in profile.changes()],
-    }
+    """Events of each size, and capacity over time, as JSON values."""
+    return _market(_SEED * series.seed + series.number) if series.kind == "spot" else _cluster(series.number)
+
+
+def _market(seed: int) -> dict[str, Any]:
+    profile = spot(seed)
+    machines = [[point.at, point.machines] for point in profile.changes()]
+    counts = [events(profile, percent) for percent in PERCENTS]
+    return {"kind": "spot", "events": counts, "seconds": profile.seconds, "machines": machines}
+
+
+def _cluster(number: int) -> dict[str, Any]:
+    """jobs: by size, the events that each of them saw. shares: of a few that were there for some time."""
+    lives = recorded()[number]
+    long = [(came, ended) for came, ended in zip(lives.came, lives.ended, strict=True) if ended - came >= _LONG]
+    views = [view(lives, came, ended) for came, ended in long[:_SHOWN]]
+    shares = [[[point.at, point.all_slots] for point in one.points] for one in views]
+    return {"kind": "shared", "jobs": [seen(lives, percent) for percent in PERCENTS], "shares": shares}
