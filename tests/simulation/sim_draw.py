@@ -28,7 +28,8 @@ def drawn(seed: str, number: int) -> Schedule:
         machines, jobs, fates, tuple(sorted(happenings, key=lambda one: one.at)),
         scheduler=chance.choice(("max-min",) * 5 + ("drf", "tetris", "sjf", "carbyne")),
         patience=chance.choice((0, 0, 0, 2, 8)), stop=chance.choice((0.0, 0.25, 1.0, 2.0)),
-        wait=chance.choice((0.0, 0.0, 2.0, 5.0)), think=chance.choice((0.0, 0.0, 0.25, 1.0)), relief=length + 20.0,
+        wait=chance.choice((0.0, 0.0, 0.0, 0.0, 2.0, 5.0)), think=chance.choice((0.0, 0.0, 0.25, 1.0)),
+        relief=length + 20.0,
     )  # fmt: skip
 
 
@@ -44,9 +45,9 @@ def _jobs(chance: random.Random, length: float) -> tuple[JobLine, ...]:
     names, letters = Names(), iter("abcdefghijklmnopqrstuvwxyz")
     queries: list[tuple[Query, list[Nodes]]] = []
     jobs = []
-    for name in "ABCDEFGH"[: chance.choice((5, 6, 7, 8, 8))]:
+    for name in "ABCDEFGH"[: chance.choice((6, 7, 8, 8))]:
         if not queries or (len(queries) < 5 and chance.random() < 0.6):
-            query = Query.drawn(chance, tuple(next(letters) for _ in range(chance.choice((2, 3, 4, 4, 5)))))
+            query = Query.drawn(chance, tuple(next(letters) for _ in range(chance.choice((2, 4, 4, 4, 5)))))
             plans = [drawn_plan(chance, query, names) for _ in range(chance.choice((2, 3, 4)))]
             queries.append((query, list(dict.fromkeys(plans))))
         jobs.append(_job(chance, name, tuple(chance.choice(queries)[1]), length))
@@ -60,7 +61,7 @@ def _job(chance: random.Random, name: str, plans: tuple[Nodes, ...], length: flo
         name,
         at=chance.choice((0.0, 0.0, _at(chance, length))),
         weight=chance.choice((0.5, 1.0, 1.0, 3.0)),
-        timeout=chance.choice((0.0,) * 6 + (5.0, 20.0)),
+        timeout=chance.choice((0.0,) * 10 + (5.0, 20.0)),
         attempts=chance.choice((2, 3, 4)),
         revocations=chance.choice((2, 50, 50, 50)),
         adaptive=adaptive,

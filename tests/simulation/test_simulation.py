@@ -13,7 +13,7 @@ from sim_shrink import fewer
 from sim_try import Tried, tried_all
 
 SEED = "test"
-RUNS = 120
+RUNS = 100
 
 
 @pytest.fixture(scope="module")
