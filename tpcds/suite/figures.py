@@ -485,6 +485,7 @@ def events_of_jobs(suite: Suite) -> Picture | None:
             charts.distribution(axes, counts, f"events of {percent} %", charts.CYCLE[place])
         axes.plot([0.5], [22], "D", color="white", markeredgecolor="black", label="paper, 10 %: 22 % see none")
         axes.plot([3.5], [80], "s", color="white", markeredgecolor="black", label="paper, 10 %: 20 % see four")
+        axes.set_xlim(-0.3, 12)
         charts.labels(axes, "Volatility events of a job", "events", "% of jobs")
         return page.picture()
 
