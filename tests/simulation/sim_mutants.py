@@ -112,7 +112,7 @@ MUTANTS = (
         "room that is used is granted", max_min, "first_fitting",
         "best_fit([demand.resources for demand in claim.demands], places)", "(0, 0)",
     ),
-    Mutant("the job that came first goes first", max_min, "by_share", "claim.share_of(total)", "0.0"),
+    Mutant("the job that came first goes first", Claim, "share_of", "round(", "0.0 * round("),
     Mutant("room of a lost machine stays taken", Driver, "_account", "self._discharge(attempt)", "pass"),
     Mutant("a notice never ends", Driver, "_account", "self.leaving.pop(event.machine, None)", "pass"),
     Mutant(
