@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -37,13 +38,18 @@ def part(*numbers: int, **settings: object) -> Part:
     return Part("squares", settings, {f"of {number}": number for number in numbers}, squared)
 
 
+def factorials(*numbers: int) -> Part:
+    """Of a function that any process can import."""
+    return Part("factorials", {}, {f"of {number}": number for number in numbers}, math.factorial)
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_items_are_measured_once_and_kept(tmp_path: Path, processes: int) -> None:
-    assert runner.run(part(1, 2), tmp_path, processes).values == {"of 1": 1, "of 2": 4}
+    assert runner.run(factorials(3, 4), tmp_path, processes).values == {"of 3": 6, "of 4": 24}
     begun: list[str] = []
-    more = runner.run(part(1, 2, 3), tmp_path, processes, lambda done, of, name: begun.append(name))
-    assert more.values == {"of 1": 1, "of 2": 4, "of 3": 9}
-    assert begun == ["", "of 3"]
+    more = runner.run(factorials(3, 4, 5), tmp_path, processes, lambda done, of, name: begun.append(name))
+    assert more.values == {"of 3": 6, "of 4": 24, "of 5": 120}
+    assert begun == ["", "of 5"]
 
 
 def test_what_failed_is_told_and_tried_again(tmp_path: Path) -> None:
