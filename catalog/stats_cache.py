@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from qoop.catalog.stats import ColumnStats, TableStats
 from qoop.catalog.table import Table
+from qoop.catalog.whole_file import write_whole
 
 # Raised when the meaning of the file, or the way statistics are collected, changes.
 FORMAT = 2
@@ -68,17 +68,7 @@ class StatsCache:
             return
         path = self._path(table)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", dir=path.parent, prefix=".", suffix=".tmp", delete=False, encoding="utf-8"
-            ) as file:
-                try:
-                    file.write(to_json(stats))
-                    file.close()
-                    os.replace(file.name, path)
-                except BaseException:
-                    os.unlink(file.name)
-                    raise
+            write_whole(path, to_json(stats))
         except OSError as error:
             warnings.warn(
                 f"statistics cannot be kept in {path.parent} and will be collected again: {error}; "

@@ -29,6 +29,7 @@ import duckdb
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.stats_cache import default_directory
+from qoop.catalog.whole_file import write_whole
 from qoop.config import configure
 from qoop.engine.history import Succeeded
 from qoop.planner.bind import Binder
@@ -229,10 +230,7 @@ def calibration_path(directory: str | os.PathLike[str] | None = None) -> Path:
 def save(calibration: Calibration, path: Path) -> None:
     """Write the file whole or not at all. Raises ConfigError if it cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
-            json.dump(calibration.json(), file, indent=1)
-        os.replace(file.name, path)
+        write_whole(path, json.dumps(calibration.json(), indent=1))
     except OSError as error:
         raise ConfigError(f"the calibration cannot be written to {path}: {error.strerror}") from error
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
@@ -30,6 +29,7 @@ import duckdb
 
 from qoop.catalog.errors import PlanError
 from qoop.catalog.table import Table
+from qoop.catalog.whole_file import write_whole
 from qoop.normal_text import NormalText, normal_text
 from qoop.planner import plan_json
 from qoop.planner.alternatives import Alternatives
@@ -225,17 +225,7 @@ class _Files:
             "decisions": list(map(plan_json.write, entry.decisions)),
         }  # fmt: skip
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", dir=self._folder, prefix=".", suffix=".tmp", delete=False, encoding="utf-8"
-            ) as file:
-                try:
-                    json.dump(data, file, separators=(",", ":"), allow_nan=False)
-                    file.close()
-                    os.replace(file.name, self._path(key))
-                except BaseException:
-                    os.unlink(file.name)
-                    raise
+            write_whole(self._path(key), json.dumps(data, separators=(",", ":"), allow_nan=False))
             self._trim()
         except OSError as error:
             warnings.warn(f"plans cannot be kept in {self._folder}: {error}", RuntimeWarning, stacklevel=2)

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
@@ -31,6 +29,7 @@ from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import PlanError
 from qoop.catalog.stats import TableStats
 from qoop.catalog.stats_cache import default_directory
+from qoop.catalog.whole_file import write_whole
 from qoop.plan_cache import planner_version
 from qoop.planner.alternatives import Alternatives, Candidate, Grid, keep, pool
 from qoop.planner.codec import Codec, Pair
@@ -234,13 +233,9 @@ class Kept:
             return None
 
     def save(self, name: str, values: Any) -> None:
-        """Write them beside their place and rename them into it: a reader sees all or nothing."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=self._folder, prefix=".", suffix=".tmp", delete=False, encoding="utf-8"
-        ) as file:
-            json.dump({"version": self._version, "values": values}, file, separators=(",", ":"), allow_nan=False)
-        os.replace(file.name, self._path(name))
+        """Keep them for whoever loads them; a reader sees all or nothing."""
+        data = {"version": self._version, "values": values}
+        write_whole(self._path(name), json.dumps(data, separators=(",", ":"), allow_nan=False))
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{self._version}-{name}.json"
