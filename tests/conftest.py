@@ -8,10 +8,14 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from qoop.catalog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from qoop.tpcds.arena import Arena
 
 GOLDEN = Path(__file__).parent / "golden"
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")
@@ -117,3 +121,21 @@ def tpcds_small(benchmark_data: BenchmarkData) -> Path:
 def tpcds_test(benchmark_data: BenchmarkData) -> Path:
     """A folder of TPC-DS data at scale 1, on which all 99 queries have an answer that is not empty (0.5: only 89)."""
     return benchmark_data("tpcds", 1)
+
+
+@pytest.fixture(scope="module")
+def arena(tpcds_small: Path, benchmark_texts: None) -> Arena:
+    """TPC-DS query 95, as at scale 1000, with plans for 16 slots of 1 GB and less."""
+    from qoop.planner.alternatives import Grid, keep, pool
+    from qoop.session import connect
+    from qoop.tpcds.alternatives import at_scale
+    from qoop.tpcds.arena import Arena
+    from qoop.tpcds.queries import text
+
+    memory = 1e9
+    with connect(slots=2) as session:
+        session.register_folder(tpcds_small)
+        prepared = at_scale(session.prepare(text(95)), 1000)
+        kept = keep(pool(prepared.planning(), Grid.of((1, 4, 16), (memory / 4, memory), threads=1))).kept
+    assert len(kept) > 1
+    return Arena(kept, prepared.tables, slots=16, memory=memory)

@@ -13,6 +13,7 @@ from math import exp, inf, log
 from pathlib import Path
 
 from qoop.catalog.stats import ColumnStats, Scalar, TableStats
+from qoop.job import Prepared
 from qoop.planner.alternatives import (
     MOST_TOLERANCE,
     Alternatives,
@@ -79,6 +80,11 @@ def scaled(stats: Mapping[str, TableStats], scale: float) -> dict[str, TableStat
 def scaled_splits(splits: Mapping[str, int], scale: float) -> dict[str, int]:
     """Into how many parts the tables could be cut at that scale, with row groups of the same size."""
     return {name: max(1, round(parts * growth(name.lower(), scale))) for name, parts in splits.items()}
+
+
+def at_scale(prepared: Prepared, scale: float) -> Prepared:
+    """A query over tables of scale 1 as it would be prepared over those of another scale."""
+    return replace(prepared, stats=scaled(prepared.stats, scale), splits=scaled_splits(prepared.splits, scale))
 
 
 def _table(name: str, table: TableStats, scale: float) -> TableStats:
@@ -185,8 +191,7 @@ def _of(session: Session, query: int, scale: float | None, full: bool) -> QueryA
         reading.stop()
         grid = local_grid(session.room)
         if scale is not None:
-            stats, splits = scaled(prepared.stats, scale), scaled_splits(prepared.splits, scale)
-            prepared, grid = replace(prepared, stats=stats, splits=splits), cluster_grid()
+            prepared, grid = at_scale(prepared, scale), cluster_grid()
         planning = _Stopwatch()
         kept = keep(pool(prepared.planning(), grid))
         planning.stop()

@@ -6,7 +6,7 @@ Belief and truth are the same here (every task takes what its estimate says): wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from qoop.planner.plan import Resources, Stage
 from qoop.replanner import Greedy, Policy
 from qoop.session import connect
 from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds.alternatives import scaled, scaled_splits
+from qoop.tpcds.alternatives import at_scale
 from qoop.tpcds.queries import text
 
 MACHINE = "m"
@@ -141,8 +141,6 @@ def arenas(directory: Path, queries: Iterable[int], stats_scale: float, slots: i
     with connect() as session:
         session.register_folder(directory)
         for query in queries:
-            prepared = session.prepare(text(query))
-            stats, splits = scaled(prepared.stats, stats_scale), scaled_splits(prepared.splits, stats_scale)
-            planning = replace(prepared, stats=stats, splits=splits).planning()
-            kept = keep(pool(planning, local_grid(Resources(slots, slots * MEMORY)))).kept
+            prepared = at_scale(session.prepare(text(query)), stats_scale)
+            kept = keep(pool(prepared.planning(), local_grid(Resources(slots, slots * MEMORY)))).kept
             yield query, Arena(kept, prepared.tables, slots, MEMORY)

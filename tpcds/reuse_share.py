@@ -31,7 +31,7 @@ from qoop.planner.finish import Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, StageInput
 from qoop.replanner import Option, Question, propagate
 from qoop.session import Session, connect
-from qoop.tpcds.alternatives import scaled, scaled_splits
+from qoop.tpcds.alternatives import at_scale
 from qoop.tpcds.queries import text
 
 MEMORY = 4e9
@@ -129,10 +129,9 @@ def _planned_here(session: Session, options: Options, number: int) -> tuple[tupl
 
 
 def _planned_at_scale(session: Session, options: Options, number: int) -> tuple[tuple[Candidate, ...], Resources]:
-    prepared = session.prepare(text(number))
-    stats, splits = scaled(prepared.stats, options.stats_scale), scaled_splits(prepared.splits, options.stats_scale)
+    prepared = at_scale(session.prepare(text(number)), options.stats_scale)
     room = Resources(options.slots, options.slots * MEMORY)
-    found = keep(pool(replace(prepared, stats=stats, splits=splits).planning(), local_grid(room)))
+    found = keep(pool(prepared.planning(), local_grid(room)))
     return (found.pool.candidates[0], *found.kept), room
 
 

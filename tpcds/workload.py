@@ -43,7 +43,7 @@ from qoop.planner.planner import Planning
 from qoop.planner.relation import Join, walk
 from qoop.planner.variants import VARIANTS, Variant
 from qoop.session import Session, connect
-from qoop.tpcds.alternatives import scaled, scaled_splits
+from qoop.tpcds.alternatives import at_scale
 from qoop.tpcds.queries import text
 
 FORMAT = 1
@@ -181,8 +181,7 @@ def fifty(found: Workload, most: int = 50) -> tuple[int, ...]:
 def planning_of(session: Session, number: int, setting: Setting) -> tuple[Mapping[str, TableStats], Planning]:
     """The statistics of a query's tables as they are, and its planning with them as they would be in a setting."""
     prepared = session.prepare(text(number))
-    stats, splits = scaled(prepared.stats, setting.scale), scaled_splits(prepared.splits, setting.scale)
-    there = replace(prepared, stats=stats, splits=splits, cost=setting.cost, seen=NOTHING)
+    there = replace(at_scale(prepared, setting.scale), cost=setting.cost, seen=NOTHING)
     return prepared.stats, there.planning()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from run_plan import Runner
 from qoop.planner.alternatives import Alternatives, Candidate, cluster_grid, keep, local_grid, pool
 from qoop.planner.plan import Plan
 from qoop.session import Session
-from qoop.tpcds.alternatives import scaled, scaled_splits
+from qoop.tpcds.alternatives import at_scale
 from qoop.tpcds.queries import text
 
 GRIDS = ("local", "cluster")
@@ -33,8 +32,7 @@ def alternatives(session: Session, number: int, grid: str) -> Alternatives:
     prepared = session.prepare(text(number))
     shares = local_grid(session.room)
     if grid == "cluster":
-        stats, splits = scaled(prepared.stats, SCALE), scaled_splits(prepared.splits, SCALE)
-        prepared, shares = replace(prepared, stats=stats, splits=splits), cluster_grid()
+        prepared, shares = at_scale(prepared, SCALE), cluster_grid()
     return keep(pool(prepared.planning(), shares))
 
 

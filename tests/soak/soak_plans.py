@@ -17,7 +17,7 @@ from qoop.job import Planned
 from qoop.planner.alternatives import Candidate, cluster_grid, keep, pool
 from qoop.planner.plan import Plan, Stage
 from qoop.session import connect
-from qoop.tpcds.alternatives import scaled, scaled_splits
+from qoop.tpcds.alternatives import at_scale
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
 
@@ -103,9 +103,7 @@ def _planned(folder: Path, number: int, growth: float) -> tuple[Planned, tuple[C
     with connect(slots=1, memory="1GB") as session:
         session.register_folder(folder)
         prepared, planned = session.prepare(text(number)), session._plan(text(number))
-    stats, splits = scaled(prepared.stats, growth), scaled_splits(prepared.splits, growth)
-    planning = replace(prepared, stats=stats, splits=splits).planning()
-    found_by = keep(pool(planning, cluster_grid()))
+    found_by = keep(pool(at_scale(prepared, growth).planning(), cluster_grid()))
     found: dict[object, Candidate] = {}
     for one in (*found_by.kept, *found_by.pool.candidates):
         plan = tamed(one.plan)

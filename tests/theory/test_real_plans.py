@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
-import pytest
-
-import qoop
-from qoop.planner.alternatives import Grid, keep, pool
 from qoop.replanner import Greedy, Question, Stay
 from qoop.tpcds.adversary import search, shrink
-from qoop.tpcds.alternatives import scaled, scaled_splits
 from qoop.tpcds.arena import Arena, Steps
-from qoop.tpcds.queries import text
 
 MEMORY = 1e9
-
-
-@pytest.fixture(scope="module")
-def arena(tpcds_small: Path, benchmark_texts: None) -> Arena:
-    with qoop.connect(slots=2) as session:
-        session.register_folder(tpcds_small)
-        prepared = session.prepare(text(95))
-        prepared = replace(prepared, stats=scaled(prepared.stats, 1000), splits=scaled_splits(prepared.splits, 1000))
-        kept = keep(pool(prepared.planning(), Grid.of((1, 4, 16), (MEMORY / 4, MEMORY), threads=1))).kept
-    assert len(kept) > 1
-    return Arena(kept, prepared.tables, slots=16, memory=MEMORY)
 
 
 class Stubborn:

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
 
-import qoop
-from qoop.planner.alternatives import Grid, keep, pool
 from qoop.planner.plan import Resources
 from qoop.policies.forecast import Forecast
 from qoop.policies.moves import Moves
 from qoop.replanner import Greedy
 from qoop.tpcds import adversary, forecasts
-from qoop.tpcds.alternatives import scaled, scaled_splits
 from qoop.tpcds.arena import Arena
 from qoop.tpcds.forecasts import Drawn
-from qoop.tpcds.queries import text
 from qoop.tpcds.walks import LENGTH, gloom, seen, walk
 
 MEMORY = 1e9
-
-
-@pytest.fixture(scope="module")
-def arena(tpcds_small: Path, benchmark_texts: None) -> Arena:
-    with qoop.connect(slots=2) as session:
-        session.register_folder(tpcds_small)
-        prepared = session.prepare(text(95))
-        prepared = replace(prepared, stats=scaled(prepared.stats, 1000), splits=scaled_splits(prepared.splits, 1000))
-        kept = keep(pool(prepared.planning(), Grid.of((1, 4, 16), (MEMORY / 4, MEMORY), threads=1))).kept
-    return Arena(kept, prepared.tables, slots=16, memory=MEMORY)
 
 
 def test_a_walk_is_as_long_as_told_and_stays_as_long_as_told(arena: Arena) -> None:
