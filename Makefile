@@ -14,7 +14,7 @@ INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all soak soak-sim test-duckdb2 check golden bench picture format clean
+.PHONY: help demo test test-all soak soak-sim test-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a TPC-DS query while slots and memory go and come back, and a picture of it"
@@ -23,6 +23,7 @@ help:
 	@echo "make soak          RUNS=2000 runs in which all goes wrong that can; with SEED=n FIRST=n RUNS=1 one again"
 	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
 	@echo "make check         lint and types only"
+	@echo "make docs          the documentation as a site in build/site"
 	@echo "make golden        write the golden plans anew; look at the diff before you commit it"
 	@echo "make bench         the 99 TPC-DS queries against DuckDB, at SCALE=1"
 	@echo "make picture       draw docs/timeline.svg anew, from the run of the demo"
@@ -32,12 +33,12 @@ help:
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "qoop needs Python 3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --editable '.[dev,tpcds]'
+	$(BIN)/python $(INSTALL) --editable '.[dev,docs,tpcds]'
 	@touch $@
 
 $(READY2): pyproject.toml
 	test -x $(VENV2)/bin/python || $(PYTHON) -m venv $(VENV2)
-	$(VENV2)/bin/python $(INSTALL) --editable '.[dev]' 'duckdb>=2,<2.1' 'tpcgen-cli>=4.0'
+	$(VENV2)/bin/python $(INSTALL) --editable '.[dev,docs]' 'duckdb>=2,<2.1' 'tpcgen-cli>=4.0'
 	@touch $@
 
 demo: $(READY)
@@ -64,6 +65,10 @@ check: $(READY)
 	@rm -rf build
 	$(BIN)/python $(INSTALL) --no-deps --target build/check .
 	MYPYPATH=build/check $(BIN)/mypy --python-executable $(BIN)/python -p qoop
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html, or, with its search: $(BIN)/python -m http.server --directory build/site"
 
 golden: $(READY)
 	$(BIN)/pytest tests/planner/test_explain.py tests/tpcds/test_plans.py --need-benchmarks --golden-update

@@ -18,7 +18,7 @@ MODULES = sorted(
     for path in (ROOT / folder).rglob("*.py")
     if path.name != "__main__.py"
 )
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 _NAME = re.compile(r"`(qoop(?:\.\w+)+)(?:\(\))?`")
 _FILE = re.compile(r"`((?:catalog|planner|engine|qoop|tpcds|tests|docs)/[\w/.-]*)`|\]\((?!http)([^)#]+)\)")
@@ -38,7 +38,7 @@ def test_docstring(name: str) -> None:
     assert doctest.testmod(module, optionflags=OPTIONS).failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The python blocks of a page run in order, in one namespace; those written as a dialogue are compared."""
     monkeypatch.chdir(tmp_path)
@@ -52,7 +52,7 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             exec(compile(block, f"{page.name}[{number}]", "exec"), names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_names_exists(page: Path) -> None:
     text = _BLOCK.sub("", page.read_text())
     missing = [name for name in _NAME.findall(text) if not _exists(name)]
