@@ -14,12 +14,13 @@ INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all soak soak-sim test-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray soak soak-sim test-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a TPC-DS query while slots and memory go and come back, and a picture of it"
 	@echo "make test          lint, types and tests (what CI runs); about 5 minutes on 2 cores"
 	@echo "make test-all      the slow tests too, and what needs no TPC-DS text with DuckDB 2"
+	@echo "make test-ray      the same answers on Ray clusters, whose nodes come and go"
 	@echo "make soak          RUNS=2000 runs in which all goes wrong that can; with SEED=n FIRST=n RUNS=1 one again"
 	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
 	@echo "make check         lint and types only"
@@ -48,7 +49,12 @@ test: check
 	$(BIN)/pytest --need-benchmarks
 
 test-all: check test-duckdb2
-	$(BIN)/pytest --need-benchmarks -m 'slow or not slow'
+	$(BIN)/python $(INSTALL) --editable '.[dev,tpcds,ray]'
+	$(BIN)/pytest --need-benchmarks -m 'slow or ray or not slow'
+
+test-ray: $(READY)
+	$(BIN)/python $(INSTALL) --editable '.[dev,tpcds,ray]'
+	$(BIN)/pytest tests/ray -m ray --need-benchmarks
 
 soak: $(READY)
 	$(BIN)/python tests/soak --runs $(or $(RUNS),2000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))

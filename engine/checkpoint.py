@@ -174,6 +174,10 @@ class Store:
             self._entries.move_to_end(key)
         return self._rows(entry, partition)
 
+    def has(self, key: CheckpointKey) -> bool:
+        """Whether the output is at hand: in memory, or in a file that is known of. Looks nowhere else."""
+        return key in self._entries
+
     def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> list[Committed]:
         """The facts of those of the keys that are held; they are kept for the job, if one is named."""
         with self._lock:

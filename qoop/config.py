@@ -19,6 +19,7 @@ wait_for_capacity   ``QOOP_WAIT_FOR_CAPACITY``  600 seconds
 plan_cache          ``QOOP_PLAN_CACHE``         with the checkpoints, if these have a folder
 trace               ``QOOP_TRACE``              nothing is traced
 tables              ``QOOP_TABLES``             tables that are created live in memory
+ray                 ``QOOP_RAY``                no Ray: tasks run on this machine
 \-                  ``QOOP_GUARD``              "meet": outputs are digested where two meet; "always": all are
 ==================  ==========================  =========================================================
 """
@@ -40,7 +41,7 @@ Persist = Literal["all", "worthwhile"]
 
 OPTIONS = (
     "slots", "memory", "checkpoints", "checkpoint_budget", "reuse", "spill", "replan", "wait_for_capacity",
-    "plan_cache", "trace", "persist", "forecast", "settle", "tables", "guard",
+    "plan_cache", "trace", "persist", "forecast", "settle", "tables", "guard", "ray",
 )  # fmt: skip
 """Of qoop.toml, which are called as in the environment, without QOOP_ and in small letters."""
 
@@ -64,6 +65,8 @@ class Config:
     trace: the file, or folder, that what happens is written to; None: it is not.
     tables: the folder of the tables that are created, as Parquet files; None: they live in memory.
     persist: which outputs go to the folder of checkpoints. forecast, settle: see `connect`.
+    ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
+        there are; None: this machine is.
     """
 
     slots: int
@@ -81,6 +84,7 @@ class Config:
     persist: Persist = "all"
     forecast: bool = False
     settle: bool = False
+    ray: str | None = None
 
 
 def configure(
@@ -99,6 +103,7 @@ def configure(
     settle: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] | None = None,
+    ray: str | None = None,
 ) -> Config:
     """Settle every option: argument, else environment variable, else what qoop.toml says, else default.
 
@@ -113,6 +118,9 @@ def configure(
     Raises ConfigError for a value that is not valid, naming the option.
     """
     environment = environment if environment is not None else from_file() | os.environ
+    ray = ray or environment.get("QOOP_RAY") or None
+    if ray is not None and (slots is not None or memory is not None):
+        raise ConfigError("slots and memory are not for a session to set where Ray is: its nodes have what they have")
     folder = _folder(checkpoints or environment.get("QOOP_CHECKPOINTS"))
     budget = checkpoint_budget if checkpoint_budget is not None else environment.get("QOOP_CHECKPOINT_BUDGET")
     return Config(
@@ -134,6 +142,7 @@ def configure(
         forecast=_truth("forecast", forecast if forecast is not None else environment.get("QOOP_FORECAST", "false")),
         tables=_folder(tables or environment.get("QOOP_TABLES")),
         settle=_truth("settle", settle if settle is not None else environment.get("QOOP_SETTLE", "false")),
+        ray=ray,
     )
 
 

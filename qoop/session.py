@@ -30,6 +30,7 @@ from qoop.catalog.register import CSV, JSON, PARQUET
 from qoop.catalog.stats_cache import default_directory
 from qoop.cluster import Cluster, JobHandle
 from qoop.config import Config, configure, room_of
+from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.checkpoint import Keeping
 from qoop.engine.task import checkpoint_key
@@ -92,8 +93,9 @@ def connect(
     forecast: bool | None = None,
     settle: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
+    ray: str | None = None,
 ) -> Session:
-    """Open a session on this machine.
+    """Open a session on this machine, or on the nodes of a Ray cluster.
 
     slots: tasks at a time, each a thread; by default the CPUs this process may use.
     memory: bytes, or a text such as "2GB", that all tasks together may use; by default 80 % of what there is.
@@ -119,6 +121,9 @@ def connect(
         plans (:mod:`qoop.schedulers.settling`).
     tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the start. By
         default they live in memory, as long as the session.
+    ray: "auto", for the Ray cluster that this machine is part of, or the "host:port" of the head of one. Tasks then
+        run on its nodes, which have the slots and the memory that Ray knows of, so `slots` and `memory` are not given.
+        Paths of tables and checkpoints must mean the same on all nodes. Needs the extra ``qoop[ray]``.
 
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
@@ -138,6 +143,7 @@ def connect(
             forecast,
             settle,
             tables,
+            ray=ray,
         )
     )
 
@@ -162,7 +168,7 @@ class Session:
             self._catalog, self._binder, self._names, self.register, DATA_FILES, config.tables
         )
         self._trace = TraceFile(config.trace) if config.trace is not None else None
-        self._backend = LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
+        self._backend = _backend(config)
         scheduler = Settling(Patient(MaxMin())) if config.settle else None
         self._cluster = Cluster(self._backend, scheduler, None, self._trace, True, config.wait_for_capacity)
         self.plan_cache = PlanCache(config.plan_cache)
@@ -323,7 +329,7 @@ class Session:
         for name, value in bundle.settings:
             self.set(name, value)
         keeper, keys = f"bundle-{folder}", [one.committed.key for one in saved]
-        held = set(self._backend.store.adopt(saved, keeper))
+        held = set(self._backend.adopt(saved, keeper))
         try:
             usual = self._plan(bundle.query)
             others = [one.plan for one in self.alternatives(bundle.query).kept]
@@ -496,6 +502,8 @@ class Session:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._catalog.tables())} tables"
+        if self.config.ray is not None:
+            return f"<Session on {len(self._backend.machines())} Ray nodes, {state}>"
         return f"<Session with {self.config.slots} slots, {self.config.memory / 1e9:.1f} GB, {state}>"
 
     # Inside
@@ -703,6 +711,14 @@ def _place(source: object) -> Place | None:
 
 def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[str]) -> Place:
     return Place(kind, os.path.abspath(os.path.expanduser(os.fspath(path))))
+
+
+def _backend(config: Config) -> LastingBackend:
+    if config.ray is None:
+        return LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
+    from qoop.engine.backends.ray.backend import RayBackend
+
+    return RayBackend(config.ray, _keeping(config), config.spill)
 
 
 def _keeping(config: Config) -> Keeping:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.engine.events import Committed, Event
+from qoop.engine.manifest import Saved
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
 
@@ -64,4 +65,16 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Stop everything, join all threads, remove temporary files."""
+        ...
+
+
+class LastingBackend(Backend, Protocol):
+    """A backend that can also use outputs that others have left in files: what a session needs."""
+
+    def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
+        """Hold checkpoints that lie in files of somebody else's, until the job releases them."""
+        ...
+
+    def verify(self, keys: Sequence[CheckpointKey]) -> None:
+        """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
         ...

@@ -22,10 +22,11 @@ import resource
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -45,6 +46,7 @@ from qoop.engine.failures import Stopped, is_fatal, to_failure
 from qoop.engine.guard import Origin
 from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
+from qoop.engine.manifest import Saved
 from qoop.engine.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.packing import first_fit
@@ -58,6 +60,17 @@ _INSIST = 0.005  # seconds between interrupts, since one that comes before the q
 _CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
 
 _NOTHING = Keeping()
+
+Read = tuple[CheckpointKey, int | None]
+"""An output, and which partition of it is to be read; None: all."""
+
+
+class Elsewhere(Protocol):
+    """Where outputs lie that a machine has not made itself."""
+
+    def fetch(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
+        """Rows of outputs that a task reads and its machine does not hold, as far as they can be had."""
+        ...
 
 
 @dataclass(eq=False)
@@ -84,12 +97,23 @@ class LocalBackend:
 
     slots: how many threads may work. memory: bytes for everything.
     spill_dir: where a temporary directory is made. keeping: what outlives a job, or the process.
+    machine: what it is called, if there are others. elsewhere: knows of what they hold.
     Raises DiskFull if one of the directories cannot be written.
     """
 
-    def __init__(self, slots: int, memory: int, spill_dir: Path | None = None, keeping: Keeping = _NOTHING) -> None:
+    def __init__(
+        self,
+        slots: int,
+        memory: int,
+        spill_dir: Path | None = None,
+        keeping: Keeping = _NOTHING,
+        machine: MachineId = MACHINE,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
         if slots < 1 or memory < 1:
             raise ConfigError(f"a machine needs slots and memory, not {slots} slots and {memory} bytes")
+        self._machine = machine
+        self._elsewhere = elsewhere
         self._memory = memory
         self._relieved = 0  # anonymous memory after it was last given back
         self._capacity = _capacity(slots, memory)
@@ -114,12 +138,12 @@ class LocalBackend:
 
     def machines(self) -> Mapping[MachineId, Resources]:
         """The one machine; its memory is what kernels may use."""
-        return {MACHINE: self._capacity}
+        return {self._machine: self._capacity}
 
     def start(self, machine: MachineId, spec: TaskSpec) -> None:
         """Begin an attempt; what it reads is kept for the job until it is released."""
-        if machine != MACHINE:
-            raise ConfigError(f"there is no machine {machine}, only {MACHINE}")
+        if machine != self._machine:
+            raise ConfigError(f"there is no machine {machine}, only {self._machine}")
         if self._capacity.cpu < 1:  # nobody is there to take it up
             self._events.put(_revoked(spec))
             return
@@ -141,7 +165,7 @@ class LocalBackend:
         """Have so many slots and bytes of memory from now on (see the module's text)."""
         slots, memory = self._size(slots, memory)
         self._capacity = _capacity(slots, memory)
-        self._events.put(SlotsChanged(MACHINE, self._capacity))
+        self._events.put(SlotsChanged(self._machine, self._capacity))
         self._revoke()
         falls = memory < self._memory
         self._memory = memory
@@ -152,7 +176,7 @@ class LocalBackend:
 
     def announce(self, slots: int | None, memory: int | None, at: float) -> None:
         """Report that this will be so from then on."""
-        self._events.put(CapacityNotice(MACHINE, _capacity(*self._size(slots, memory)), at))
+        self._events.put(CapacityNotice(self._machine, _capacity(*self._size(slots, memory)), at))
 
     def wait(self, timeout: float | None) -> Sequence[Event]:
         """Block until something happened; return all that happened so far."""
@@ -172,6 +196,10 @@ class LocalBackend:
     def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
         """Those of the keys that are in memory or in files; kept for the job, if one is named."""
         return self.store.held(keys, job)
+
+    def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
+        """Hold checkpoints that lie in files of somebody else's, until the job releases them."""
+        return self.store.adopt(found, job)
 
     def verify(self, keys: Sequence[CheckpointKey]) -> None:
         """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
@@ -323,7 +351,7 @@ class LocalBackend:
             attempt.check()
             self._relieve(growth=0.05)
 
-        partitions = kernel.run(spec, _reader(self.store, spec), between)
+        partitions = kernel.run(spec, self._reader(spec), between)
         committed = Committed(
             spec.key,
             tuple(table.num_rows for table in partitions),
@@ -339,6 +367,38 @@ class LocalBackend:
         del partitions  # if they were spilled, this frees them
         self._relieve()
         return committed
+
+    def _reader(self, spec: TaskSpec) -> Callable[[str], pa.Table]:
+        """Reads the stage inputs of a task by name, as one table of as many chunks as there are pieces."""
+        reads = {item.name: item.reads for item in spec.inputs}
+
+        def read(name: str) -> pa.Table:
+            found = self._fetched(spec, reads[name])
+            try:
+                return pa.concat_tables([found[one] if one in found else self.store.read(*one) for one in reads[name]])
+            except CheckpointError as error:
+                lost = _LostInput(str(error))
+                lost.keys = self._unreadable(spec)
+                raise lost from error
+
+        return read
+
+    def _fetched(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
+        """What of it lies elsewhere."""
+        if self._elsewhere is None:
+            return {}
+        return self._elsewhere.fetch(spec, [one for one in wanted if not self.store.has(one[0])])
+
+    def _unreadable(self, spec: TaskSpec) -> list[CheckpointKey]:
+        """All that the task would miss, so that it fails once and not once for each."""
+        wanted = list(dict.fromkeys(read for item in spec.inputs for read in item.reads))
+        found, lost = self._fetched(spec, wanted), []
+        for key, partition in (one for one in wanted if one not in found):
+            try:
+                self.store.read(key, partition)
+            except CheckpointError:
+                lost.append(key)
+        return lost
 
     def _relieve(self, growth: float = 0.0) -> None:
         """Give free memory back to the system if the process holds much, and, with `growth`, that fraction of
@@ -359,36 +419,7 @@ class LocalBackend:
 class _LostInput(CheckpointError):
     """Checkpoints that were to be read are gone; `keys` says which."""
 
-    def __init__(self, keys: Sequence[CheckpointKey], why: str) -> None:
-        super().__init__(why)
-        self.keys = keys
-
-
-def _reader(store: Store, spec: TaskSpec) -> Callable[[str], pa.Table]:
-    """Reads the stage inputs of a task by name, as one table of as many chunks as there are pieces."""
-    reads = {item.name: item.reads for item in spec.inputs}
-
-    def read(name: str) -> pa.Table:
-        tables = []
-        for key, partition in reads[name]:
-            try:
-                tables.append(store.read(key, partition))
-            except CheckpointError as error:
-                raise _LostInput(_unreadable(store, spec), str(error)) from error
-        return pa.concat_tables(tables)
-
-    return read
-
-
-def _unreadable(store: Store, spec: TaskSpec) -> list[CheckpointKey]:
-    """All that the task would miss, so that it fails once and not once for each."""
-    lost = []
-    for key, partition in dict.fromkeys(read for item in spec.inputs for read in item.reads):
-        try:
-            store.read(key, partition)
-        except CheckpointError:
-            lost.append(key)
-    return lost
+    keys: Sequence[CheckpointKey] = ()
 
 
 def _failed(spec: TaskSpec, error: BaseException) -> list[Event]:

@@ -1,0 +1,440 @@
+"""The nodes of a Ray cluster as machines.
+
+On every node lives one actor, which holds what `LocalBackend` holds on one machine: a thread with a warm kernel for
+each slot, and a store of outputs. Ray starts and places it (node affinity), carries orders and events, and says which
+nodes there are; it is never given a graph of tasks (law 5). What a node has put out stays there, and is read by other
+nodes and by the session from it (`peers`); durable outputs are also written behind to the directory of checkpoints,
+which all nodes share. When a node is lost, what is in that directory is read from there and the rest is redone.
+
+One actor a node, not one a slot, since the slots of a node then share their store, and broadcast inputs are fetched
+once.
+
+Threads here: one a node waits for its events; one looks at the cluster's nodes. `wait` takes from a queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from qoop.catalog.errors import CheckpointError, ConfigError, ExecutionError
+from qoop.catalog.memory import ArrowSource
+from qoop.catalog.table import Table
+from qoop.engine.backends.local import Read
+from qoop.engine.backends.ray.nodes import Node, attach, host, living, load, seconds_left
+from qoop.engine.backends.ray.peers import Peers, PeerServer, PeerTable, Place, new_secret
+from qoop.engine.backends.ray.worker import Begin, Drop, End, Introduced, NodeConfig, NodeWorker, Order
+from qoop.engine.checkpoint import Keeping, Store
+from qoop.engine.clock import Clock, WallClock
+from qoop.engine.events import (
+    CapacityNotice,
+    CheckpointLost,
+    CheckpointSaved,
+    Committed,
+    Event,
+    MachineJoined,
+    MachineLost,
+    TaskFailed,
+    TaskStopped,
+    TaskSucceeded,
+)
+from qoop.engine.manifest import Saved
+from qoop.engine.scratch import Scratch
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.planner.plan import Resources
+
+_LOOK = 0.5  # seconds between looks at the cluster's nodes
+_LISTEN = 5.0  # seconds after which a node answers even if nothing happened
+_START = 120.0  # seconds that a node's actor may take to begin
+_CLOSE = 15.0  # seconds that nodes are given to end
+_HOST_STORE = 64 << 20  # bytes of outputs that the session's own process may hold in memory
+
+_NOTHING = Keeping()
+
+
+@dataclass(eq=False)
+class _Machine:
+    """A node with its actor. orders: what it is to be told at the end of the turn. tables: that it has been told of."""
+
+    name: MachineId
+    node: Node
+    actor: Any
+    place: Place
+    capacity: Resources
+    orders: list[Order] = field(default_factory=list)
+    tables: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Output:
+    """A committed output, who needs it and which machine holds it (None: files alone do)."""
+
+    committed: Committed
+    machine: _Machine | None
+    jobs: set[JobId]
+    saved: bool = False
+
+
+class RayBackend:
+    """Runs attempts on the nodes of a Ray cluster (see :class:`~qoop.engine.backends.base.Backend`).
+
+    address: see :func:`~qoop.engine.backends.ray.nodes.attach`. keeping: as for a local one; its directory must be the
+    same on all nodes. spill_dir: where each node makes a temporary directory. clock: of the notices.
+    Raises ConfigError for want of Ray, or of a cluster with at least one node that has a CPU.
+    """
+
+    def __init__(
+        self,
+        address: str = "auto",
+        keeping: Keeping = _NOTHING,
+        spill_dir: Path | None = None,
+        runtime_env: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._ray = load()
+        self._attached = attach(address, runtime_env)
+        self._keeping, self._spill = keeping, spill_dir
+        self._clock = clock or WallClock()
+        self._secret = new_secret()
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._lock = threading.RLock()  # guards what follows
+        self._machines: dict[MachineId, _Machine] = {}
+        self._attempts: dict[AttemptId, _Machine] = {}
+        self._outputs: dict[CheckpointKey, _Output] = {}
+        self._told: dict[MachineId, float] = {}  # notices
+        self._closed = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._scratch = Scratch(spill_dir)
+        self.store = Store(_HOST_STORE, self._scratch.path, keeping, self._events.put)
+        self._server = PeerServer(host(), self.store, self._secret)
+        self._peers = Peers()
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        found = living()
+        if not found:
+            raise ConfigError("no node of the Ray cluster has a CPU to give")
+        for machine in self._enlist(found.values()):
+            self._admit(machine)
+        if not self._machines:
+            raise ExecutionError("no node of the Ray cluster could be used; see its logs")
+        self._run(self._watch, name="qoop-ray-nodes")
+
+    # What the driver calls
+
+    def machines(self) -> Mapping[MachineId, Resources]:
+        """The nodes; the memory of each is what its kernels may use."""
+        with self._lock:
+            return {name: machine.capacity for name, machine in self._machines.items()}
+
+    def start(self, machine: MachineId, spec: TaskSpec) -> None:
+        """Have the node begin an attempt; told when `wait` is called next."""
+        with self._lock:
+            found = self._machines.get(machine)
+            if found is None:  # it was lost, which the driver is about to hear
+                return
+            self._attempts[spec.attempt] = found
+            job, away = spec.attempt.task.job, dict[Place, list[CheckpointKey]]()
+            for key in dict.fromkeys(key for item in spec.inputs for key in item.keys):
+                output = self._outputs.get(key)
+                if output is not None:
+                    output.jobs.add(job)
+                    if output.machine is None or output.machine is not found:
+                        place = self._server.place if output.machine is None else output.machine.place
+                        away.setdefault(place, []).append(key)
+            tables = tuple(self._abroad(table) for table in self._new_tables(found, spec))
+            places = tuple((place, tuple(keys)) for place, keys in away.items())
+            found.orders.append(Begin(replace(spec, tables={}), tables, places))
+
+    def stop(self, attempt: AttemptId) -> None:
+        """Interrupt an attempt."""
+        with self._lock:
+            machine = self._attempts.get(attempt)
+            if machine is not None:
+                machine.orders.append(End(attempt))
+
+    def resize(self, slots: int | None, memory: int | None) -> None:
+        """Raises ConfigError."""
+        raise ConfigError("the nodes of a Ray cluster have what they have: add nodes to it, or take some away")
+
+    def announce(self, slots: int | None, memory: int | None, at: float) -> None:
+        """Raises ConfigError."""
+        self.resize(slots, memory)
+
+    def wait(self, timeout: float | None) -> Sequence[Event]:
+        """Tell the nodes what they are to do, then block until something happened; return all that did."""
+        self._send()
+        events: list[Event] = []
+        with contextlib.suppress(queue.Empty):
+            first = self._events.get(timeout=timeout) if timeout != 0 else self._events.get_nowait()
+            while True:
+                if first is not None:
+                    events.append(first)
+                first = self._events.get_nowait()
+        return events
+
+    def wake(self) -> None:
+        """Make a blocked `wait` return."""
+        self._events.put(None)
+
+    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
+        """Those of the keys that a node holds, or the directory of checkpoints; kept for the job, if one is named."""
+        self._send()
+        with self._lock:
+            found = {key: output.committed for key in keys if (output := self._outputs.get(key)) is not None}
+            retained = [key for key in found if not self._outputs[key].jobs and self._outputs[key].machine is not None]
+        gone = set(retained) - self._retained(retained, job)
+        with self._lock:
+            for key in gone:
+                found.pop(key)
+                self._outputs.pop(key, None)
+            for key in found:
+                if job is not None:
+                    self._outputs[key].jobs.add(job)
+        missing = [key for key in keys if key not in found]
+        return [*found.values(), *self.store.held(missing, job)]
+
+    def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
+        """The job no longer needs these outputs; the nodes drop what no other does."""
+        self.store.release(job, keys)
+        with self._lock:
+            for machine in self._machines.values():
+                machine.orders.append(Drop(job, tuple(keys)))
+            for key in keys:
+                output = self._outputs.get(key)
+                if output is not None:
+                    output.jobs.discard(job)
+                    if not output.jobs and not self._keeping.retain:
+                        del self._outputs[key]
+
+    def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
+        """The rows of an output, from where it is. Raises CheckpointError."""
+        with self._lock:
+            output = self._outputs.get(key)
+        if output is not None and output.machine is not None:
+            read: Read = (key, partition)
+            try:
+                return pa.concat_tables(self._peers.read(output.machine.place, [read])[0])
+            except CheckpointError:
+                if not output.saved:
+                    raise
+        return self.store.read(key, partition)
+
+    def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
+        """Hold checkpoints that lie in files of somebody else's, until the job releases them; the nodes read them from
+        this process."""
+        adopted = list(found)
+        keys = self.store.adopt(adopted, job)
+        with self._lock:
+            for saved in adopted:
+                self._outputs.setdefault(saved.committed.key, _Output(saved.committed, None, set())).jobs.add(job)
+        return keys
+
+    def verify(self, keys: Sequence[CheckpointKey]) -> None:
+        """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
+        reader = "verify"
+        for fact in self.store.held(keys, reader):
+            with contextlib.suppress(CheckpointError):
+                self.store.read(fact.key, None)
+        self.store.release(reader, keys)
+
+    def close(self) -> None:
+        """Stop all attempts, end the actors, join all threads. Leaves Ray if it was this that connected to it."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._events.put(None)
+        with self._lock:
+            machines, self._machines = list(self._machines.values()), {}
+        ending = [machine.actor.close.remote() for machine in machines]
+        if ending:
+            self._ray.wait(ending, num_returns=len(ending), timeout=_CLOSE)
+        for machine in machines:
+            self._ray.kill(machine.actor)
+        for thread in self._threads:
+            thread.join()
+        self._peers.close()
+        self._server.shutdown()
+        self.store.close()
+        self._scratch.close()
+        if self._attached:
+            self._ray.shutdown()
+
+    # Orders
+
+    def _send(self) -> None:
+        with self._lock:
+            for machine in self._machines.values():
+                if machine.orders:
+                    orders, machine.orders = machine.orders, []
+                    machine.actor.obey.remote(orders)
+
+    def _new_tables(self, machine: _Machine, spec: TaskSpec) -> list[Table]:
+        wanted = {(item.table, item.version): spec.tables[item.table] for item in spec.stage.table_inputs}
+        new = [table for name, table in wanted.items() if name not in machine.tables]
+        machine.tables.update(wanted)
+        return new
+
+    def _abroad(self, table: Table) -> Table:
+        """The table as other processes can read it."""
+        if isinstance(table.source, ArrowSource):
+            self._server.offer(table.source)
+            return replace(table, source=PeerTable.of(table.source, self._server.place), _splits={})
+        return replace(table, _splits={})
+
+    def _retained(self, keys: Sequence[CheckpointKey], job: JobId | None) -> set[CheckpointKey]:
+        """Those of the keys that are still where they were, though no job needed them."""
+        by_machine: dict[_Machine, list[CheckpointKey]] = {}
+        with self._lock:
+            for key in keys:
+                machine = self._outputs[key].machine
+                if machine is not None:
+                    by_machine.setdefault(machine, []).append(key)
+        asked = [machine.actor.hold.remote(job, those) for machine, those in by_machine.items()]
+        found: set[CheckpointKey] = set()
+        for answer in asked:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                found.update(committed.key for committed in self._ray.get(answer, timeout=_CLOSE))
+        return found
+
+    # Nodes that come and go
+
+    def _run(self, work: Any, *arguments: object, name: str) -> None:
+        thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _enlist(self, nodes: Iterable[Node]) -> list[_Machine]:
+        """Start an actor on each of the nodes; those that came up."""
+        started = [(node, self._actor(node)) for node in nodes]
+        asked = [(node, actor, actor.introduce.remote()) for node, actor in started]
+        machines = []
+        for node, actor, answer in asked:
+            try:
+                told: Introduced = self._ray.get(answer, timeout=_START)
+            except self._ray.exceptions.RayError as error:
+                _explain(node, error)
+                continue
+            if told.duckdb != duckdb.__version__:
+                raise ConfigError(f"{node.host} has DuckDB {told.duckdb}, and this process {duckdb.__version__}")
+            machines.append(_Machine(node.machine, node, actor, told.place, told.capacity))
+        return machines
+
+    def _actor(self, node: Node) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        config = NodeConfig(node.machine, node.slots, node.memory, self._spill, self._keeping, self._secret)
+        kind = self._ray.remote(num_cpus=0, concurrency_groups={"events": 1})(NodeWorker)
+        return kind.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote(config)
+
+    def _admit(self, machine: _Machine) -> None:
+        with self._lock:
+            self._machines[machine.name] = machine
+        self._run(self._listen, machine, name=f"qoop-{machine.name}")
+
+    def _watch(self) -> None:
+        """Look which nodes there are, again and again."""
+        while not self._closed.wait(_LOOK):
+            try:
+                found = living()
+            except Exception:  # the control service may be away for a while; the actors are not
+                continue
+            with self._lock:
+                known = {machine.node.id: machine for machine in self._machines.values()}
+            for id_, machine in known.items():
+                if id_ not in found:
+                    self._lose(machine)
+            for machine in self._enlist([node for id_, node in found.items() if id_ not in known]):
+                self._admit(machine)
+                self._events.put(MachineJoined(machine.name, machine.capacity))
+            self._announce(found.values())
+
+    def _announce(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            if node.leaves_at is not None and self._told.get(node.machine) != node.leaves_at:
+                self._told[node.machine] = node.leaves_at
+                self._events.put(CapacityNotice(node.machine, Resources(), self._clock.now() + seconds_left(node)))
+
+    def _listen(self, machine: _Machine) -> None:
+        """Take the events of a node until it is gone."""
+        while not self._closed.is_set():
+            try:
+                events = self._ray.get(machine.actor.events.options(concurrency_group="events").remote(_LISTEN))
+            except self._ray.exceptions.RayError:
+                if not self._closed.is_set():
+                    self._lose(machine)
+                return
+            for event in events:
+                self._take(machine, event)
+
+    def _take(self, machine: _Machine, event: Event) -> None:
+        with self._lock:
+            match event:
+                case TaskSucceeded(attempt, committed):
+                    self._attempts.pop(attempt, None)
+                    self._hold(machine, attempt.task.job, committed)
+                case TaskFailed(attempt) | TaskStopped(attempt):
+                    self._attempts.pop(attempt, None)
+                case CheckpointLost(key):
+                    self._outputs.pop(key, None)
+                case CheckpointSaved(_, key, kept=True) if key in self._outputs:
+                    self._outputs[key].saved = True
+        self._events.put(event)
+
+    def _hold(self, machine: _Machine, job: JobId, committed: Committed) -> None:
+        """The first place of an output is its place: of an island, another attempt's may hold other rows."""
+        output = self._outputs.get(committed.key)
+        if output is None:
+            self._outputs[committed.key] = _Output(committed, machine, {job})
+            return
+        output.jobs.add(job)
+        if output.machine is not machine:
+            machine.orders.append(Drop(job, (committed.key,)))
+
+    def _lose(self, machine: _Machine) -> None:
+        """A node, or its actor, is gone with all that only it held."""
+        with self._lock:
+            if self._machines.get(machine.name) is not machine:
+                return
+            del self._machines[machine.name]
+            self._told.pop(machine.name, None)
+            self._attempts = {name: place for name, place in self._attempts.items() if place is not machine}
+            there = [key for key, output in self._outputs.items() if output.machine is machine]
+            safe = {committed.key for committed in self._in_files(there)}
+            lost = [key for key in there if key not in safe]
+            for key in lost:
+                del self._outputs[key]
+        self._peers.forget(machine.place)
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            self._ray.kill(machine.actor)
+        self._events.put(MachineLost(machine.name))
+        for key in lost:
+            self._events.put(CheckpointLost(key))
+
+    def _in_files(self, keys: Sequence[CheckpointKey]) -> list[Committed]:
+        """Those of the keys that are in the directory of checkpoints, kept for the jobs that need them."""
+        found = self.store.held(keys)
+        for committed in found:
+            output = self._outputs[committed.key]
+            output.machine = None
+            for job in output.jobs:
+                self.store.hold(job, [committed.key])
+        return found
+
+
+def _explain(node: Node, error: Exception) -> None:
+    """Say why a node cannot be used."""
+    logging.getLogger(__name__).warning("the Ray node %s (%s) cannot be used: %s", node.machine, node.host, error)

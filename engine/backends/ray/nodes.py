@@ -1,0 +1,95 @@
+"""The nodes of a Ray cluster, as its control service tells them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qoop.catalog.errors import ConfigError
+from qoop.engine.task import MachineId
+
+_NAMED = 8  # characters of a node's id that name its machine
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that lives. memory: bytes. leaves_at: when it will be taken away, seconds of `time.time`; 0: at some time
+    that nobody knows; None: no such thing was announced."""
+
+    id: str
+    host: str
+    slots: int
+    memory: int
+    leaves_at: float | None = None
+
+    @property
+    def machine(self) -> MachineId:
+        """What it is called as a machine."""
+        return f"node-{self.id[:_NAMED]}"
+
+
+def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
+    """Connect this process to a Ray cluster; True if that was not done before.
+
+    address: "host:port" of its head, or "auto" for the one that runs here. runtime_env: as for ``ray.init``.
+    Raises ConfigError if Ray is not installed, there is no such cluster, or this process is connected to another.
+    """
+    ray = load()
+    if address.startswith("ray://"):
+        raise ConfigError(
+            f"{address} goes through a Ray client, which cannot reach what nodes hold: run the session on a node of "
+            "the cluster (such as by `ray job submit`), with ray='auto'"
+        )
+    if ray.is_initialized():
+        connected = ray.get_runtime_context().gcs_address
+        if address not in ("auto", connected):
+            raise ConfigError(f"this process is connected to the Ray cluster at {connected}, not {address}")
+        return False
+    try:
+        ray.init(address, log_to_driver=False, configure_logging=False, runtime_env=runtime_env, namespace="qoop")
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError, AssertionError) as error:
+        where = "on this machine" if address == "auto" else f"at {address}"
+        raise ConfigError(
+            f"there is no Ray cluster {where} that answers (`ray start --head` begins one): {error}"
+        ) from error
+    return True
+
+
+def load() -> Any:
+    """The module ray. Raises ConfigError if it is not installed."""
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("Ray is not installed: pip install 'qoop[ray]'") from error
+    return ray
+
+
+def host() -> str:
+    """Where other nodes reach the one that this process is on."""
+    return str(load().util.get_node_ip_address())
+
+
+def living() -> dict[str, Node]:
+    """The nodes that live and have a CPU to give, by id."""
+    ray = load()
+    leaving: Mapping[str, int] = ray._private.state.state.get_draining_nodes()  # no public function tells these
+    found = {}
+    for facts in ray.nodes():
+        slots = int(facts["Resources"].get("CPU", 0))
+        if facts["Alive"] and slots >= 1:
+            deadline = leaving.get(facts["NodeID"])
+            found[facts["NodeID"]] = Node(
+                facts["NodeID"],
+                facts["NodeManagerHostname"],
+                slots,
+                int(facts["Resources"].get("memory", 0)),
+                None if deadline is None else deadline / 1000,
+            )
+    return found
+
+
+def seconds_left(node: Node) -> float:
+    """Until it is taken away, if that was announced; as far as is known it may be at once."""
+    return max(0.0, (node.leaves_at or 0.0) - time.time())

@@ -1,0 +1,270 @@
+"""Outputs, and tables in memory, read from the process that holds them: Arrow Flight, straight from node to node.
+
+Ray's object store is not used for them: a piece would be copied into it, counted against its size and spilled by it,
+while the store of a node has its own budget already. A request is a ticket in JSON that names the secret of the
+session and the pieces; the answer is one stream of record batches, whose schema says how many rows make each piece.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import pyarrow as pa
+from pyarrow import flight
+
+from qoop.catalog.errors import CheckpointError, SourceError
+from qoop.catalog.memory import ArrowSource
+from qoop.catalog.table import Columns, Range, Split
+from qoop.engine.backends.local import Read
+from qoop.engine.checkpoint import Store
+from qoop.engine.events import Committed
+from qoop.engine.task import CheckpointKey, TaskSpec
+
+_PIECES = b"qoop.pieces"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process of a session can be asked: "grpc://host:port", and what shows that one belongs to it."""
+
+    address: str
+    secret: str
+
+
+def new_secret() -> str:
+    """A word that nobody guesses."""
+    return secrets.token_hex(16)
+
+
+class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Gives away what a store holds, and tables, to who knows the secret, from `place` on until it is shut down."""
+
+    def __init__(self, host: str, store: Store, secret: str) -> None:
+        super().__init__(f"grpc://{host}:0")
+        self.place = Place(f"grpc://{host}:{self.port}", secret)
+        self._store = store
+        self._tables: dict[str, pa.Table] = {}
+
+    def offer(self, source: ArrowSource) -> None:
+        """Let a table in the memory of this process be read."""
+        if source.data is not None:
+            self._tables[source.id] = source.data
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        """Answer a request; called by threads of its own."""
+        asked = json.loads(ticket.ticket)
+        if not secrets.compare_digest(str(asked["secret"]), self.place.secret):
+            raise flight.FlightUnauthorizedError("this is another session's")
+        if "table" in asked:
+            return _stream([self._rows_of(asked)])
+        tables: list[pa.Table] = []
+        for signature, layout, part, partition in asked["reads"]:
+            tables += self._pieces(CheckpointKey(signature, layout, part), partition)
+        return _stream(tables)
+
+    def _pieces(self, key: CheckpointKey, partition: int | None) -> Sequence[pa.Table]:
+        found = self._store.held([key])
+        if not found:
+            raise flight.FlightServerError(f"checkpoint {key} is not held")
+        numbers = range(len(found[0].rows)) if partition is None else [partition]
+        try:
+            return [self._store.read(key, number) for number in numbers]
+        except CheckpointError as error:
+            raise flight.FlightServerError(str(error)) from error
+
+    def _rows_of(self, asked: Mapping[str, object]) -> pa.Table:
+        data = self._tables.get(str(asked["table"]))
+        if data is None:
+            raise flight.FlightServerError("the table is not here")
+        names, ranges = asked["columns"], asked["ranges"]
+        assert isinstance(names, list)
+        slices = [data.slice(*one) for one in ranges] if isinstance(ranges, list) else [data]
+        return (pa.concat_tables(slices) if slices else data.slice(0, 0)).select(names)
+
+
+def _stream(tables: Sequence[pa.Table]) -> flight.RecordBatchStream:
+    rows = json.dumps([table.num_rows for table in tables])
+    whole = pa.concat_tables(tables)
+    return flight.RecordBatchStream(whole.replace_schema_metadata({**(whole.schema.metadata or {}), _PIECES: rows}))
+
+
+class Peers:
+    """Reads from other processes; keeps the connections. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, flight.FlightClient] = {}
+        self._lock = threading.Lock()
+
+    def read(self, place: Place, reads: Sequence[Read]) -> list[tuple[pa.Table, ...]]:
+        """The partitions of each of the outputs. Raises CheckpointError if one of them cannot be had."""
+        wanted = [[key.signature, key.layout, key.part, partition] for key, partition in reads]
+        pieces = iter(self._ask(place, {"reads": wanted}))
+        try:
+            if all(partition is not None for _, partition in reads):
+                return [(piece,) for piece in pieces]
+            return [tuple(pieces)] if len(reads) == 1 else [found for one in reads for found in self.read(place, [one])]
+        except flight.FlightError as error:  # pragma: no cover - `_ask` has raised it
+            raise CheckpointError(str(error)) from error
+
+    def table(self, place: Place, id_: str, names: Sequence[str], ranges: Sequence[Range] | None) -> pa.Table:
+        """Columns of a table in the memory of another process; of these rows, None: all. Raises CheckpointError."""
+        rows = None if ranges is None else [[one.first, one.rows] for one in ranges]
+        return self._ask(place, {"table": id_, "columns": list(names), "ranges": rows})[0]
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            client.close()
+
+    def forget(self, place: Place) -> None:
+        """A process is gone."""
+        with self._lock:
+            client = self._clients.pop(place.address, None)
+        if client is not None:
+            client.close()
+
+    def _ask(self, place: Place, asked: Mapping[str, object]) -> list[pa.Table]:
+        ticket = flight.Ticket(json.dumps({**asked, "secret": place.secret}).encode())
+        try:
+            whole = self._client(place).do_get(ticket).read_all()
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            raise CheckpointError(f"{place.address} does not give what it should hold: {error}") from error
+        return _cut(whole)
+
+    def _client(self, place: Place) -> flight.FlightClient:
+        with self._lock:
+            client = self._clients.get(place.address)
+            if client is None:
+                client = self._clients[place.address] = flight.connect(place.address)
+            return client
+
+
+def _cut(whole: pa.Table) -> list[pa.Table]:
+    metadata = dict(whole.schema.metadata or {})
+    rows = json.loads(metadata.pop(_PIECES))
+    whole = whole.replace_schema_metadata(metadata or None)
+    pieces, first = [], 0
+    for count in rows:
+        pieces.append(whole.slice(first, count))
+        first += count
+    return pieces
+
+
+class PeerInputs:
+    """The inputs of a node's tasks that other processes hold (see :class:`~qoop.engine.backends.local.Elsewhere`).
+
+    An output that is read whole is what every task of a stage reads, so it is kept in the node's own store, for the
+    job, until that releases it. One that rests on an island is not: it may be made anew, with other rows.
+    """
+
+    def __init__(self) -> None:
+        self.store: Store | None = None
+        self.peers = Peers()
+        self._places: dict[CheckpointKey, Place] = {}
+        self._alone = threading.Lock()  # who fetches what all want; the others find it there then
+
+    def learn(self, place: Place, keys: Iterable[CheckpointKey]) -> None:
+        """These outputs are there."""
+        self._places.update(dict.fromkeys(keys, place))
+
+    def forget(self, keys: Iterable[CheckpointKey]) -> None:
+        """These outputs are needed no more, or no longer where they were."""
+        for key in keys:
+            self._places.pop(key, None)
+
+    def fetch(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
+        """Rows of outputs that others hold; what is not to be had is left out."""
+        by_place: dict[Place, list[Read]] = {}
+        for key, partition in dict.fromkeys(wanted):
+            place = self._places.get(key)
+            if place is not None:
+                by_place.setdefault(place, []).append((key, partition))
+        found: dict[Read, pa.Table] = {}
+        for place, reads in by_place.items():
+            found.update(self._shares(spec, place, [one for one in reads if one[1] is not None]))
+            for key in (key for key, partition in reads if partition is None):
+                found.update(self._whole(spec, place, key))
+        return found
+
+    def _shares(self, spec: TaskSpec, place: Place, reads: Sequence[Read]) -> Mapping[Read, pa.Table]:
+        if not reads:
+            return {}
+        try:
+            pieces = self.peers.read(place, reads)
+        except CheckpointError:  # one is gone: those that are not are worth asking for
+            return (
+                {} if len(reads) == 1 else {k: v for one in reads for k, v in self._shares(spec, place, [one]).items()}
+            )
+        return {one: piece[0] for one, piece in zip(reads, pieces, strict=True)}
+
+    def _whole(self, spec: TaskSpec, place: Place, key: CheckpointKey) -> Mapping[Read, pa.Table]:
+        assert self.store is not None
+        with self._alone:
+            if spec.shared and self.store.has(key):
+                return {}
+            try:
+                [partitions] = self.peers.read(place, [(key, None)])
+            except CheckpointError:
+                return {}
+            if spec.shared:
+                rows, sizes = (tuple(getattr(one, what) for one in partitions) for what in ("num_rows", "nbytes"))
+                self.store.put(Committed(key, rows, sizes, 0.0), spec.attempt.task.job, partitions)
+        return {(key, None): pa.concat_tables(partitions)}
+
+
+@dataclass(frozen=True)
+class PeerTable:
+    """A table in the memory of another process, as a :class:`~qoop.catalog.table.Source` of this one's."""
+
+    id: str
+    place: Place
+    rows: int
+    ranges: tuple[Range, ...] = field(repr=False)
+
+    shared = False
+
+    @classmethod
+    def of(cls, source: ArrowSource, place: Place) -> PeerTable:
+        """What other processes are given in place of the source."""
+        return cls(source.id, place, source.rows, source.pieces())
+
+    def digest(self) -> str:
+        """The id of the registration."""
+        return self.id
+
+    def pieces(self) -> tuple[Range, ...]:
+        """Those of the table."""
+        return self.ranges
+
+    def check(self, split: Split | None) -> None:
+        """Nothing to check: it cannot change."""
+
+    def scan(self, columns: Columns, split: Split | None) -> pa.Table:
+        """The rows, read from where they are. Raises SourceError."""
+        names = [name for name, _ in columns]
+        peers = Peers()
+        try:
+            return peers.table(self.place, self.id, names, None if split is None else split.ranges)
+        except CheckpointError as error:
+            raise SourceError(f"a table in the memory of the session cannot be read from here: {error}") from error
+        finally:
+            peers.close()
+
+    def sample(self, columns: Columns, one_in: int) -> NoReturn:
+        """Samples are taken where the table is. Raises SourceError."""
+        raise SourceError(f"table {self.id} lives in the memory of another process")
+
+    def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        """None are known."""
+        return {}
+
+    def attach(self) -> None:
+        """Nothing to attach."""
+        return

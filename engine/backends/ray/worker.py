@@ -1,0 +1,133 @@
+"""What runs on a node: one actor that holds a :class:`~qoop.engine.backends.local.LocalBackend` of the node's size.
+
+Its calls come in order, so orders need no answers; events are waited for by one call that is always under way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import duckdb
+
+from qoop.catalog.table import Table
+from qoop.engine.backends.local import LocalBackend
+from qoop.engine.backends.ray.nodes import host
+from qoop.engine.backends.ray.peers import PeerInputs, PeerServer, Place
+from qoop.engine.checkpoint import Keeping
+from qoop.engine.events import Committed, Event, TaskFailed
+from qoop.engine.failures import to_failure
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.planner.plan import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What a node needs to know of its session. memory: bytes for everything, as for a local one."""
+
+    machine: MachineId
+    slots: int
+    memory: int
+    spill: Path | None
+    keeping: Keeping
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Introduced:
+    """A node is ready: what its machine has, where it can be asked, and what it runs."""
+
+    capacity: Resources
+    place: Place
+    process: int
+    duckdb: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Run this. spec: without tables the node was told of. tables: those that are new to it. places: of what it reads
+    and other processes hold."""
+
+    spec: TaskSpec
+    tables: tuple[Table, ...]
+    places: tuple[tuple[Place, tuple[CheckpointKey, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Interrupt this attempt."""
+
+    attempt: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The job needs these outputs no more."""
+
+    job: JobId
+    keys: tuple[CheckpointKey, ...]
+
+
+Order = Begin | End | Drop
+
+
+class NodeWorker:
+    """The slots and the store of one node for one session."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        self._inputs = PeerInputs()
+        self._tables: dict[tuple[str, str], Table] = {}
+        self._refused: list[Event] = []
+        self._backend = LocalBackend(
+            config.slots, config.memory, config.spill, config.keeping, config.machine, self._inputs
+        )
+        self._inputs.store = self._backend.store
+        self._server = PeerServer(host(), self._backend.store, config.secret)
+
+    def introduce(self) -> Introduced:
+        """Say what this is."""
+        capacity = self._backend.machines()[self._config.machine]
+        return Introduced(capacity, self._server.place, os.getpid(), duckdb.__version__)
+
+    def obey(self, orders: Sequence[Order]) -> None:
+        """Do what is asked for; returns at once."""
+        for order in orders:
+            match order:
+                case Begin():
+                    self._begin(order)
+                case End(attempt):
+                    self._backend.stop(attempt)
+                case Drop(job, keys):
+                    self._inputs.forget(keys)
+                    self._backend.release(job, keys)
+
+    def _begin(self, order: Begin) -> None:
+        spec = order.spec
+        try:
+            self._tables.update({(table.name, table.version): table for table in order.tables})
+            tables = {item.table: self._tables[item.table, item.version] for item in spec.stage.table_inputs}
+            for place, keys in order.places:
+                self._inputs.learn(place, keys)
+            self._backend.start(self._config.machine, replace(spec, tables=tables))
+        except Exception as error:
+            self._refused.append(TaskFailed(spec.attempt, *to_failure(error, spec)))
+            self._backend.wake()
+
+    def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+        """Those of the outputs that are here; kept for the job until it drops them."""
+        return self._backend.store.held(keys, job)
+
+    def events(self, timeout: float) -> Sequence[Event]:
+        """What has happened since the last call; waits for something, at most so many seconds."""
+        found = list(self._backend.wait(timeout))
+        refused, self._refused = self._refused, []
+        return refused + found
+
+    def close(self) -> None:
+        """Stop everything and remove temporary files. Raises DiskFull as the local backend does."""
+        self._server.shutdown()
+        self._inputs.peers.close()
+        self._backend.close()
