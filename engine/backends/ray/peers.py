@@ -133,7 +133,7 @@ class Peers:
     def _ask(self, place: Place, asked: Mapping[str, object]) -> list[pa.Table]:
         ticket = flight.Ticket(json.dumps({**asked, "secret": place.secret}).encode())
         try:
-            whole = self._client(place).do_get(ticket).read_all()
+            whole = self._client(place).do_get(ticket, _aligned()).read_all()
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise CheckpointError(f"{place.address} does not give what it should hold: {error}") from error
         return _cut(whole)
@@ -144,6 +144,12 @@ class Peers:
             if client is None:
                 client = self._clients[place.address] = flight.connect(place.address)
             return client
+
+
+def _aligned() -> flight.FlightCallOptions:
+    """Flight packs buffers tighter than what computes on them likes."""
+    reading = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
+    return flight.FlightCallOptions(read_options=reading)
 
 
 def _cut(whole: pa.Table) -> list[pa.Table]:
