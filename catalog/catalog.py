@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 import os
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 
-from qoop.catalog.collect import collect
 from qoop.catalog.errors import CatalogError, UnknownTable
 from qoop.catalog.probe import Probe
 from qoop.catalog.register import open_database, open_folder, open_source
@@ -94,7 +93,13 @@ class Catalog:
         if unknown:
             raise CatalogError(f"table {table.name} has no column {', '.join(unknown)}; it has {', '.join(names)}")
         wanted = names if columns is None else [name for name in names if name in columns]
-        return self._cache.get(table, wanted, lambda missing, known: collect(self._probe, table, missing, known))
+
+        def gather(missing: Sequence[str], known: TableStats | None) -> TableStats:
+            from qoop.catalog.collect import collect  # loads pyarrow.compute; kept statistics do not need it
+
+            return collect(self._probe, table, missing, known)
+
+        return self._cache.get(table, wanted, gather)
 
     def close(self) -> None:
         """Forget all tables and close DuckDB. Further calls raise CatalogError."""

@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
+from qoop.planner.inline import inline_shared
 from qoop.planner.interning import Interner
-from qoop.planner.join_order import Aim, Known, reorder
+from qoop.planner.join_order import Known, reorder
 from qoop.planner.relation import Relation
 from qoop.planner.rules import apply_rules
 from qoop.planner.rules.eager_aggregation import eager_aggregation
@@ -21,7 +22,7 @@ from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.reduce_build_sides import reduce_build_sides
 from qoop.planner.rules.reduce_facts import reduce_facts
 from qoop.planner.rules.semi_joins import semi_joins
-from qoop.planner.variants import Logical, inline_shared
+from qoop.planner.variants import Aim, Logical
 
 _USUAL = Logical()
 

@@ -11,14 +11,15 @@ import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import duckdb
-import sqlglot
-from sqlglot import exp
 
 from qoop.catalog.errors import BindError, ParseError, QueryError
 from qoop.planner.expr import quote
-from qoop.planner.reading import reads_alike
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 TypedName = tuple[str, str]
 
@@ -47,10 +48,8 @@ class Binder:
         self._lock = threading.Lock()
         self._tables: dict[str, tuple[str, tuple[TypedName, ...]]] = {}
         self._settings: dict[str, str] = {}
-        self._duckdb = duckdb.connect(
-            config={"threads": 1, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
-        )
-        self._duckdb.execute("SET errors_as_json = true")
+        self._duckdb: duckdb.DuckDBPyConnection | None = None
+        self._waiting: list[str] = []  # what is to be made known to DuckDB before it is asked something
         for name, value in (settings or {}).items():
             self.set(name, value)
 
@@ -58,20 +57,20 @@ class Binder:
         """Make a table known, or replace it."""
         definition = ", ".join(f'"{column.replace(chr(34), chr(34) * 2)}" {type_}' for column, type_ in columns)
         with self._lock:
-            self._duckdb.execute(f"CREATE OR REPLACE TABLE {_quoted(name)} ({definition})")
+            self._waiting.append(f"CREATE OR REPLACE TABLE {_quoted(name)} ({definition})")
             self._tables[name.lower()] = (version, columns)
 
     def drop_table(self, name: str) -> None:
         """Forget a table."""
         with self._lock:
-            self._duckdb.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
+            self._waiting.append(f"DROP TABLE IF EXISTS {_quoted(name)}")
             self._tables.pop(name.lower(), None)
 
     def define(self, text: str) -> None:
         """Make a view known to `describe`, or forget one: CREATE VIEW or DROP VIEW. Raises ParseError or BindError."""
         with self._lock:
             try:
-                self._duckdb.execute(text)
+                self._told().execute(text)
             except duckdb.Error as error:
                 raise _explained(error, text, 0, list(self._tables)) from error
 
@@ -79,7 +78,7 @@ class Binder:
         """Apply a SET option. Raises QueryError where DuckDB refuses it."""
         with self._lock:
             try:
-                self._duckdb.execute(f"SET {quote(name)} = '{value.replace(chr(39), chr(39) * 2)}'")
+                self._told().execute(f"SET {quote(name)} = '{value.replace(chr(39), chr(39) * 2)}'")
             except duckdb.Error as error:
                 raise QueryError(f"SET {name}: {_message(error)[0]}") from error
             self._settings[name.lower()] = value
@@ -87,7 +86,7 @@ class Binder:
     def reset(self, name: str) -> None:
         """Take a SET option back to its default."""
         with self._lock:
-            self._duckdb.execute(f"RESET {quote(name)}")
+            self._told().execute(f"RESET {quote(name)}")
             self._settings.pop(name.lower(), None)
 
     @property
@@ -98,13 +97,15 @@ class Binder:
 
     def bind(self, text: str) -> Bound:
         """Parse and check one SELECT statement. Raises ParseError or BindError."""
+        from qoop.planner.reading import parse, reads_alike, tables_named  # loads sqlglot, which only binding needs
+
         text = without_end(text)
         with self._lock:
             columns = self._describe(text)
             known = dict(self._tables)
             settings = tuple(sorted(self._settings.items()))
-        ast = _parse(text)
-        names = known if ast is None else {table.name.lower() for table in ast.find_all(exp.Table)}
+        ast = parse(text)
+        names = known if ast is None else tables_named(ast)
         tables = {name: known[name] for name in known if name in names}
         return Bound(text, ast if ast is not None and reads_alike(text, ast) else None, tables, columns, settings)
 
@@ -116,11 +117,23 @@ class Binder:
     def close(self) -> None:
         """Free the DuckDB instance."""
         with self._lock:
-            self._duckdb.close()
+            if self._duckdb is not None:
+                self._duckdb.close()
+
+    def _told(self) -> duckdb.DuckDBPyConnection:
+        """DuckDB, opened when it is first asked: a session whose queries were all planned before never does."""
+        if self._duckdb is None:
+            self._duckdb = duckdb.connect(
+                config={"threads": 1, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
+            )
+            self._duckdb.execute("SET errors_as_json = true")
+        while self._waiting:
+            self._duckdb.execute(self._waiting.pop(0))
+        return self._duckdb
 
     def _describe(self, text: str) -> tuple[TypedName, ...]:
         try:
-            rows = self._duckdb.execute(f"DESCRIBE {text}").fetchall()
+            rows = self._told().execute(f"DESCRIBE {text}").fetchall()
         except duckdb.Error as error:
             raise _explained(error, text, len("DESCRIBE "), list(self._tables)) from error
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
@@ -139,14 +152,6 @@ def without_end(text: str) -> str:
         else:
             break
     return encoded.decode().strip()
-
-
-def _parse(text: str) -> exp.Expression | None:
-    try:
-        ast = sqlglot.parse_one(text, read="duckdb")
-    except (sqlglot.errors.SqlglotError, RecursionError):
-        return None  # DuckDB accepted it: it runs as one opaque stage, and EXPLAIN says so
-    return ast if isinstance(ast, exp.Query) and isinstance(ast, exp.Expression) else None
 
 
 def _quoted(name: str) -> str:

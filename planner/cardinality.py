@@ -19,7 +19,7 @@ from math import log
 from qoop.catalog.stats import ColumnStats, Scalar, TableStats
 from qoop.planner.equijoin import Pair, equalities, equi_join, match_fraction, narrowed, range_overlap
 from qoop.planner.expr import Column, Expr, conjuncts
-from qoop.planner.observed import ObservedRows
+from qoop.planner.observed_rows import ObservedRows
 from qoop.planner.predicates import conjoin, filtered
 from qoop.planner.profile import (
     MOST_ROWS,

@@ -16,25 +16,13 @@ is part of its name, and nothing is told of two that differ. It remains to show 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from qoop.planner.block import equal_columns, merged_names
 from qoop.planner.canonical_text import Name, text_of
 from qoop.planner.expr import Call, Column, Expr, Literal, equals
-from qoop.planner.facts import Facts
+from qoop.planner.facts import Facts, Served
 from qoop.planner.implication import follows
 from qoop.planner.rules.properties import is_total
-
-
-@dataclass(frozen=True)
-class Served:
-    """How to make the wanted rows of the held ones, in terms of the columns of the held stage.
-
-    predicates: what the held rows are still to be restricted by. columns: by the names of the wanted stage's columns.
-    """
-
-    predicates: tuple[Expr, ...]
-    columns: tuple[tuple[str, Expr], ...]
 
 
 def served(held: Facts, wanted: Facts, types: Mapping[str, str]) -> Served | None:

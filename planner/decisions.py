@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from qoop.planner.alternatives import Alternatives, Candidate, Grid, Pool
+from qoop.planner.candidate import Alternatives, Candidate, Grid, Pool
 from qoop.planner.cost import CostModel
 from qoop.planner.plan import Plan, Resources
-from qoop.planner.planner import Planning
 from qoop.planner.variants import Variant
+
+if TYPE_CHECKING:
+    from qoop.planner.planner import Planning
 
 MOVED = 2.0
 """A stage whose estimated rows or seconds differ by more than this factor is another case."""

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cached_property
 from itertools import zip_longest
 
-from qoop.planner.alternatives import stage_key
+from qoop.planner.candidate import stage_key
 from qoop.planner.explain import count_text, seconds_text
 from qoop.planner.plan import Plan, Stage, StageId
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import CostModel
+from qoop.planner.cost import BASE_MEMORY, CostModel
 from qoop.planner.distribution import (
     LEFT_SPREADS,
     RIGHT_SPREADS,
@@ -37,7 +37,7 @@ from qoop.planner.distribution import (
     positional_hashing,
     readers_keys,
 )
-from qoop.planner.exchange_cost import BASE_MEMORY, USUAL, Costs, JoinSeconds, KnownWork, Thresholds
+from qoop.planner.exchange_cost import Costs, JoinSeconds, KnownWork
 from qoop.planner.expr import TRUE, Column, Expr
 from qoop.planner.plan import Estimate, Resources
 from qoop.planner.relation import (
@@ -59,6 +59,7 @@ from qoop.planner.relation import (
     with_inputs,
 )
 from qoop.planner.two_phase import TwoPhase, two_phase
+from qoop.planner.variants import USUAL, Thresholds
 
 _HALF_JOINS = frozenset({"semi", "anti", "mark"})
 

@@ -3,67 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from math import ceil
 
+from qoop.planner import tree_cost
 from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import CostModel
+from qoop.planner.cost import BASE_MEMORY, CostModel
 from qoop.planner.distribution import EquiPair, Placed, fragment_nodes, partner_keys
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources
 from qoop.planner.relation import Join, Relation
-
-BASE_MEMORY = 32 << 20
-"""Bytes that any task is given, whatever it does."""
+from qoop.planner.variants import Thresholds
 
 KnownWork = dict[int, tuple[Relation, float]]
 """By id of an operator: the operator, so that its id is not given away, and its seconds of one thread."""
 
 _IMPOSSIBLE = 3600.0  # seconds: only where nothing else can be done
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Numbers that decide between forms of a plan; seconds are of one thread.
-
-    spread_seconds: a scan with less work is not split.
-    task_seconds: wanted work of one task.
-    inline_seconds: a build side is computed again in every task while that adds no more than this.
-    single_seconds: work above an exchange that one task, with all slots, may do; more is hashed over tasks, if it
-        can be, or cut into several stages.
-    threads_seconds: work of a lone task from which on it is given all slots.
-    stage_seconds: time that one more stage costs.
-    hash_row: seconds to partition one row by hash.
-    most_parts: into how many parts rows are hashed at most.
-    gather_rows: shared rows up to which readers take all of them rather than stay spread.
-    most_threads: slots that one task can be given.
-    machine_slots: slots of one machine; between tasks of one machine no rows cross the network.
-    broadcast_factor: by how much a join with one side in every task must look dearer than it is estimated, to be
-        made less often (above 1) or more often (below 1).
-    table_factor: how often the hash tables of such a join, one a slot, must fit the memory.
-    """
-
-    spread_seconds: float = 0.002
-    task_seconds: float = 0.25
-    inline_seconds: float = 0.003
-    single_seconds: float = 0.4
-    threads_seconds: float = 0.05
-    stage_seconds: float = 0.003
-    hash_row: float = 8e-8
-    gather_rows: float = 100_000.0
-    most_parts: int = 64
-    most_threads: int = 1 << 20
-    machine_slots: int = 1 << 20
-    broadcast_factor: float = 1.0
-    table_factor: float = 2.0
-
-    def times(self, factor: float) -> Thresholds:
-        """The same choices where everything takes so many times as long."""
-        names = [item.name for item in fields(self) if item.name.endswith("_seconds")]
-        return replace(self, hash_row=self.hash_row * factor, **{name: getattr(self, name) * factor for name in names})
-
-
-USUAL = Thresholds()
 
 
 class Costs:
@@ -89,12 +44,12 @@ class Costs:
         """Seconds of one thread for this operator alone."""
         known = self._known.get(id(relation))
         if known is None:
-            known = self._known[id(relation)] = (relation, self.cost.own_seconds(relation, self.cardinality))
+            known = self._known[id(relation)] = (relation, tree_cost.own_seconds(self.cost, relation, self.cardinality))
         return known[1]
 
     def spared(self, relation: Relation) -> float:
         """Seconds of one thread that this operator spares the scan below it, if that is in its fragment."""
-        return self.cost.spared_seconds(relation, self.cardinality)
+        return tree_cost.spared_seconds(self.cost, relation, self.cardinality)
 
     def starting(self, relation: Relation) -> float:
         """Seconds until the operators of a task with this fragment are planned and started."""
@@ -102,7 +57,7 @@ class Costs:
 
     def memory(self, relation: Relation) -> float:
         """Bytes that this operator alone holds."""
-        return max(0.0, self.cost.own_memory(relation, self.cardinality))
+        return max(0.0, tree_cost.own_memory(self.cost, relation, self.cardinality))
 
     def bytes(self, rows: float, relation: Relation) -> float:
         """Bytes of so many rows of the relation."""

@@ -78,6 +78,17 @@ UNTOLD = Told(nothing)
 """Of a stage of which nothing is told."""
 
 
+@dataclass(frozen=True)
+class Served:
+    """How to make the wanted rows of the held ones, in terms of the columns of the held stage.
+
+    predicates: what the held rows are still to be restricted by. columns: by the names of the wanted stage's columns.
+    """
+
+    predicates: tuple[Expr, ...]
+    columns: tuple[tuple[str, Expr], ...]
+
+
 def from_json(data: Any) -> Told:
     """What :meth:`Told.to_json` wrote, read when first asked for. Damage raises PlanError then."""
     return UNTOLD if data is None else Told(lambda: _facts(data))

@@ -5,7 +5,7 @@ An :class:`Observation` is filed under two digests of the stage it was made of:
 * its *signature*, which says rows and columns; a stage of the same signature in a new plan takes rows, bytes, seconds
   and memory from it (:meth:`Observations.estimate`);
 * its *meaning*, which says rows alone; any relation of the same meaning, in whatever join order and with whatever
-  columns, takes the number of rows from it (:class:`ObservedRows`, used by
+  columns, takes the number of rows from it (:class:`~qoop.planner.observed_rows.ObservedRows`, used by
   :class:`~qoop.planner.cardinality.Cardinality` and by the join search).
 
 To work out what a relation means costs about as much as to estimate it, so it is done only for relations over exactly
@@ -19,8 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from qoop.planner.plan import Estimate, Plan, Signature, Stage, StageId
-from qoop.planner.provenance import Provenances
-from qoop.planner.relation import Opaque, Relation, Scan
 
 Tables = frozenset[tuple[str, str]]
 """Tables as (name, version)."""
@@ -117,42 +115,3 @@ def tables_below(plan: Plan) -> dict[StageId, Tables]:
         own = frozenset((item.table, item.version) for item in stage.table_inputs)
         below[stage.id] = own.union(*(below[item.stage] for item in stage.stage_inputs))
     return below
-
-
-class ObservedRows:
-    """Looks relations up in observations. `provenances` are those of the query (they hold its settings).
-
-    Remembers by object identity and keeps what it has seen alive; use one for the planning of one query.
-    """
-
-    def __init__(self, observations: Observations, provenances: Provenances) -> None:
-        self._observations = observations
-        self._provenances = provenances
-        self._tables: dict[int, tuple[Relation, Tables]] = {}
-
-    @property
-    def table_sets(self) -> frozenset[Tables]:
-        """The sets of tables that something was observed over."""
-        return self._observations.tables
-
-    def rows(self, relation: Relation) -> float | None:
-        """How many rows the relation was seen to put out, None if it was not."""
-        if self.tables(relation) not in self._observations.tables:
-            return None
-        seen = self._observations.by_signature.get(self._provenances.rows(relation))
-        return None if seen is None else seen.rows
-
-    def tables(self, relation: Relation) -> Tables:
-        """The tables that the relation reads."""
-        known = self._tables.get(id(relation))
-        if known is None:
-            own = _own_tables(relation)
-            known = (relation, own.union(*map(self.tables, relation.inputs)))
-            self._tables[id(relation)] = known
-        return known[1]
-
-
-def _own_tables(relation: Relation) -> Tables:
-    if isinstance(relation, Scan):
-        return frozenset({(relation.table, relation.version)})
-    return frozenset(relation.tables) if isinstance(relation, Opaque) else frozenset()

@@ -24,7 +24,8 @@ from qoop.planner.exchange import place_exchanges
 from qoop.planner.exchange_cost import KnownWork
 from qoop.planner.interning import Interner
 from qoop.planner.island import Islands
-from qoop.planner.observed import NOTHING, Observations, ObservedRows
+from qoop.planner.observed import NOTHING, Observations
+from qoop.planner.observed_rows import ObservedRows
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.provenance import Provenances
 from qoop.planner.relation import Exchange, Relation, Scan, walk

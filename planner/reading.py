@@ -12,6 +12,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
+import sqlglot
 from sqlglot import exp
 
 from qoop.catalog.errors import QueryError
@@ -50,6 +51,20 @@ _NEGATED = {
     "!~~": "~~",
     "!~~*": "~~*",
 }
+
+
+def parse(text: str) -> exp.Expression | None:
+    """The tree of a query, None where sqlglot has none."""
+    try:
+        ast = sqlglot.parse_one(text, read="duckdb")
+    except (sqlglot.errors.SqlglotError, RecursionError):
+        return None  # DuckDB accepted it: it runs as one opaque stage, and EXPLAIN says so
+    return ast if isinstance(ast, exp.Query) and isinstance(ast, exp.Expression) else None
+
+
+def tables_named(ast: exp.Expression) -> frozenset[str]:
+    """Names in lower case that stand for tables anywhere in the tree, of whatever they turn out to be the names."""
+    return frozenset(table.name.lower() for table in ast.find_all(exp.Table))
 
 
 def reads_alike(text: str, ast: exp.Expression) -> bool:

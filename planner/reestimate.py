@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from qoop.planner.cost import DEFAULT
-from qoop.planner.exchange_cost import BASE_MEMORY
+from qoop.planner.cost import BASE_MEMORY, DEFAULT
 from qoop.planner.observed import Observation, Observations
 from qoop.planner.plan import Estimate, Plan, Stage, StageId
 

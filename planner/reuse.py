@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import count
 
-from qoop.planner.containment import Served, served
-from qoop.planner.cost import DEFAULT, CostModel
-from qoop.planner.exchange_cost import BASE_MEMORY, USUAL
+from qoop.planner.cost import BASE_MEMORY, DEFAULT, CostModel
 from qoop.planner.expr import Column, conjunction, quote
+from qoop.planner.facts import Served
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Estimate, Layout, Plan, Signature, Stage, StageId, StageInput
+from qoop.planner.variants import USUAL
 
 Key = tuple[Signature, Layout, int, str]
 
@@ -151,6 +151,8 @@ def _offers(plan: Plan, stage: Stage, item: Held, cost: CostModel) -> Iterator[_
     told, wanted = item.stage.told.facts, stage.told.facts
     if told is None or wanted is None or ("forward" in modes and not stage.width == item.stage.width == 1):
         return
+    from qoop.planner.containment import served  # loads a part of the planner, which few jobs need
+
     found = served(told, wanted, dict(item.stage.columns))
     if found is not None:
         yield from graft.between(stage, _passed_on(stage, graft.name, item.stage, found, cost))

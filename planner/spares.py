@@ -16,7 +16,7 @@ from qoop.planner.finish import Done
 from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
-    from qoop.planner.alternatives import Candidate, Pool, StageKey
+    from qoop.planner.candidate import Candidate, Pool, StageKey
 
 MOST_SPARES = 2
 MOST_CASES = 12

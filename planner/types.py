@@ -7,17 +7,14 @@ workload uses few combinations of operators and types.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from functools import lru_cache
 
 import duckdb
 
+from qoop.catalog.asking import ask
 from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.expr import Call, Expr, Literal, is_volatile
-
-_lock = threading.Lock()
-_connection: duckdb.DuckDBPyConnection | None = None
 
 # Types whose values the optimiser can compare with statistics; others are not worth folding.
 _FOLDED = frozenset(
@@ -28,14 +25,6 @@ _FOLDED = frozenset(
 )
 
 _ONLY_COUNTS = duckdb.__version__.startswith("1.")
-
-
-def _ask(sql: str) -> list[tuple[object, ...]]:
-    global _connection
-    with _lock:
-        if _connection is None:
-            _connection = duckdb.connect(config={"threads": 1, "autoinstall_known_extensions": False})
-        return _connection.execute(sql).fetchall()
 
 
 def type_of(template: str, args: Sequence[Expr]) -> str:
@@ -60,7 +49,7 @@ def has_name(type_: str) -> bool:
     if type_ in _FOLDED:
         return True
     try:
-        _ask(f"SELECT CAST(NULL AS {type_})")
+        ask(f"SELECT CAST(NULL AS {type_})")
     except duckdb.Error:
         return False
     return True
@@ -114,7 +103,7 @@ def value_of_no_match(call: Call) -> Literal | None:
 
 def now_literal(sql: str) -> Literal:
     """Evaluate ``now()`` and its kin once, so that every task of a job sees the same moment."""
-    ((type_, text),) = _ask(f"SELECT typeof({sql}), CAST({sql} AS VARCHAR)")
+    ((type_, text),) = ask(f"SELECT typeof({sql}), CAST({sql} AS VARCHAR)")
     return Literal(f"CAST('{text}' AS {type_})", str(type_), None)
 
 
@@ -122,7 +111,7 @@ def now_literal(sql: str) -> Literal:
 def _type_of(text: str, columns: tuple[str, ...]) -> str:
     typed = ", ".join(f"CAST(NULL AS {type_}) AS c{i}" for i, type_ in enumerate(columns))
     try:
-        ((_, type_, *_),) = _ask(f"DESCRIBE SELECT {text}" + (f" FROM (SELECT {typed})" if typed else ""))
+        ((_, type_, *_),) = ask(f"DESCRIBE SELECT {text}" + (f" FROM (SELECT {typed})" if typed else ""))
     except duckdb.Error as error:
         raise BindError(str(error)) from error
     return str(type_)
@@ -132,7 +121,7 @@ def _type_of(text: str, columns: tuple[str, ...]) -> str:
 def _union_type(types: tuple[str, ...]) -> str:
     branches = " UNION ALL ".join(f"SELECT CAST(NULL AS {type_})" for type_ in types)
     try:
-        ((_, type_, *_),) = _ask(f"DESCRIBE {branches}")
+        ((_, type_, *_),) = ask(f"DESCRIBE {branches}")
     except duckdb.Error as error:
         raise BindError(str(error)) from error
     return str(type_)
@@ -142,7 +131,7 @@ def _union_type(types: tuple[str, ...]) -> str:
 def _value_of_nothing(text: str, columns: tuple[str, ...]) -> str | None:
     typed = ", ".join(f"CAST(NULL AS {type_}) AS c{i}" for i, type_ in enumerate(columns))
     try:
-        ((value,),) = _ask(f"SELECT CAST({text} AS VARCHAR) FROM (SELECT {typed or 1} WHERE false)")
+        ((value,),) = ask(f"SELECT CAST({text} AS VARCHAR) FROM (SELECT {typed or 1} WHERE false)")
     except duckdb.Error:
         return None  # GROUPING() without groups, for one: 0 or more, and never asked of no rows
     return None if value is None else str(value)
@@ -151,7 +140,7 @@ def _value_of_nothing(text: str, columns: tuple[str, ...]) -> str | None:
 @lru_cache(maxsize=16384)
 def _value_of(text: str) -> tuple[bool, object]:
     try:
-        ((value,),) = _ask(f"SELECT {text}")
+        ((value,),) = ask(f"SELECT {text}")
     except duckdb.Error:
         return False, None
     return True, value
@@ -160,7 +149,7 @@ def _value_of(text: str) -> tuple[bool, object]:
 def parse_tree(text: str) -> str:
     """DuckDB's parse tree of a SELECT, as JSON. Raises ParseError where it has none."""
     options = "skip_null := true, skip_empty := true, skip_default := true"
-    ((tree,),) = _ask(f"SELECT json_serialize_sql('{text.replace(chr(39), chr(39) * 2)}', {options})")
+    ((tree,),) = ask(f"SELECT json_serialize_sql('{text.replace(chr(39), chr(39) * 2)}', {options})")
     if str(tree).startswith('{"error":true'):
         raise ParseError(str(tree))
     return str(tree)
@@ -169,19 +158,19 @@ def parse_tree(text: str) -> str:
 @lru_cache(maxsize=1)
 def function_aliases() -> dict[str, str]:
     """The functions of DuckDB that are others under another name."""
-    rows = _ask("SELECT DISTINCT function_name, alias_of FROM duckdb_functions() WHERE alias_of IS NOT NULL")
+    rows = ask("SELECT DISTINCT function_name, alias_of FROM duckdb_functions() WHERE alias_of IS NOT NULL")
     return {str(name).lower(): str(other).lower() for name, other in rows}
 
 
 @lru_cache(maxsize=1)
 def type_aliases() -> dict[str, str]:
     """The types of DuckDB by all of their names, lower-case."""
-    rows = _ask("SELECT DISTINCT type_name, logical_type FROM duckdb_types()")
+    rows = ask("SELECT DISTINCT type_name, logical_type FROM duckdb_types()")
     return {str(name).lower(): str(type_).lower() for name, type_ in rows}
 
 
 @lru_cache(maxsize=1)
 def aggregate_names() -> frozenset[str]:
     """Names of DuckDB's aggregate functions, lower-case."""
-    rows = _ask("SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
+    rows = ask("SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
     return frozenset(str(name).lower() for (name,) in rows)

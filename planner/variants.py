@@ -6,22 +6,77 @@ are sound for every query; which of them is fast depends on the data and on the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import inf
-from typing import Any
 
-from qoop.planner.digits import Digits, digits_of
-from qoop.planner.exchange_cost import USUAL, Thresholds
-from qoop.planner.expr import Column
-from qoop.planner.island import is_island
-from qoop.planner.join_order import MEMORY, NETWORK, RESULTS, WORK, Aim
 from qoop.planner.plan import Resources
-from qoop.planner.relation import Opaque, Project, Relation, Shared, walk, with_inputs
-from qoop.planner.rules.eager_aggregation import LEAST_GAIN
 
-MOST_COPIES = 6
-"""Readers of a shared subplan up to which it is ever written out for each."""
+LEAST_GAIN = 1.25  # estimated seconds without over those with
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What an order of joins is to save beside work: seconds of one slot that each unit counts for.
+
+    held_byte: a byte in a hash table. moved_byte: a byte that comes to a machine over its link: of the build side once
+    for each machine, or of both sides once, whichever is less. result_row: a row that a join puts out.
+    """
+
+    name: str = "work"
+    held_byte: float = 0.0
+    moved_byte: float = 0.0
+    result_row: float = 0.0
+
+
+WORK = Aim()
+MEMORY = Aim("memory", held_byte=20e-9)  # some ten times what it takes to fill it
+NETWORK = Aim("network", moved_byte=30 / 125e6)  # for its time on a link of 1 Gbit/s, thirty slots wait
+RESULTS = Aim("results", result_row=200e-9)  # some thirty times what it takes to put it out
+AIMS = (WORK, MEMORY, NETWORK, RESULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Numbers that decide between forms of a plan; seconds are of one thread.
+
+    spread_seconds: a scan with less work is not split.
+    task_seconds: wanted work of one task.
+    inline_seconds: a build side is computed again in every task while that adds no more than this.
+    single_seconds: work above an exchange that one task, with all slots, may do; more is hashed over tasks, if it
+        can be, or cut into several stages.
+    threads_seconds: work of a lone task from which on it is given all slots.
+    stage_seconds: time that one more stage costs.
+    hash_row: seconds to partition one row by hash.
+    most_parts: into how many parts rows are hashed at most.
+    gather_rows: shared rows up to which readers take all of them rather than stay spread.
+    most_threads: slots that one task can be given.
+    machine_slots: slots of one machine; between tasks of one machine no rows cross the network.
+    broadcast_factor: by how much a join with one side in every task must look dearer than it is estimated, to be
+        made less often (above 1) or more often (below 1).
+    table_factor: how often the hash tables of such a join, one a slot, must fit the memory.
+    """
+
+    spread_seconds: float = 0.002
+    task_seconds: float = 0.25
+    inline_seconds: float = 0.003
+    single_seconds: float = 0.4
+    threads_seconds: float = 0.05
+    stage_seconds: float = 0.003
+    hash_row: float = 8e-8
+    gather_rows: float = 100_000.0
+    most_parts: int = 64
+    most_threads: int = 1 << 20
+    machine_slots: int = 1 << 20
+    broadcast_factor: float = 1.0
+    table_factor: float = 2.0
+
+    def times(self, factor: float) -> Thresholds:
+        """The same choices where everything takes so many times as long."""
+        names = [item.name for item in fields(self) if item.name.endswith("_seconds")]
+        return replace(self, hash_row=self.hash_row * factor, **{name: getattr(self, name) * factor for name in names})
+
+
+USUAL = Thresholds()
 
 
 @dataclass(frozen=True)
@@ -99,79 +154,3 @@ pool would be 7 % slower, or up to many times slower, for some query on some sha
 
 RARE = (Variant("hash", limits=_HASH), Variant("strict joins", replace(_USUAL, loosen=False)))
 """Variants that add nothing to those, 2 % at most for one query: only a full search tries them."""
-
-
-def inline_shared(relation: Relation) -> Relation:
-    """Write shared subplans out for each of their readers, with columns of their own.
-
-    Islands stay shared, as two runs of them may differ (law 12); so do subplans that hold SQL taken as it is, and
-    those with more readers than :data:`MOST_COPIES`.
-    """
-    readers: dict[str, int] = {}
-    for node in _paths(relation, 4096):
-        if isinstance(node, Shared):
-            readers[node.name] = readers.get(node.name, 0) + 1
-    return _Inliner(readers, digits_of(relation)).rebuild(relation)
-
-
-def _paths(relation: Relation, most: int) -> Iterator[Relation]:
-    """Every operator as often as it is reached from the root, up to `most` steps."""
-    stack = [relation]
-    while stack and most:
-        most -= 1
-        node = stack.pop()
-        yield node
-        stack.extend(node.inputs)
-
-
-class _Inliner:
-    def __init__(self, readers: Mapping[str, int], digits: Digits) -> None:
-        self.readers = readers
-        self.digits = digits
-        self.copies = 0
-        self.done: dict[int, Relation] = {}
-        self.bodies: dict[int, Relation] = {}
-
-    def rebuild(self, node: Relation) -> Relation:
-        """The operator with its subplans written out. Every reader of a Shared is met on a path of its own."""
-        if isinstance(node, Shared):
-            body = self.body(node)
-            return body if isinstance(body, Shared) else self.copy(body)
-        known = self.done.get(id(node))
-        if known is None:
-            known = with_inputs(node, tuple(map(self.rebuild, node.inputs))) if node.inputs else node
-            self.done[id(node)] = known
-        return known
-
-    def body(self, shared: Shared) -> Relation:
-        if id(shared) not in self.bodies:
-            inner = self.rebuild(shared.input)
-            self.bodies[id(shared)] = inner if self.may_copy(shared, inner) else with_inputs(shared, (inner,))
-        return self.bodies[id(shared)]
-
-    def may_copy(self, shared: Shared, body: Relation) -> bool:
-        """A subplan that reads one that stays shared stays shared too: that one's columns have one name each."""
-        if self.readers[shared.name] > MOST_COPIES or is_island(shared.input, self.digits):
-            return False
-        return not any(isinstance(node, Opaque | Shared) for node in walk(body))
-
-    def copy(self, body: Relation) -> Relation:
-        self.copies += 1
-        fresh: Relation = _renamed(body, f":copy{self.copies}", {})
-        back = zip(body.columns, fresh.columns, strict=True)
-        return Project(fresh, tuple(back))
-
-
-def _renamed(value: Any, suffix: str, done: dict[int, Any]) -> Any:
-    """A relation, or any part of one, with every column under another name."""
-    if isinstance(value, Column):
-        return Column(value.name + suffix, value.type)
-    if isinstance(value, tuple):
-        return tuple(_renamed(item, suffix, done) for item in value)
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    known = done.get(id(value))
-    if known is None:
-        parts = {item.name: _renamed(getattr(value, item.name), suffix, done) for item in fields(value) if item.init}
-        known = done[id(value)] = replace(value, **parts)
-    return known

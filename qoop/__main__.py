@@ -265,7 +265,8 @@ def _write_explanation(shown: str, form: str, path: str) -> None:
 def _calibrate(options: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from qoop.calibration import calibrate, calibration_path, report, save
+    from qoop.calibrated import calibration_path
+    from qoop.calibration import calibrate, report, save
 
     shown = sys.stderr.isatty()
     found = calibrate(told=lambda query: print(f"\r\033[K{query}", end="", file=sys.stderr) if shown else None)

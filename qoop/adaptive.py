@@ -30,7 +30,7 @@ from qoop.engine.history import (
 from qoop.engine.progress import Finished
 from qoop.engine.run import Run
 from qoop.engine.task import Content, JobId, content_of, own_islands
-from qoop.planner.alternatives import Candidate, plan_name
+from qoop.planner.candidate import Candidate, plan_name
 from qoop.planner.observed import NOTHING, Observation, Observations, observe
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.policies.demand import on_slots, useful_room

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 
 from qoop.adaptive import Triggers
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Resources
 from qoop.replanner import Decision, Policy, Question, Stay, switch_to
 

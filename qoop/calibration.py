@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from qoop.calibrated import FORMAT, KEPT, MEASURED
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.stats_cache import default_directory
 from qoop.catalog.whole_file import write_whole
 from qoop.config import configure
 from qoop.engine.history import Succeeded
+from qoop.planner import tree_cost
 from qoop.planner.bind import Binder
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import DEFAULT, CostModel
@@ -45,20 +46,7 @@ from qoop.planner.variants import Variant
 if TYPE_CHECKING:
     from qoop.session import Session
 
-FORMAT = 2
-"""Raised when the constants mean something else than before; files of another format are not used."""
-
 Amounts = Mapping[str, float]
-
-MEASURED = (
-    "scan_row", "scan_byte", "filter_row", "build_row", "build_byte", "probe_row", "miss_row", "more_keys_row",
-    "output_row", "nested_pair", "aggregate_row", "key_byte", "group_row", "aggregate_value", "sort_row",
-    "exchange_row", "exchange_byte", "task_overhead_seconds", "operator_seconds",
-)  # fmt: skip
-"""The constants in which a query's time is linear."""
-
-KEPT = (*MEASURED, "serial_part")
-"""The constants that are kept; the others are no times."""
 
 ROWS = 2_000_000
 _PULL = 0.01  # of the shipped constants, in units of one query's squared relative error
@@ -222,40 +210,12 @@ def _least_squares(
     return found
 
 
-def calibration_path(directory: str | os.PathLike[str] | None = None) -> Path:
-    """Where the constants are kept: in `directory`, by default qoop's folder of caches."""
-    return (Path(directory) if directory is not None else default_directory()) / "calibration.json"
-
-
 def save(calibration: Calibration, path: Path) -> None:
     """Write the file whole or not at all. Raises ConfigError if it cannot be written."""
     try:
         write_whole(path, json.dumps(calibration.json(), indent=1))
     except OSError as error:
         raise ConfigError(f"the calibration cannot be written to {path}: {error.strerror}") from error
-
-
-def load(path: Path) -> CostModel:
-    """The constants in the file; those that ship if there is none, or one of another format or DuckDB.
-
-    Raises ConfigError if the file is not what `save` writes.
-    """
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return DEFAULT
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}; run `qoop calibrate`, or remove it") from error
-    if not isinstance(held, dict) or held.get("format") != FORMAT or held.get("duckdb") != duckdb.__version__:
-        return DEFAULT
-    constants = held.get("constants")
-    if not isinstance(constants, dict) or set(constants) != set(KEPT) or not all(map(_positive, constants.values())):
-        raise ConfigError(f"{path} does not hold the constants of the cost model; run `qoop calibrate`, or remove it")
-    return replace(DEFAULT, **constants)
-
-
-def _positive(value: object) -> bool:
-    return isinstance(value, int | float) and 0 < value < float("inf")
 
 
 def report(calibration: Calibration) -> str:
@@ -309,7 +269,7 @@ class _Planned:
         relation = logical(self._binder.bind(text), self._binder.describe)
         stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
         cardinality = Cardinality(stats)
-        amounts = {name: _only(name).seconds(relation, cardinality) for name in MEASURED}
+        amounts = {name: tree_cost.seconds(_only(name), relation, cardinality) for name in MEASURED}
         starting = {"task_overhead_seconds": 1.0, "operator_seconds": float(sum(1 for _ in walk(relation)))}
         return to_sql(relation), amounts | starting
 

@@ -17,7 +17,7 @@ from math import log
 from textwrap import wrap
 
 from qoop.picture import FONT
-from qoop.planner.alternatives import Alternatives, StageKey, plan_name, stage_key
+from qoop.planner.candidate import Alternatives, StageKey, plan_name, stage_key
 from qoop.planner.difference import work
 from qoop.planner.explain import Seen, count_text, facts, observed_facts, q_error, seconds_text
 from qoop.planner.plan import Plan, Resources, Stage, StageId

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from qoop.catalog.errors import ConfigError
 from qoop.drawing import Drawing, draw_alternatives, draw_plan, draw_plans
 from qoop.picture import page
-from qoop.planner.alternatives import Alternatives, explain_alternatives, plan_name
+from qoop.planner.alternatives import explain_alternatives
+from qoop.planner.candidate import Alternatives, plan_name
 from qoop.planner.difference import Difference, explain_difference
 from qoop.planner.explain import FORMAT, Seen, as_json, explain
 from qoop.planner.plan import Plan

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from qoop.catalog.errors import ConfigError, Timeout
 from qoop.engine.history import Decided, Record, Succeeded
 from qoop.planner.observed import NOTHING, Observations
-from qoop.planner.planner import Planning
 from qoop.result import Result
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from qoop.planner.bind import Bound
     from qoop.planner.cost import CostModel
     from qoop.planner.plan import Plan, Resources, Stage
+    from qoop.planner.planner import Planning
     from qoop.planner.relation import Relation
     from qoop.session import Session
     from qoop.standing import Standing
@@ -54,6 +54,8 @@ class Prepared:
 
     def planning(self, observed: Observations = NOTHING) -> Planning:
         """A planning of the query, which may make several plans. observed: what wins over estimates and `seen`."""
+        from qoop.planner.planner import Planning  # loads the planner, which a plan found again does not need
+
         return Planning(self.bound, self.relation, self.stats, self.splits, self.cost, self.seen | observed)
 
 

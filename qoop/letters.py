@@ -16,7 +16,7 @@ from qoop.catalog.table import Table
 from qoop.engine.events import Committed
 from qoop.engine.state import Limits
 from qoop.engine.task import CheckpointKey, JobId
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Plan
 from qoop.policies.worthwhile import Worthwhile
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
 
-import duckdb
+from qoop.catalog.asking import ask
 
 MOST_CHARACTERS = 1 << 20
 """Longer texts stand for themselves."""
@@ -89,10 +89,7 @@ def _tokens(text: str) -> tuple[list[str], list[str]] | None:
 @cache
 def _keywords() -> frozenset[str]:
     """Words that no column, table or alias can be called, but after AS or a dot."""
-    with duckdb.connect(config={"threads": 1}) as connection:
-        rows = connection.execute(
-            "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')"
-        ).fetchall()
+    rows = ask("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')")
     return frozenset(str(name) for (name,) in rows)
 
 

@@ -27,12 +27,13 @@ from typing import Any, Literal
 
 import duckdb
 
+from qoop.catalog.asking import ask
 from qoop.catalog.errors import PlanError
 from qoop.catalog.table import Table
 from qoop.catalog.whole_file import write_whole
 from qoop.normal_text import NormalText, normal_text
 from qoop.planner import plan_json
-from qoop.planner.alternatives import Alternatives
+from qoop.planner.candidate import Alternatives
 from qoop.planner.decisions import Decision
 from qoop.planner.plan import Plan
 
@@ -178,11 +179,10 @@ def _words(name: str) -> frozenset[str]:
 @cache
 def _unsteady_words() -> frozenset[str]:
     """Names that stand for something else at another moment, in another session or in another query."""
-    with duckdb.connect(config={"threads": 1}) as connection:
-        rows = connection.execute(
-            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT' "
-            "OR macro_definition ILIKE '%current_timestamp%' OR macro_definition ILIKE '%now()%'"
-        ).fetchall()
+    rows = ask(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT' "
+        "OR macro_definition ILIKE '%current_timestamp%' OR macro_definition ILIKE '%now()%'"
+    )
     return frozenset((*(str(name).lower() for (name,) in rows), *_MOMENTS))
 
 
@@ -192,8 +192,7 @@ def planner_version() -> str:
     folder = Path(plan_json.__file__).parent
     sources = (path.read_bytes() for path in sorted(folder.rglob("*.py")))
     code = blake2b(b"\0".join(sources), digest_size=16).hexdigest()
-    with duckdb.connect(config={"threads": 1}) as connection:
-        zone = connection.execute("SELECT current_setting('TimeZone'), current_setting('Calendar')").fetchone()
+    [zone] = ask("SELECT current_setting('TimeZone'), current_setting('Calendar')")
     return _digest(code, duckdb.__version__, str(zone), str(FORMAT), str(plan_json.FORMAT))
 
 

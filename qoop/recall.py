@@ -16,8 +16,8 @@ from qoop.catalog.catalog import Catalog
 from qoop.catalog.table import Table
 from qoop.job import Prepared
 from qoop.plan_cache import Entry, Kind, PlanCache, Settings, all_shared, is_steady, key_of
-from qoop.planner.alternatives import Alternatives, Grid, keep, pool
 from qoop.planner.bind import Binder, Bound
+from qoop.planner.candidate import Alternatives, Grid
 from qoop.planner.collector import collector_waits
 from qoop.planner.cost import CostModel
 from qoop.planner.decisions import Decision, decisions, recalled, replay
@@ -63,6 +63,8 @@ class Recall:
         planning = prepared.planning()
         found = replay(planning, grid, before.decisions) if before is not None else None
         if found is None:
+            from qoop.planner.alternatives import keep, pool  # loads the planner
+
             found = keep(pool(planning, grid))
             self._keep(pattern, prepared, (), decisions(found))
         self._keep(key, prepared, tuple(one.plan for one in found.kept), decisions(found), found)

@@ -17,7 +17,7 @@ from typing import Protocol
 from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content, content_of
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources, Stage, StageId

@@ -28,7 +28,7 @@ from qoop.engine.guard import versions
 from qoop.engine.history import Record
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.letters import Answered, Letter, PinAsked, ResizeAsked, Submitted, SuspendAsked
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.replanner import Policy

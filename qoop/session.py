@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from qoop.adaptive import Adaptive
-from qoop.calibration import calibration_path, load
+from qoop.calibrated import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClosed, Suspended
 from qoop.catalog.register import CSV, JSON, PARQUET
@@ -34,30 +34,20 @@ from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.checkpoint import Keeping
 from qoop.engine.task import checkpoint_key
-from qoop.explaining import (
-    Format,
-    checked_format,
-    explained_alternatives,
-    explained_difference,
-    explained_plan,
-    plan_names,
-)
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.letters import JobRequest
 from qoop.observations import MISJUDGED, Seen, committed, outputs, surprise
 from qoop.plan_cache import PlanCache, Settings
-from qoop.planner.alternatives import Alternatives, Candidate, Grid, keep, local_grid, pool
 from qoop.planner.bind import Binder, Bound
+from qoop.planner.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.cost import CostModel
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources
-from qoop.planner.planner import logical, stats_needed
 from qoop.planner.variants import Variant
-from qoop.policies.forecast import Forecast
 from qoop.policies.worthwhile import Worthwhile
 from qoop.recall import Recall, about, versions
-from qoop.replanner import Greedy
+from qoop.replanner import Greedy, Policy
 from qoop.result import Result
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
@@ -77,6 +67,7 @@ DATA_FILES = (*PARQUET, *CSV, *JSON)
 if TYPE_CHECKING:
     from qoop.catalog.stats import TableStats
     from qoop.catalog.table import Table
+    from qoop.explaining import Format
 
 
 def connect(
@@ -403,17 +394,21 @@ class Session:
         """
         if (alternatives, analyze, history, diff is not None).count(True) > 1:
             raise ConfigError("explain either alternatives, or analyze, or history, or diff")
-        query, chosen = query_text(text), checked_format(format)
+        from qoop import explaining
+
+        query, chosen = query_text(text), explaining.checked_format(format)
         if alternatives:
-            return explained_alternatives(self.alternatives(query), chosen)
+            return explaining.explained_alternatives(self.alternatives(query), chosen)
         if diff is not None:
-            names = plan_names(diff)
-            return explained_difference(self.alternatives(query), names, chosen)
+            names = explaining.plan_names(diff)
+            return explaining.explained_difference(self.alternatives(query), names, chosen)
         if history:
             if chosen != "text":
                 raise ConfigError("a history is told as text; Job.timeline draws it")
             return self._told(query)
-        return self._analyzed(query, chosen) if analyze else explained_plan(self._plan(query).plan, format=chosen)
+        if analyze:
+            return self._analyzed(query, chosen)
+        return explaining.explained_plan(self._plan(query).plan, format=chosen)
 
     @property
     def room(self) -> Resources:
@@ -437,6 +432,8 @@ class Session:
 
     def prepare(self, text: str) -> Prepared:
         """Bind a query and collect the statistics that its planning needs. Raises as `submit` does."""
+        from qoop.planner.planner import logical, stats_needed  # loads the planner, which a plan found again does not
+
         bound, tables = self._bind(text)
         relation = logical(bound, self._binder.describe)
         begun = time.perf_counter()
@@ -509,20 +506,24 @@ class Session:
     # Inside
 
     def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
+        from qoop import explaining
+
         match statement.what:
             case "alternatives":
-                kind, text = "alternatives", explained_alternatives(self.alternatives(statement.text))
+                kind, text = "alternatives", explaining.explained_alternatives(self.alternatives(statement.text))
             case "analyze":
                 kind, text = "analyzed_plan", self._analyzed(statement.text, watch=watch)
             case "history":
                 kind, text = "history", self._told(statement.text, watch)
             case "plan":
-                kind, text = "physical_plan", explained_plan(self._plan(statement.text).plan)
+                kind, text = "physical_plan", explaining.explained_plan(self._plan(statement.text).plan)
         columns = (("explain_key", "VARCHAR"), ("explain_value", "VARCHAR"))
         return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
 
     def _analyzed(self, text: str, format: Format = "text", watch: Callable[[Job], object] | None = None) -> str:
         """Run a query, throw its rows away and explain the plan that it ended with."""
+        from qoop.explaining import explained_plan
+
         job = self._submit(self._plan(text))
         _answer(job, watch)
         plans = job.plans
@@ -576,7 +577,7 @@ class Session:
             find,
             room,
             at_once=self._recall.has_alternatives(text, grid),
-            policy=Forecast() if self.config.forecast else Greedy(),
+            policy=_forecast() if self.config.forecast else Greedy(),
             settle=self.config.settle,
         )
 
@@ -599,6 +600,8 @@ class Session:
             return prepared or self.prepare(text)
 
         if observed.by_signature:
+            from qoop.planner.alternatives import keep, pool
+
             found = keep(pool(prepare().planning(observed), grid))
         else:
             found = self._recall.alternatives(text, grid, prepare)
@@ -724,6 +727,12 @@ def _backend(config: Config) -> LastingBackend:
 def _keeping(config: Config) -> Keeping:
     quarantine = (config.checkpoints or default_directory()) / "quarantine"
     return Keeping(config.checkpoints, config.checkpoint_budget, config.reuse, quarantine, config.guard_always)
+
+
+def _forecast() -> Policy:
+    from qoop.policies.forecast import Forecast
+
+    return Forecast()
 
 
 def _answer(job: Job, watch: Callable[[Job], object] | None) -> Result:

@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 
 import duckdb
 
+from qoop.catalog.asking import ask
 from qoop.catalog.errors import ConfigError
 
 Settings = tuple[tuple[str, str], ...]
@@ -35,8 +36,7 @@ _ALIASES = {"null_order": "default_null_order"}
 @cache
 def options() -> tuple[str, ...]:
     """The options of a session: those of the DuckDB in use that change results."""
-    with duckdb.connect(config={"threads": 1}) as connection:
-        known = {name for (name,) in connection.execute("SELECT name FROM duckdb_settings()").fetchall()}
+    known = {name for (name,) in ask("SELECT name FROM duckdb_settings()")}
     return tuple(name for name in _CHANGES_RESULTS if name in known)
 
 

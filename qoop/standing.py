@@ -13,7 +13,7 @@ from math import isfinite
 from types import MappingProxyType
 
 from qoop.engine.progress import Finished, Progress
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.finish import finish_time
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId

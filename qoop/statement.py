@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Literal
 
 import duckdb
 
+from qoop.catalog.asking import parsed
 from qoop.catalog.errors import ParseError, QueryError
 from qoop.planner.bind import without_end
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop, copied, created, dropped
@@ -79,14 +80,14 @@ def statements(text: str) -> tuple[Statement, ...]:
         what: What = "history" if match[1].upper() == "HISTORY" else "alternatives"
         return (Explain(query_text(match[2]), what),)  # DuckDB does not know it
     try:
-        parsed = _parser().extract_statements(text)
+        found = parsed(text)
     except duckdb.Error as error:
         raise ParseError(str(error)) from error
-    if any(not item.query for item in parsed):  # DuckDB turns it into two statements without a text of their own
+    if any(not item.query for item in found):  # DuckDB turns it into two statements without a text of their own
         raise QueryError("PIVOT needs its values here, as its columns are found from the text alone: ON … IN (…)")
-    if not parsed:
+    if not found:
         raise QueryError("there is no statement in the text")
-    return tuple(_statement(item) for item in parsed)
+    return tuple(_statement(item) for item in found)
 
 
 def _check_encoding(text: str) -> None:
@@ -153,8 +154,3 @@ def _literal(value: str) -> str:
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         return value[1:-1].replace(value[0] * 2, value[0])
     return value
-
-
-@cache
-def _parser() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"threads": 1})

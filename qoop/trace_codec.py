@@ -19,7 +19,7 @@ from qoop.catalog import errors
 from qoop.catalog.errors import Cancelled, ExecutionError, PlanError, QoopError, SourceError
 from qoop.catalog.table import Columns, Range, Split, Table
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.codec import Codec, Pair
 from qoop.planner.facts import Told
 from qoop.planner.facts import from_json as read_facts

@@ -126,7 +126,8 @@ def tpcds_test(benchmark_data: BenchmarkData) -> Path:
 @pytest.fixture(scope="module")
 def arena(tpcds_small: Path, benchmark_texts: None) -> Arena:
     """TPC-DS query 95, as at scale 1000, with plans for 16 slots of 1 GB and less."""
-    from qoop.planner.alternatives import Grid, keep, pool
+    from qoop.planner.alternatives import keep, pool
+    from qoop.planner.candidate import Grid
     from qoop.session import connect
     from qoop.tpcds.alternatives import at_scale
     from qoop.tpcds.arena import Arena

@@ -14,17 +14,8 @@ from pathlib import Path
 
 from qoop.catalog.stats import ColumnStats, Scalar, TableStats
 from qoop.job import Prepared
-from qoop.planner.alternatives import (
-    MOST_TOLERANCE,
-    Alternatives,
-    Pool,
-    cluster_grid,
-    explain_alternatives,
-    full_pool,
-    keep,
-    local_grid,
-    pool,
-)
+from qoop.planner.alternatives import explain_alternatives, full_pool, keep, pool
+from qoop.planner.candidate import MOST_TOLERANCE, Alternatives, Pool, cluster_grid, local_grid
 from qoop.planner.collector import collector_waits
 from qoop.planner.relation import Join, walk
 from qoop.session import Session, connect

@@ -16,7 +16,8 @@ from qoop.engine.backends.simulated import Outcome
 from qoop.engine.events import SlotsChanged
 from qoop.engine.state import Limits
 from qoop.engine.task import TaskSpec
-from qoop.planner.alternatives import Candidate, keep, local_grid, pool
+from qoop.planner.alternatives import keep, pool
+from qoop.planner.candidate import Candidate, local_grid
 from qoop.planner.cost import DEFAULT
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources, Stage

@@ -27,10 +27,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from qoop.catalog.stats import TableStats
+from qoop.planner import tree_cost
 from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import DEFAULT, CostModel
+from qoop.planner.cost import BASE_MEMORY, DEFAULT, CostModel
 from qoop.planner.distribution import fragment_nodes
-from qoop.planner.exchange_cost import BASE_MEMORY
 from qoop.planner.observed import NOTHING, Observation, Observations, observe, tables_below
 from qoop.planner.plan import Stage, StageId
 from qoop.planner.planner import Planning
@@ -321,13 +321,15 @@ def _serial(node: Relation, cardinality: Cardinality, cost: CostModel) -> float:
     if isinstance(node, Exchange):
         return 0.0
     below = sum(_serial(child, cardinality, cost) for child in node.inputs)
-    return cost.own_seconds(node, cardinality) + max(0.0, below - cost.spared_seconds(node, cardinality))
+    return tree_cost.own_seconds(cost, node, cardinality) + max(
+        0.0, below - tree_cost.spared_seconds(cost, node, cardinality)
+    )
 
 
 def _work(node: Relation, cardinality: Cardinality, cost: CostModel) -> _Work:
     if isinstance(node, Exchange):
         return _Work(node.kind != "gather", 0.0)
-    own = cost.own_seconds(node, cardinality)
+    own = tree_cost.own_seconds(cost, node, cardinality)
     if isinstance(node, Scan):
         return _Work(node.parts > 1, own)
     parts = [_work(child, cardinality, cost) for child in node.inputs]
@@ -337,7 +339,7 @@ def _work(node: Relation, cardinality: Cardinality, cost: CostModel) -> _Work:
     if isinstance(node, Join) and parts[0].spread != parts[1].spread:
         again = min(own, _done_by_all(node, parts[0].spread, cardinality, cost))
         own, repeated = own - again, repeated + again
-    return _Work(spread, own + max(0.0, divided - cost.spared_seconds(node, cardinality)), repeated)
+    return _Work(spread, own + max(0.0, divided - tree_cost.spared_seconds(cost, node, cardinality)), repeated)
 
 
 def _done_by_all(join: Join, left_spread: bool, cardinality: Cardinality, cost: CostModel) -> float:
@@ -353,7 +355,7 @@ def _kind(exchange: Exchange, cardinality: Cardinality, cost: CostModel) -> str:
     nodes = [node for node in fragment_nodes(exchange.input) if not isinstance(node, Exchange | Project | Filter)]
     if not nodes:
         return "Project"
-    return type(max(nodes, key=lambda node: cost.own_seconds(node, cardinality))).__name__
+    return type(max(nodes, key=lambda node: tree_cost.own_seconds(cost, node, cardinality))).__name__
 
 
 def _wanted(wants: float, exchange: Exchange, there: Cardinality, believed: Cardinality, cost: CostModel) -> float:
@@ -365,7 +367,9 @@ def _memory(node: Relation, cardinality: Cardinality, cost: CostModel) -> float:
     """Bytes that the operators of a fragment hold."""
     if isinstance(node, Exchange):
         return 0.0
-    return max(0.0, cost.own_memory(node, cardinality)) + sum(_memory(c, cardinality, cost) for c in node.inputs)
+    return max(0.0, tree_cost.own_memory(cost, node, cardinality)) + sum(
+        _memory(c, cardinality, cost) for c in node.inputs
+    )
 
 
 def _ratio(new: float, old: float) -> float:

@@ -30,7 +30,8 @@ from qoop.catalog.errors import QoopError
 from qoop.engine.history import Decided, Record
 from qoop.job import Job
 from qoop.plan_cache import planner_version
-from qoop.planner.alternatives import Candidate, keep, local_grid, pool
+from qoop.planner.alternatives import keep, pool
+from qoop.planner.candidate import Candidate, local_grid
 from qoop.planner.codec import Codec
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Plan, Resources

@@ -22,7 +22,8 @@ from qoop.adaptive import Adaptive
 from qoop.catalog.errors import QoopError
 from qoop.engine.history import Decided
 from qoop.job import Job, Planned
-from qoop.planner.alternatives import keep, local_grid, pool
+from qoop.planner.alternatives import keep, pool
+from qoop.planner.candidate import local_grid
 from qoop.session import Session, connect
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import texts

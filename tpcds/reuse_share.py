@@ -26,7 +26,8 @@ from qoop.adaptive import with_candidates
 from qoop.engine.history import Succeeded
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
-from qoop.planner.alternatives import Candidate, keep, local_grid, plan_name, pool
+from qoop.planner.alternatives import keep, pool
+from qoop.planner.candidate import Candidate, local_grid, plan_name
 from qoop.planner.finish import Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, StageInput
 from qoop.replanner import Option, Question, propagate

@@ -31,7 +31,8 @@ from qoop.catalog.stats import TableStats
 from qoop.catalog.stats_cache import default_directory
 from qoop.catalog.whole_file import write_whole
 from qoop.plan_cache import planner_version
-from qoop.planner.alternatives import Alternatives, Candidate, Grid, keep, pool
+from qoop.planner.alternatives import keep, pool
+from qoop.planner.candidate import Alternatives, Candidate, Grid
 from qoop.planner.codec import Codec, Pair
 from qoop.planner.collector import collector_waits
 from qoop.planner.cost import DEFAULT, CostModel

@@ -8,11 +8,12 @@ from itertools import count
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
 from qoop.planner.expr import Column
-from qoop.planner.join_order.enumerate import AIMS, MEMORY, NETWORK, RESULTS, WORK, Aim, search
+from qoop.planner.join_order.enumerate import search
 from qoop.planner.join_order.graph import JoinGraph
 from qoop.planner.join_order.group import Group, collect, is_group, movable
 from qoop.planner.join_order.rebuild import rebuild
 from qoop.planner.relation import Filter, Project, Relation, SetOp, with_inputs
+from qoop.planner.variants import AIMS, MEMORY, NETWORK, RESULTS, WORK, Aim
 
 __all__ = ["AIMS", "MEMORY", "NETWORK", "RESULTS", "WORK", "Aim", "Known", "reorder"]
 

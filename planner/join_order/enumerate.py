@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from qoop.planner.cost import CostModel
 from qoop.planner.join_order.graph import JoinGraph, Mask, bits
+from qoop.planner.variants import WORK, Aim
 
 _SMALL = 6  # leaves up to which a greedy plan first would cost more than it prunes
 
@@ -29,28 +30,8 @@ class Step(NamedTuple):
     build: Mask = 0
 
 
-@dataclass(frozen=True)
-class Aim:
-    """What an order of joins is to save beside work: seconds of one slot that each unit counts for.
-
-    held_byte: a byte in a hash table. moved_byte: a byte that comes to a machine over its link: of the build side once
-    for each machine, or of both sides once, whichever is less. result_row: a row that a join puts out.
-    """
-
-    name: str = "work"
-    held_byte: float = 0.0
-    moved_byte: float = 0.0
-    result_row: float = 0.0
-
-
 MACHINES = 20
 """Over how many machines an order that saves the network is to be run."""
-
-WORK = Aim()
-MEMORY = Aim("memory", held_byte=20e-9)  # some ten times what it takes to fill it
-NETWORK = Aim("network", moved_byte=30 / 125e6)  # for its time on a link of 1 Gbit/s, thirty slots wait
-RESULTS = Aim("results", result_row=200e-9)  # some thirty times what it takes to put it out
-AIMS = (WORK, MEMORY, NETWORK, RESULTS)
 
 
 class Search:

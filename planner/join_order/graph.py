@@ -19,7 +19,7 @@ from qoop.planner.cardinality import Cardinality
 from qoop.planner.equijoin import equalities, equi_join, inner_range, match_fraction, range_overlap, rows_in_range
 from qoop.planner.expr import Call, Expr, columns_of, columns_of_all, equals
 from qoop.planner.join_order.group import Group, Leaf
-from qoop.planner.observed import ObservedRows
+from qoop.planner.observed_rows import ObservedRows
 from qoop.planner.predicates import conjoin
 from qoop.planner.profile import Profile, distinct_values, spread_of, with_factor
 from qoop.planner.relation import Filter, Join, Relation

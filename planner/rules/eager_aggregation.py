@@ -14,16 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from qoop.planner import tree_cost
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
 from qoop.planner.expr import Column, Expr, columns_of_all, is_volatile, substitute
 from qoop.planner.relation import Aggregate, Aggregation, Join, Project, Relation
 from qoop.planner.rules.traversal import bottom_up
 from qoop.planner.two_phase import TwoPhase, two_phase
+from qoop.planner.variants import LEAST_GAIN
 
 LEAST_ROWS = 100_000.0  # entering the aggregate: below, nothing is worth another stage
 LEAST_REDUCTION = 4.0  # rows that make a group, in the mean
-LEAST_GAIN = 1.25  # estimated seconds without over those with
 
 
 def eager_aggregation(
@@ -40,7 +41,7 @@ def eager_aggregation(
         eager = _eager(node, cardinality)
         if eager is None:
             return node
-        before, after = cost.seconds(node, cardinality), cost.seconds(eager, cardinality)
+        before, after = tree_cost.seconds(cost, node, cardinality), tree_cost.seconds(cost, eager, cardinality)
         return eager if before >= least_gain * after else node
 
     return bottom_up(relation, visit)

@@ -38,15 +38,12 @@ class Names:
 @cache
 def of_duckdb() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Keywords and functions of the DuckDB in use; the common keywords first."""
-    import duckdb
+    from qoop.catalog.asking import ask
 
-    with duckdb.connect(config={"threads": 1}) as connection:
-        reserved = connection.execute(
-            "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved' ORDER BY ALL"
-        ).fetchall()
-        functions = connection.execute(
-            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE regexp_matches(function_name, '^[a-z]\\w+$') "
-            "AND NOT starts_with(function_name, 'pragma_') AND function_type <> 'pragma' ORDER BY ALL"
-        ).fetchall()
+    reserved = ask("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved' ORDER BY ALL")
+    functions = ask(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE regexp_matches(function_name, '^[a-z]\\w+$') "
+        "AND NOT starts_with(function_name, 'pragma_') AND function_type <> 'pragma' ORDER BY ALL"
+    )
     keywords = dict.fromkeys((*COMMON, *(str(name) for (name,) in reserved)))
     return tuple(keywords), tuple(str(name) for (name,) in functions)

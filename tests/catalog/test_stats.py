@@ -252,7 +252,7 @@ class Counting:
                 self.asked.append(list(columns))
             return collecting.collect(probe, table, columns, known)  # type: ignore[arg-type]
 
-        monkeypatch.setattr("qoop.catalog.catalog.collect", collect)
+        monkeypatch.setattr("qoop.catalog.collect.collect", collect)
 
 
 @pytest.fixture

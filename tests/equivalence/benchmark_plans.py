@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from run_plan import Runner
 
-from qoop.planner.alternatives import Alternatives, Candidate, cluster_grid, keep, local_grid, pool
+from qoop.planner.alternatives import keep, pool
+from qoop.planner.candidate import Alternatives, Candidate, cluster_grid, local_grid
 from qoop.planner.plan import Plan
 from qoop.session import Session
 from qoop.tpcds.alternatives import at_scale

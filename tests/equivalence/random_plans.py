@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from planner_world import World
 
-from qoop.planner.alternatives import Candidate, cluster_grid, keep, local_grid, pool
+from qoop.planner.alternatives import keep, pool
 from qoop.planner.build import build
+from qoop.planner.candidate import Candidate, cluster_grid, local_grid
 from qoop.planner.plan import Resources
 from qoop.planner.planner import Planning
 from qoop.planner.rules import apply_rules

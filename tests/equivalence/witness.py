@@ -23,7 +23,7 @@ from benchmark_plans import TASKS
 from pyarrow import feather
 from run_plan import Runner, narrowed, storage
 
-from qoop.planner.alternatives import StageKey, stage_key
+from qoop.planner.candidate import StageKey, stage_key
 from qoop.planner.plan import Plan, Signature, Stage
 from qoop.tpcds.oracle import compare
 

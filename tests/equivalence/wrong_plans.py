@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from qoop.planner.cost import CostModel
-from qoop.planner.exchange_cost import Thresholds
 from qoop.planner.plan import Layout, Plan, Stage, StageInput, TableInput
+from qoop.planner.variants import Thresholds
 
 Change = Callable[[Plan], Plan]
 

@@ -16,9 +16,10 @@ from unittest.mock import patch
 
 from qoop.planner import exchange, planner
 from qoop.planner.cardinality import Cardinality
-from qoop.planner.exchange_cost import USUAL, JoinSeconds, Thresholds
+from qoop.planner.exchange_cost import JoinSeconds
 from qoop.planner.profile import Profile
 from qoop.planner.relation import Relation
+from qoop.planner.variants import USUAL, Thresholds
 
 SPLIT = replace(USUAL, spread_seconds=0.0, task_seconds=1e-9, stage_seconds=10.0)
 """Scans split as far as they go; aggregates in two phases."""

@@ -14,11 +14,11 @@ from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
 from qoop.planner.cut import Identity, cut
 from qoop.planner.exchange import place_exchanges
-from qoop.planner.exchange_cost import USUAL, Thresholds
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.provenance import Provenances, is_island
 from qoop.planner.relation import Relation
 from qoop.planner.rules import apply_rules
+from qoop.planner.variants import USUAL, Thresholds
 
 SPLITS = 8
 COST = CostModel()

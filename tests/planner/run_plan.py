@@ -16,7 +16,7 @@ from types import TracebackType
 import duckdb
 import pyarrow as pa
 
-from qoop.planner.alternatives import StageKey, stage_key
+from qoop.planner.candidate import StageKey, stage_key
 from qoop.planner.expr import quote
 from qoop.planner.plan import Plan, Stage, StageId, StageInput, TableInput
 

@@ -11,19 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.catalog.errors import PlanError
-from qoop.planner.alternatives import (
-    Alternatives,
-    Candidate,
-    Grid,
-    Pool,
-    cluster_grid,
-    explain_alternatives,
-    keep,
-    local_grid,
-    prune_by_work,
-    pruned,
-    shape,
-)
+from qoop.planner.alternatives import explain_alternatives, keep, prune_by_work, pruned
+from qoop.planner.candidate import Alternatives, Candidate, Grid, Pool, cluster_grid, local_grid, shape
 from qoop.planner.cover import smallest_cover
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 

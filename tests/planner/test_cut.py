@@ -7,9 +7,9 @@ from planner_world import World
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.cut import Identity, cut
-from qoop.planner.exchange_cost import Thresholds
 from qoop.planner.plan import Layout, Plan, TableInput
 from qoop.planner.relation import Exchange, Relation, Scan
+from qoop.planner.variants import Thresholds
 
 SCRIPT = """
 create table facts as select i as id, i % 100 as k, (i % 13)::decimal(7, 2) as v from range(2000) t(i);

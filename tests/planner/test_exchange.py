@@ -8,8 +8,8 @@ from planner_world import SPLITS, World
 
 from qoop.planner.cost import CostModel
 from qoop.planner.distribution import hash_type
-from qoop.planner.exchange_cost import Thresholds
 from qoop.planner.plan import Plan, Stage
+from qoop.planner.variants import Thresholds
 
 MILLION = """
 create table sales as select i as id, i % 1000 as item, i % 50000 as customer, (i % 977)::decimal(7, 2) as price,

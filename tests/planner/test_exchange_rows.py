@@ -10,7 +10,7 @@ from planner_world import World
 from run_plan import run_plan
 
 from qoop.planner.cost import CostModel
-from qoop.planner.exchange_cost import Thresholds
+from qoop.planner.variants import Thresholds
 
 TABLES = """
 create table facts as select i, (i * 7919) % 97 as a, case when i % 11 = 0 then null else (i * 31) % 200 end as b,

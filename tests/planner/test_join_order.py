@@ -13,12 +13,13 @@ from qoop.catalog.stats import ColumnStats, TableStats
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
 from qoop.planner.expr import Call, Column, Expr, Literal, binary, cast, equals, is_null
-from qoop.planner.join_order import AIMS, Aim, Known, reorder
+from qoop.planner.join_order import Known, reorder
 from qoop.planner.join_order.enumerate import Search, connected_pairs, search
 from qoop.planner.join_order.graph import JoinGraph, bits
 from qoop.planner.join_order.group import collect
 from qoop.planner.relation import Filter, Join, Project, Relation, Scan, SetOp, walk
 from qoop.planner.sqlgen import to_sql
+from qoop.planner.variants import AIMS, Aim
 
 
 def integer(name: str) -> Column:

@@ -12,7 +12,8 @@ from qoop.planner.bind import Bound
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.expr import Column, Literal, equals
 from qoop.planner.join_order import reorder
-from qoop.planner.observed import NOTHING, Observation, Observations, ObservedRows, observe
+from qoop.planner.observed import NOTHING, Observation, Observations, observe
+from qoop.planner.observed_rows import ObservedRows
 from qoop.planner.plan import Estimate, Plan, Resources
 from qoop.planner.planner import logical, physical
 from qoop.planner.provenance import Provenances

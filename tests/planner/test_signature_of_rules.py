@@ -27,6 +27,7 @@ from qoop.planner.build import build
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import DEFAULT
 from qoop.planner.expr import Call, Column, Expr, binary, columns_of, disjunction, is_null, negate
+from qoop.planner.inline import inline_shared
 from qoop.planner.join_order import reorder
 from qoop.planner.provenance import Provenances
 from qoop.planner.relation import Aggregate, Aggregation, Join, Relation, Window, WindowCall
@@ -36,7 +37,6 @@ from qoop.planner.rules.outline import outline
 from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.reduce_build_sides import reduce_build_sides
 from qoop.planner.rules.semi_joins import semi_joins
-from qoop.planner.variants import inline_shared
 from qoop.session import Session, connect
 from qoop.tpcds.alternatives import scaled
 from qoop.tpcds.queries import text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qoop.catalog.stats import ColumnStats, TableStats
+from qoop.planner import tree_cost
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import CostModel
 from qoop.planner.expr import Column, Literal, binary, equals
@@ -75,6 +76,6 @@ def test_a_filter_spares_too() -> None:
 def test_what_is_spared_is_not_paid() -> None:
     model, cardinality = CostModel(), Cardinality(STATS)
     near, far = (Join(SALES, right, "inner", (equals(DAY, KEY),)) for right in (below(YEAR, 5), DAYS))
-    assert model.spared_seconds(far, cardinality) == 0.0
-    assert model.spared_seconds(near, cardinality) > 0.6 * model.own_seconds(SALES, cardinality)
-    assert model.seconds(near, cardinality) < 0.5 * model.seconds(far, cardinality)
+    assert tree_cost.spared_seconds(model, far, cardinality) == 0.0
+    assert tree_cost.spared_seconds(model, near, cardinality) > 0.6 * tree_cost.own_seconds(model, SALES, cardinality)
+    assert tree_cost.seconds(model, near, cardinality) < 0.5 * tree_cost.seconds(model, far, cardinality)

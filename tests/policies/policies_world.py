@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageId, StageInput
 from qoop.replanner import Option, Question
 

@@ -18,7 +18,7 @@ from qoop.engine.history import Decided, Succeeded
 from qoop.engine.state import State
 from qoop.engine.task import TaskSpec
 from qoop.letters import JobRequest, PinAsked
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanner import Decision, Question, switch_to

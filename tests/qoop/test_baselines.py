@@ -8,7 +8,7 @@ from math import inf
 from qoop.baselines import AtLaunch, clarinet, hindsight, volcano
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanner import Greedy, Option, Question, Stay, Switch, stages_back
 

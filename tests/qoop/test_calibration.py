@@ -12,7 +12,8 @@ import pytest
 import qoop
 from qoop import calibration
 from qoop.__main__ import main
-from qoop.calibration import MEASURED, Calibration, calibrate, calibration_path, fit, load, save
+from qoop.calibrated import MEASURED, calibration_path, load
+from qoop.calibration import Calibration, calibrate, fit, save
 from qoop.catalog.errors import ConfigError
 from qoop.planner.cost import DEFAULT, CostModel
 

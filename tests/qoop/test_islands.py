@@ -10,7 +10,8 @@ import pytest
 
 import qoop
 from qoop.engine.task import CheckpointKey, checkpoint_key, own_islands
-from qoop.planner.alternatives import local_grid, pool
+from qoop.planner.alternatives import pool
+from qoop.planner.candidate import local_grid
 from qoop.planner.expr import VOLATILE
 from qoop.planner.plan import Plan
 from qoop.planner.reuse import held

@@ -26,7 +26,7 @@ from qoop.engine.events import CapacityNotice, CheckpointLost, MachineJoined, Ma
 from qoop.engine.history import Ended
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
 from qoop.letters import JobRequest, PinAsked, SuspendAsked
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanner import Greedy
 from qoop.rerun import Recording, read_trace, rerun

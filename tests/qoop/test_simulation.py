@@ -14,7 +14,7 @@ from qoop.engine.backends.simulated import MachineSlowed, Outcome
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
 from qoop.engine.history import Started
 from qoop.engine.task import MachineId, TaskSpec
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.profiles import CapacityProfile, Point, Stay
 from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate

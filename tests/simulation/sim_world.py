@@ -33,7 +33,7 @@ from qoop.engine.events import (
 from qoop.engine.state import Limits
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId, TaskSpec, checkpoint_key, own_islands
 from qoop.letters import HoldAsked, JobRequest, ReleaseAsked, ResizeAsked, SuspendAsked
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources
 from qoop.replanner import Decision, Greedy, Question, switch_to

@@ -14,7 +14,8 @@ from run_plan import narrowed
 
 from qoop.engine.task import content_of
 from qoop.job import Planned
-from qoop.planner.alternatives import Candidate, cluster_grid, keep, pool
+from qoop.planner.alternatives import keep, pool
+from qoop.planner.candidate import Candidate, cluster_grid
 from qoop.planner.plan import Plan, Stage
 from qoop.session import connect
 from qoop.tpcds.alternatives import at_scale

@@ -8,7 +8,7 @@ from random import Random
 from qoop.adaptive import Adaptive, Cause, Triggers
 from qoop.engine.history import Record, Succeeded
 from qoop.job import Job, Planned
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.observed import Observations
 from qoop.planner.plan import Resources
 from qoop.replanner import Decision, Question, Stay, switch_to

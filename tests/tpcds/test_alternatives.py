@@ -14,7 +14,8 @@ import pytest
 
 from qoop.catalog.errors import QueryError
 from qoop.job import Prepared
-from qoop.planner.alternatives import Candidate, Grid, local_grid, pool
+from qoop.planner.alternatives import pool
+from qoop.planner.candidate import Candidate, Grid, local_grid
 from qoop.session import Session, connect
 from qoop.tpcds.alternatives import growth, scaled, scaled_splits
 from qoop.tpcds.oracle import Oracle

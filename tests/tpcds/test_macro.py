@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from qoop.engine.backends.simulated import as_estimated
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.tpcds.suite import macro

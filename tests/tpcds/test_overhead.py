@@ -10,7 +10,7 @@ import pytest
 
 from qoop.__main__ import main
 from qoop.adaptive import with_candidates
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 from qoop.replanner import Option
 from qoop.tpcds import overhead, reuse_share

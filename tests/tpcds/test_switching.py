@@ -17,7 +17,8 @@ import pytest
 from switch_world import switched
 
 from qoop.engine.history import Decided
-from qoop.planner.alternatives import Candidate, local_grid, pool
+from qoop.planner.alternatives import pool
+from qoop.planner.candidate import Candidate, local_grid
 from qoop.session import Session, connect
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text

@@ -18,7 +18,7 @@ from qoop.catalog.errors import ExecutionError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.history import Decided, Succeeded
 from qoop.engine.task import TaskSpec
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.profiles import CapacityProfile
 from qoop.replanner import Greedy
 from qoop.simulation import Fleet, JobRun, SimulatedJob, simulate

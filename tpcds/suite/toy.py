@@ -29,7 +29,7 @@ from qoop.engine.events import SlotsChanged
 from qoop.engine.history import Record
 from qoop.letters import JobRequest
 from qoop.picture import FONT
-from qoop.planner.alternatives import Candidate
+from qoop.planner.candidate import Candidate
 from qoop.planner.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanner import Greedy

@@ -1,0 +1,34 @@
+"""What a process loads before its first task: a query that was planned before needs no planner."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+LIFE = """
+import sys, qoop
+with qoop.connect(2, "500MB", {folder!r}) as session:
+    session.register_folder({data!r})
+    rows = session.sql("SELECT k % 7 AS r, sum(v) AS s FROM t, u WHERE k = i GROUP BY 1 ORDER BY 1").fetchall()
+    assert len(rows) == 7
+print(sorted(name for name in sys.modules if name == "sqlglot" or name.startswith("qoop.planner.rules.")))
+"""
+
+
+def test_a_query_planned_before_needs_no_planner(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    pq.write_table(pa.table({"k": range(5000), "v": range(5000)}), data / "t.parquet")
+    pq.write_table(pa.table({"i": range(700)}), data / "u.parquet")
+    text = LIFE.format(folder=str(tmp_path / "checkpoints"), data=str(data))
+
+    def loaded() -> str:
+        return subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True).stdout.strip()
+
+    first = loaded()
+    assert "sqlglot" in first and "qoop.planner.rules." in first
+    assert loaded() == "[]"
