@@ -246,11 +246,12 @@ class Counting:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[list[str]] = []
         lock = threading.Lock()
+        really = collecting.collect
 
         def collect(probe: object, table: Table, columns: list[str], known: TableStats | None) -> TableStats:
             with lock:
                 self.asked.append(list(columns))
-            return collecting.collect(probe, table, columns, known)  # type: ignore[arg-type]
+            return really(probe, table, columns, known)  # type: ignore[arg-type]
 
         monkeypatch.setattr("qoop.catalog.collect.collect", collect)
 
