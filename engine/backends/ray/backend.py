@@ -18,6 +18,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,6 +60,7 @@ _CLOSE = 15.0  # seconds that nodes are given to end
 _HOST_STORE = 64 << 20  # bytes of outputs that the session's own process may hold in memory
 
 _NOTHING = Keeping()
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -72,6 +74,16 @@ class _Machine:
     capacity: Resources
     orders: list[Order] = field(default_factory=list)
     tables: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recruit:
+    """An actor that has not said yet that it is there. answer: what it will say."""
+
+    node: Node
+    actor: Any
+    answer: Any
+    deadline: float
 
 
 @dataclass(slots=True)
@@ -111,6 +123,7 @@ class RayBackend:
         self._attempts: dict[AttemptId, _Machine] = {}
         self._outputs: dict[CheckpointKey, _Output] = {}
         self._told: dict[MachineId, float] = {}  # notices
+        self._coming: dict[str, _Recruit] = {}  # by node; of one thread at a time
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
         self._scratch = Scratch(spill_dir)
@@ -127,8 +140,10 @@ class RayBackend:
         found = living()
         if not found:
             raise ConfigError("no node of the Ray cluster has a CPU to give")
-        for machine in self._enlist(found.values()):
-            self._admit(machine)
+        self._call_up(found.values())
+        while self._coming:
+            for machine in self._arrived(_LOOK):
+                self._admit(machine)
         if not self._machines:
             raise ExecutionError("no node of the Ray cluster could be used; see its logs")
         self._run(self._watch, name="qoop-ray-nodes")
@@ -266,6 +281,8 @@ class RayBackend:
             self._ray.kill(machine.actor)
         for thread in self._threads:
             thread.join()
+        for recruit in self._coming.values():
+            self._ray.kill(recruit.actor)
         self._peers.close()
         self._server.shutdown()
         self.store.close()
@@ -317,21 +334,35 @@ class RayBackend:
         self._threads.append(thread)
         thread.start()
 
-    def _enlist(self, nodes: Iterable[Node]) -> list[_Machine]:
-        """Start an actor on each of the nodes; those that came up."""
-        started = [(node, self._actor(node)) for node in nodes]
-        asked = [(node, actor, actor.introduce.remote()) for node, actor in started]
-        machines = []
-        for node, actor, answer in asked:
-            try:
-                told: Introduced = self._ray.get(answer, timeout=_START)
-            except self._ray.exceptions.RayError as error:
-                _explain(node, error)
-                continue
-            if told.duckdb != duckdb.__version__:
-                raise ConfigError(f"{node.host} has DuckDB {told.duckdb}, and this process {duckdb.__version__}")
-            machines.append(_Machine(node.machine, node, actor, told.place, told.capacity))
-        return machines
+    def _call_up(self, nodes: Iterable[Node]) -> None:
+        """Have actors started on these nodes, unless that is under way."""
+        for node in nodes:
+            if node.id not in self._coming:
+                actor = self._actor(node)
+                self._coming[node.id] = _Recruit(node, actor, actor.introduce.remote(), time.monotonic() + _START)
+
+    def _arrived(self, timeout: float) -> list[_Machine]:
+        """The actors that have come up, within so many seconds; those that will not are forgotten."""
+        answers = {recruit.answer: recruit for recruit in self._coming.values()}
+        if not answers:
+            return []
+        ready, _ = self._ray.wait(list(answers), num_returns=len(answers), timeout=timeout)
+        late = [answer for answer, recruit in answers.items() if time.monotonic() > recruit.deadline]
+        return [one for answer in {*ready, *late} if (one := self._met(answers[answer])) is not None]
+
+    def _met(self, recruit: _Recruit) -> _Machine | None:
+        node = recruit.node
+        del self._coming[node.id]
+        try:
+            told: Introduced = self._ray.get(recruit.answer, timeout=0)
+        except self._ray.exceptions.RayError as error:
+            self._ray.kill(recruit.actor)
+            _logger.warning("the Ray node %s (%s) cannot be used: %s", node.machine, node.host, error)
+            return None
+        if told.duckdb != duckdb.__version__:  # they may not agree on which rows are in which partition
+            self._ray.kill(recruit.actor)
+            raise ConfigError(f"{node.host} has DuckDB {told.duckdb}, and this process {duckdb.__version__}")
+        return _Machine(node.machine, node, recruit.actor, told.place, told.capacity)
 
     def _actor(self, node: Node) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -357,10 +388,17 @@ class RayBackend:
             for id_, machine in known.items():
                 if id_ not in found:
                     self._lose(machine)
-            for machine in self._enlist([node for id_, node in found.items() if id_ not in known]):
+            self._call_up(node for id_, node in found.items() if id_ not in known and node.leaves_at is None)
+            self._let_in()
+            self._announce(found.values())
+
+    def _let_in(self) -> None:
+        try:
+            for machine in self._arrived(0.0):
                 self._admit(machine)
                 self._events.put(MachineJoined(machine.name, machine.capacity))
-            self._announce(found.values())
+        except ConfigError as error:
+            _logger.warning("a Ray node cannot be used: %s", error)
 
     def _announce(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
@@ -433,8 +471,3 @@ class RayBackend:
             for job in output.jobs:
                 self.store.hold(job, [committed.key])
         return found
-
-
-def _explain(node: Node, error: Exception) -> None:
-    """Say why a node cannot be used."""
-    logging.getLogger(__name__).warning("the Ray node %s (%s) cannot be used: %s", node.machine, node.host, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from qoop.catalog.errors import ConfigError
 from qoop.engine.task import MachineId
 
+_REACH = 10.0  # seconds that the head of a cluster may take to answer
 _NAMED = 8  # characters of a node's id that name its machine
 
 
@@ -48,13 +50,24 @@ def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
             raise ConfigError(f"this process is connected to the Ray cluster at {connected}, not {address}")
         return False
     try:
+        _reach(address)
         ray.init(address, log_to_driver=False, configure_logging=False, runtime_env=runtime_env, namespace="qoop")
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError, AssertionError) as error:
+    except (OSError, ValueError, RuntimeError, AssertionError) as error:
         where = "on this machine" if address == "auto" else f"at {address}"
         raise ConfigError(
             f"there is no Ray cluster {where} that answers (`ray start --head` begins one): {error}"
         ) from error
     return True
+
+
+def _reach(address: str) -> None:
+    """Raise OSError unless something listens there, and ValueError if it is no address: Ray would end the process."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f'"{address}" is not "host:port"')
+    socket.create_connection((host, int(port)), timeout=_REACH).close()
 
 
 def load() -> Any:

@@ -1,0 +1,70 @@
+"""Sessions in processes of their own: some are killed, others go on from what they left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import qoop
+from qoop.engine.history import Succeeded
+from qoop.engine.manifest import manifests
+from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.queries import text
+
+if TYPE_CHECKING:
+    from tests.ray.conftest import Nodes
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+
+DRIVER = """
+import sys, qoop
+address, data, folder, text = sys.argv[1:]
+with qoop.connect(ray=address, checkpoints=folder) as session:
+    session.register_folder(data)
+    session.submit(text).wait()
+    print("done", flush=True)
+"""
+
+
+def test_a_query_goes_on_in_another_driver(two_nodes: Nodes, tpcds_test: Path, tmp_path: Path) -> None:
+    query = text(4)
+    arguments = [sys.executable, "-c", DRIVER, two_nodes.address, str(tpcds_test), str(tmp_path), query]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while len(list(manifests(tmp_path))) < 3:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    kept = {saved.committed.key for saved in manifests(tmp_path)}
+    with qoop.connect(ray=two_nodes.address, checkpoints=tmp_path) as session, Oracle(tpcds_test) as oracle:
+        session.register_folder(tpcds_test)
+        job = session.submit(query)
+        assert oracle.judge(query, job.result().arrow()) is None
+        made = {record.committed.key for record in job.history() if isinstance(record, Succeeded)}
+        assert made and not made & kept
+
+
+def test_the_command_line_runs_on_a_cluster(two_nodes: Nodes, tpcds: Path) -> None:
+    command = [sys.executable, "-m", "qoop", "--ray", two_nodes.address, "--data", str(tpcds), "--format", "csv"]
+    done = subprocess.run(
+        [*command, "-c", "SELECT count(*) AS n FROM item"], capture_output=True, text=True, timeout=120
+    )
+    assert done.stderr == "" and done.stdout.split() == ["n", str(Oracle(tpcds).answer("FROM item").num_rows)]
+
+
+def test_no_cluster_is_told() -> None:
+    code = "import qoop; qoop.connect(ray='127.0.0.1:9')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "ConfigError: there is no Ray cluster at 127.0.0.1:9" in done.stderr
+
+
+def test_want_of_ray_is_told() -> None:
+    code = "import sys; sys.modules['ray'] = None\nimport qoop; qoop.connect(ray='auto')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "ConfigError: Ray is not installed: pip install 'qoop[ray]'" in done.stderr
