@@ -3,9 +3,9 @@
 Outputs are kept as Arrow tables and shared with their readers without a copy. Beyond a budget of bytes the
 least recently used are spilled to a temporary directory, in the file format of `segments`, and read back
 through a memory map. What no job needs any more may stay, within the same budget, to serve another query; it
-is the first to go. Where a checkpoint directory is given, durable outputs are also written there by one thread
-behind the running tasks (`manifest`). What a killed process may lose is bounded: `put` waits while 256 MB have
-not been written, or an output has waited for 1 s.
+is the first to go. Where a checkpoint directory is given, durable outputs are also written there by a thread
+behind the running tasks (`manifest`), or, to a store that several machines share, by some (`shared_store`). What a
+killed process may lose is bounded: `put` waits while 256 MB have not been written, or an output has waited for 1 s.
 
 Outputs of one signature that meet are compared (`guard`).
 """
@@ -24,10 +24,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopError
+from qoop.catalog.node_cache import node_cache
+from qoop.catalog.objects import is_remote, open_objects
 from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.guard import Ledger, Origin, Side, mismatch
-from qoop.engine.manifest import CheckpointDirectory, Saved
+from qoop.engine.manifest import CheckpointDirectory, Checkpoints, Saved
 from qoop.engine.segments import read_segment, write_segments
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
@@ -59,22 +61,40 @@ class _Entry:
     def bytes(self) -> int:
         return sum(self.committed.bytes)
 
+    @property
+    def is_far(self) -> bool:
+        """It is nowhere but where durable outputs go, which may be another machine."""
+        return self.tables is None and self.durable
+
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
     """What a store keeps beyond need.
 
-    directory: where durable outputs go; None: nothing outlives the process. budget: bytes that it may take.
+    directory: where durable outputs go, a folder of this machine or the URL of a store that machines share; None:
+        nothing outlives the process. budget: bytes that it may take.
     retain: keep shared outputs that no job needs while there is room, for other queries.
     quarantine: where mismatches are told; None: in the temporary directory.
     always: make the digest of every shared output at once, not just where two meet.
     """
 
-    directory: Path | None = None
+    directory: Path | str | None = None
     budget: int | None = None
     retain: bool = False
     quarantine: Path | None = None
     always: bool = False
+
+
+def open_checkpoints(keeping: Keeping) -> Checkpoints | None:
+    """The place that durable outputs go to. Raises DiskFull if it cannot be written, ConfigError if it is none."""
+    if keeping.directory is None:
+        return None
+    place = str(keeping.directory)
+    if not is_remote(place):
+        return CheckpointDirectory(Path(place), keeping.budget)
+    from qoop.engine.shared_store import SharedCheckpoints  # few need it
+
+    return SharedCheckpoints(open_objects(place), node_cache(), keeping.budget)
 
 
 class Store:
@@ -95,9 +115,7 @@ class Store:
         self.budget = budget
         self._spill = spill
         self._keeping = keeping
-        self._directory: CheckpointDirectory | None = None
-        if keeping.directory is not None:
-            self._directory = CheckpointDirectory(keeping.directory, keeping.budget)
+        self._directory = open_checkpoints(keeping)
         self._told = told
         self._digester = Digester()
         self._ledger = Ledger()
@@ -109,7 +127,7 @@ class Store:
         self._queue: deque[_Entry] = deque()
         self._unsaved: deque[_Entry] = deque()  # what waits and what is being written, oldest first
         self._waiting = 0
-        self._writer: threading.Thread | None = None
+        self._writers: list[threading.Thread] = []
         self._closing = False
         self._failure: QoopError | None = None
 
@@ -167,8 +185,9 @@ class Store:
     def read(self, key: CheckpointKey, partition: int | None) -> pa.Table:
         """The rows of one partition, or of all. Raises CheckpointError if they cannot be read; the output is
         then forgotten."""
+        self._look_up([key])
         with self._lock:
-            entry = self._find(key)
+            entry = self._entries.get(key)
             if entry is None:
                 raise CheckpointError(f"checkpoint {key} is not held")
             self._entries.move_to_end(key)
@@ -178,10 +197,31 @@ class Store:
         """Whether the output is at hand: in memory, or in a file that is known of. Looks nowhere else."""
         return key in self._entries
 
+    def fetch(self, wanted: Sequence[tuple[CheckpointKey, int | None]]) -> None:
+        """These partitions (None: all of an output) will be read now: have them here, if they lie in a store."""
+        self._look_up([key for key, _ in wanted])
+        with self._lock:
+            found = [(self._entries.get(key), partition) for key, partition in wanted]
+        far = [(entry.saved, number) for entry, number in found if entry and entry.saved and entry.is_far]
+        if self._directory is not None and far:
+            self._directory.fetch(far)
+
+    def local_bytes(self, keys: Sequence[CheckpointKey]) -> int:
+        """Bytes of those of the outputs that can be read here without asking another machine."""
+        with self._lock:
+            entries = [entry for key in keys if (entry := self._entries.get(key)) is not None]
+        return sum(self._local_bytes(entry) for entry in entries)
+
+    def _local_bytes(self, entry: _Entry) -> int:
+        if entry.saved is None or not entry.is_far or self._directory is None:
+            return entry.bytes
+        return self._directory.local_bytes(entry.saved)
+
     def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> list[Committed]:
         """The facts of those of the keys that are held; they are kept for the job, if one is named."""
+        self._look_up(keys)
         with self._lock:
-            found = [entry for key in keys if (entry := self._find(key)) is not None]
+            found = [entry for key in keys if (entry := self._entries.get(key)) is not None]
             found = [entry for entry in found if entry.committed.key.signature not in self._distrusted]
             if job is not None:
                 for entry in found:
@@ -190,18 +230,20 @@ class Store:
 
     def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """Keep these outputs until the job releases them; keys that are not held are ignored."""
+        self._look_up(keys)
         with self._lock:
             for key in keys:
-                entry = self._find(key)
-                if entry is not None:
-                    entry.jobs.add(job)
+                if key in self._entries:
+                    self._entries[key].jobs.add(job)
 
     def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
         """Hold checkpoints that lie in files of somebody else's, until the job releases them."""
+        found = list(found)
+        self._look_up([saved.committed.key for saved in found])
         with self._lock:
             keys = []
             for saved in found:
-                entry = self._find(saved.committed.key)
+                entry = self._entries.get(saved.committed.key)
                 if entry is None:
                     entry = _Entry(saved.committed, None, saved, foreign=True)
                     self._insert(entry)
@@ -238,8 +280,8 @@ class Store:
         with self._lock:
             self._closing = True
             self._lock.notify_all()
-        if self._writer is not None:
-            self._writer.join()
+        for writer in self._writers:
+            writer.join()
         with self._lock:
             for key, entry in list(self._entries.items()):
                 self._drop(key, entry)
@@ -252,14 +294,18 @@ class Store:
 
     # What there is
 
-    def _find(self, key: CheckpointKey) -> _Entry | None:
-        entry = self._entries.get(key)
-        if entry is None and self._directory is not None:
-            saved = self._directory.find(key)
-            if saved is not None:
-                entry = _Entry(saved.committed, None, saved, durable=True)
-                self._insert(entry)
-        return entry
+    def _look_up(self, keys: Sequence[CheckpointKey]) -> None:
+        """Know of those of the keys that lie where durable outputs go."""
+        directory = self._directory
+        if directory is None:
+            return
+        with self._lock:
+            missing = [key for key in keys if key not in self._entries]
+        found = directory.find_all(missing) if missing else []
+        with self._lock:
+            for saved in found:
+                if saved.committed.key not in self._entries:
+                    self._insert(_Entry(saved.committed, None, saved, durable=True))
 
     def _rows(self, entry: _Entry, partition: int | None) -> pa.Table:
         tables, saved = entry.tables, entry.saved
@@ -274,7 +320,11 @@ class Store:
 
     def _load(self, entry: _Entry, saved: Saved, number: int) -> pa.Table:
         try:
-            table = read_segment(saved.path, saved.segments[number], verify=number not in entry.verified)
+            verify = number not in entry.verified
+            if entry.durable and self._directory is not None:
+                table = self._directory.read(saved, number, verify)
+            else:
+                table = read_segment(saved.path, saved.segments[number], verify)
         except CheckpointError:
             with self._lock:
                 if self._entries.get(saved.committed.key) is entry:
@@ -377,13 +427,13 @@ class Store:
 
     def _distrust(self, one: Side, other: Side, entries: Iterable[_Entry]) -> GuardMismatch:
         folder = self._keeping.quarantine or self._spill / "quarantine"
-        error = mismatch(one, other, folder)
+        error, directory = mismatch(one, other, folder), self._directory
         with self._lock:
             self._distrusted.add(one.outputs[0].key.signature)
             for entry in entries:
                 key = entry.committed.key
-                if self._directory is not None and (saved := self._directory.find(key)) is not None:
-                    self._directory.set_aside(saved, folder)
+                for saved in directory.find_all([key]) if directory is not None else ():
+                    directory.set_aside(saved, folder)
                 if self._entries.get(key) is entry:
                     self._forget(key, entry)
         return error
@@ -408,9 +458,10 @@ class Store:
             self._queue.append(entry)
             self._unsaved.append(entry)
             self._waiting += entry.bytes or 1
-            if self._writer is None:
-                self._writer = threading.Thread(target=self._write_behind, name="qoop-writer", daemon=True)
-                self._writer.start()
+            if self._directory is not None and len(self._writers) < min(self._directory.writers, len(self._unsaved)):
+                writer = threading.Thread(target=self._write_behind, name="qoop-writer", daemon=True)
+                self._writers.append(writer)
+                writer.start()
             self._lock.notify_all()
 
     def _write_behind(self) -> None:
@@ -423,7 +474,7 @@ class Store:
                 if saved is not None and saved.committed.digest is entry.committed.digest:
                     entry.verified.update(range(len(entry.committed.rows)))  # written by this process
                 self._waiting -= entry.bytes or 1
-                self._unsaved.popleft()
+                self._unsaved.remove(entry)
                 jobs = tuple(sorted(entry.jobs))
                 if not jobs:
                     self._idle(entry.committed.key, entry)

@@ -24,13 +24,14 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.engine.digest import digest_from_json, digest_to_json
 from qoop.engine.events import Committed
-from qoop.engine.segments import Segment, write_segments
+from qoop.engine.segments import Segment, read_segment, write_segments
 from qoop.engine.task import CheckpointKey
 from qoop.engine.users import Users
 
@@ -51,6 +52,50 @@ class Saved:
     segments: tuple[Segment, ...]
 
 
+class Checkpoints(Protocol):
+    """A place of durable checkpoints. Thread-safe. `writers`: how many outputs are worth writing at a time."""
+
+    @property
+    def writers(self) -> int: ...
+
+    def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
+        """Commit an output; one that exists stays. needed: it is not removed before `let_go`. None: there is no room
+        for it. Raises DiskFull, and leaves nothing that is visible behind then."""
+        ...
+
+    def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
+        """Those of the keys that are there and can be believed; they are not removed before `let_go`."""
+        ...
+
+    def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
+        """These partitions (None: all of an output) will be read now."""
+        ...
+
+    def read(self, saved: Saved, number: int, verify: bool) -> pa.Table:
+        """The rows of one partition. verify: compare the checksum. Raises CheckpointError."""
+        ...
+
+    def local_bytes(self, saved: Saved) -> int:
+        """Bytes of an output that can be read without asking another machine."""
+        ...
+
+    def let_go(self, keys: Sequence[CheckpointKey]) -> None:
+        """No job of this process needs these any more; they stay until their room is needed."""
+        ...
+
+    def remove(self, saved: Saved) -> None:
+        """Forget a checkpoint that proved unreadable."""
+        ...
+
+    def set_aside(self, saved: Saved, folder: Path) -> None:
+        """Move a checkpoint that is not to be used any more to a folder, for people."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the place."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A checkpoint that may be removed. worth: seconds it took to make, by byte and by second since its last use."""
@@ -67,6 +112,8 @@ class CheckpointDirectory:
     budget: bytes that all files together may take; None: no limit.
     Raises DiskFull if the directory cannot be made or written.
     """
+
+    writers = 1
 
     def __init__(self, root: Path, budget: int | None = None) -> None:
         self.root = root
@@ -102,7 +149,7 @@ class CheckpointDirectory:
                 self._users.need([name])
             before = self._data_of(name)
             segments = _write_data(data, partitions)
-            _write_text(draft, json.dumps(_to_json(committed, data.name, segments)))
+            _write_text(draft, dump_manifest(committed, data.name, segments))
             draft.rename(self.root / f"{name}.json")
             _sync(self.root)
             if before is not None:
@@ -128,6 +175,21 @@ class CheckpointDirectory:
         with contextlib.suppress(OSError):
             os.utime(self.root / f"{name}.json")  # its last use
         return saved
+
+    def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
+        """Those of the keys that are there and can be believed; as `find`."""
+        return [saved for key in keys if (saved := self.find(key)) is not None]
+
+    def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
+        """Everything is here already."""
+
+    def read(self, saved: Saved, number: int, verify: bool) -> pa.Table:
+        """The rows of one partition. Raises CheckpointError."""
+        return read_segment(saved.path, saved.segments[number], verify)
+
+    def local_bytes(self, saved: Saved) -> int:
+        """All of them."""
+        return sum(saved.committed.bytes)
 
     def let_go(self, keys: Sequence[CheckpointKey]) -> None:
         """No job of this process needs these any more; they stay until their room is needed."""
@@ -225,10 +287,10 @@ def read_manifest(path: Path) -> Saved | None:
     """The checkpoint whose manifest this is, or None: missing, cut short or of another version counts as if it had
     never been written."""
     try:
-        saved = _from_json(json.loads(path.read_text()), path.parent)
+        saved = _load(path)
         end = max((segment.offset + segment.length for segment in saved.segments), default=0)
         return saved if saved.path.stat().st_size >= end else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, CheckpointError):
+    except (OSError, ValueError, CheckpointError):
         return None
 
 
@@ -271,8 +333,9 @@ def _name(key: CheckpointKey) -> str:
 _FACTS = ("seconds", "cpu_seconds", "peak_memory", "width", "finished")
 
 
-def _to_json(committed: Committed, data: str, segments: Sequence[Segment]) -> dict[str, object]:
-    return {
+def dump_manifest(committed: Committed, data: str, segments: Sequence[Segment]) -> str:
+    """The text of a manifest. data: the name of the data file."""
+    fields = {
         "format": FORMAT,
         "version": VERSION,
         "key": asdict(committed.key),
@@ -281,9 +344,25 @@ def _to_json(committed: Committed, data: str, segments: Sequence[Segment]) -> di
         "facts": {name: getattr(committed, name) for name in _FACTS},
         "digest": None if committed.digest is None else digest_to_json(committed.digest),
     }
+    return json.dumps(fields)
 
 
-def _from_json(text: dict[str, object], root: Path) -> Saved:
+def load_manifest(text: str) -> tuple[Committed, str, tuple[Segment, ...]]:
+    """What `dump_manifest` was given. Raises CheckpointError if it is damaged or of another version."""
+    try:
+        return _from_json(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"a manifest that is damaged: {error!r}") from error
+
+
+def _load(path: Path) -> Saved:
+    committed, data, segments = load_manifest(path.read_text())
+    if not _OURS.fullmatch(data):
+        raise CheckpointError(f"a manifest names {data}, which is no data file")
+    return Saved(committed, path.parent / data, segments)
+
+
+def _from_json(text: dict[str, object]) -> tuple[Committed, str, tuple[Segment, ...]]:
     if (text["format"], text["version"]) != (FORMAT, VERSION):
         raise CheckpointError(f"a manifest of format {text['format']} version {text['version']}")
     fields, segments, facts, digest = text["key"], text["segments"], text["facts"], text["digest"]
@@ -297,6 +376,4 @@ def _from_json(text: dict[str, object], root: Path) -> Saved:
         **{name: facts[name] for name in _FACTS},
         digest=digest_from_json(digest) if isinstance(digest, dict) else None,
     )
-    if not _OURS.fullmatch(str(text["data"])):
-        raise CheckpointError(f"a manifest names {text['data']}, which is no data file")
-    return Saved(committed, root / str(text["data"]), index)
+    return committed, str(text["data"]), index

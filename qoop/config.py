@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +35,8 @@ from pathlib import Path
 from typing import Literal
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.objects import is_remote
+from qoop.catalog.sizes import parse_bytes
 
 Persist = Literal["all", "worthwhile"]
 
@@ -45,8 +46,6 @@ OPTIONS = (
 )  # fmt: skip
 """Of qoop.toml, which are called as in the environment, without QOOP_ and in small letters."""
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _LEAST_MEMORY = 16 * 2**20
@@ -58,6 +57,7 @@ _PLANS = "plans"
 class Config:
     """What a session was asked to be. memory is in bytes; checkpoints, spill and plan_cache are folders or None.
 
+    checkpoints may also be the URL of a store that machines share (text).
     wait_for_capacity: seconds that a job waits while there is no slot at all, before it fails; inf: for ever.
     checkpoint_budget: bytes that the folder of checkpoints may take; None: no limit.
     reuse: queries take over what earlier ones, even of another process, have put out, and leave theirs for others.
@@ -71,7 +71,7 @@ class Config:
 
     slots: int
     memory: int
-    checkpoints: Path | None = None
+    checkpoints: Path | str | None = None
     spill: Path | None = None
     replan: bool = True
     wait_for_capacity: float = 600.0
@@ -121,12 +121,13 @@ def configure(
     ray = ray or environment.get("QOOP_RAY") or None
     if ray is not None and (slots is not None or memory is not None):
         raise ConfigError("slots and memory are not for a session to set where Ray is: its nodes have what they have")
-    folder = _folder(checkpoints or environment.get("QOOP_CHECKPOINTS"))
+    place = _place(checkpoints or environment.get("QOOP_CHECKPOINTS"))
+    folder = place if isinstance(place, Path) else None
     budget = checkpoint_budget if checkpoint_budget is not None else environment.get("QOOP_CHECKPOINT_BUDGET")
     return Config(
         slots=_slots(slots if slots is not None else environment.get("QOOP_SLOTS")),
         memory=_memory(memory if memory is not None else environment.get("QOOP_MEMORY")),
-        checkpoints=folder,
+        checkpoints=place,
         spill=_folder(spill or environment.get("QOOP_SPILL")),
         replan=_truth("replan", replan if replan is not None else environment.get("QOOP_REPLAN", "true")),
         wait_for_capacity=_seconds(
@@ -135,7 +136,7 @@ def configure(
         ),
         plan_cache=_folder(plan_cache or environment.get("QOOP_PLAN_CACHE")) or (folder / _PLANS if folder else None),
         checkpoint_budget=parse_bytes(budget) if budget is not None else None,
-        reuse=_truth("reuse", reuse if reuse is not None else environment.get("QOOP_REUSE", folder is not None)),
+        reuse=_truth("reuse", reuse if reuse is not None else environment.get("QOOP_REUSE", place is not None)),
         guard_always=_choice("QOOP_GUARD", environment.get("QOOP_GUARD", "meet"), ("meet", "always")) == "always",
         trace=_folder(trace or environment.get("QOOP_TRACE")),
         persist=_persist(persist or environment.get("QOOP_PERSIST", "all")),
@@ -181,22 +182,6 @@ def room_of(slots: int | None, memory: int | str | None) -> tuple[int | None, in
         None if slots is None else _slots(slots, least=0),
         None if memory is None else _memory(memory),
     )
-
-
-def parse_bytes(value: int | str) -> int:
-    """Bytes of a size such as 500_000_000, "500MB" (10**6) or "2GiB" (2**30).
-
-    >>> parse_bytes("2GB"), parse_bytes("1.5 MiB"), parse_bytes(7)
-    (2000000000, 1572864, 7)
-
-    Raises ConfigError for anything else.
-    """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ConfigError(f'{value!r} is not a size: write bytes, or a number with a unit, such as "500MB" or "2GiB"')
-    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
 
 
 def available_memory() -> int:
@@ -251,6 +236,10 @@ def _seconds(name: str, value: float | str) -> float:
 
 def _folder(value: str | os.PathLike[str] | None) -> Path | None:
     return Path(value).expanduser().absolute() if value else None
+
+
+def _place(value: str | os.PathLike[str] | None) -> Path | str | None:
+    return value if isinstance(value, str) and is_remote(value) else _folder(value)
 
 
 def _choice(name: str, value: str, known: tuple[str, ...]) -> str:

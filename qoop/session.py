@@ -90,7 +90,8 @@ def connect(
 
     slots: tasks at a time, each a thread; by default the CPUs this process may use.
     memory: bytes, or a text such as "2GB", that all tasks together may use; by default 80 % of what there is.
-    checkpoints: a folder for outputs that survive the process; by default they live in memory.
+    checkpoints: a folder for outputs that survive the process, or a place that machines share: ``file:///folder`` or
+        ``s3://bucket/prefix`` (see docs/stores.md); by default they live in memory.
     replan: whether jobs may change plan while they run.
     wait_for_capacity: seconds, 600 by default, that a query waits while there is no slot at all (see
         `Session.resize`), before it fails with NoCapacity; ``math.inf``: for ever.
@@ -725,8 +726,10 @@ def _backend(config: Config) -> LastingBackend:
 
 
 def _keeping(config: Config) -> Keeping:
-    quarantine = (config.checkpoints or default_directory()) / "quarantine"
-    return Keeping(config.checkpoints, config.checkpoint_budget, config.reuse, quarantine, config.guard_always)
+    folder = config.checkpoints if isinstance(config.checkpoints, Path) else default_directory()
+    return Keeping(
+        config.checkpoints, config.checkpoint_budget, config.reuse, folder / "quarantine", config.guard_always
+    )
 
 
 def _forecast() -> Policy:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
-from qoop.config import parse_bytes
+from qoop.catalog.sizes import parse_bytes
 from qoop.picture import save, write
 from qoop.profiles.aws import Choice
 from qoop.profiles.drawing import as_html, as_svg, as_text

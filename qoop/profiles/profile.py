@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from qoop.catalog.errors import ConfigError
-from qoop.config import parse_bytes
+from qoop.catalog.sizes import parse_bytes
 
 _ROUNDING = 1e-9
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from qoop.catalog.errors import ConfigError
-from qoop.config import available_memory, available_slots, configure, parse_bytes
+from qoop.catalog.sizes import parse_bytes
+from qoop.config import available_memory, available_slots, configure
 from qoop.settings import option, options
 
 

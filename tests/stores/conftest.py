@@ -1,0 +1,60 @@
+"""A real server of S3 on the loopback, for the time of the tests, and a bucket of its own for each of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The address of moto's server, in a thread of this process."""
+    server_module = pytest.importorskip("moto.server")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    running = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new bucket, ``s3://…``, that the environment says how to reach."""
+    import boto3
+
+    for name, value in environment(server).items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket-{next(_numbers)}"
+    boto3.client("s3", endpoint_url=server).create_bucket(Bucket=name)
+    return f"s3://{name}"
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that several machines share, of either kind."""
+    if request.param == "folder":
+        return (tmp_path / "shared").as_uri()
+    return f"{request.getfixturevalue('bucket')}/some/prefix"
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QOOP_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def environment(server: str) -> dict[str, str]:
+    """What makes a process reach the server."""
+    return {
+        "AWS_ENDPOINT_URL": server,
+        "AWS_ACCESS_KEY_ID": "someone",
+        "AWS_SECRET_ACCESS_KEY": "something",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }

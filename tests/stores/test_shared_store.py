@@ -1,0 +1,278 @@
+"""Checkpoints in a store that several machines share: commits, races, leases, eviction, damage."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from qoop.catalog.errors import CheckpointError, DiskFull
+from qoop.catalog.node_cache import NodeCache
+from qoop.catalog.objects import Objects, open_objects
+from qoop.engine.checkpoint import Keeping, Store
+from qoop.engine.events import CheckpointSaved, Committed
+from qoop.engine.shared_store import SharedCheckpoints
+from qoop.engine.task import CheckpointKey
+
+ROWS = pa.table({"a": pa.array(range(1250), pa.int64())})  # 10 KB
+Machine = Callable[..., SharedCheckpoints]
+Wait = Callable[[], None]
+
+
+def key(number: int, part: int = 0) -> CheckpointKey:
+    return CheckpointKey(f"sig{number}", "layout", part)
+
+
+def facts(number: int, seconds: float = 1.0, times: int = 1, part: int = 0) -> Committed:
+    return Committed(key(number, part), (ROWS.num_rows,) * times, (ROWS.nbytes,) * times, seconds)
+
+
+def data(objects: Objects) -> list[str]:
+    return [item.name for item in objects.list() if item.name.endswith(".arrow")]
+
+
+@pytest.fixture
+def objects(place: str) -> Objects:
+    return open_objects(place)
+
+
+@pytest.fixture
+def lease(place: str) -> float:
+    """Seconds: S3 says when something was written to the second only."""
+    return 1.0 if place.startswith("s3") else 0.3
+
+
+@pytest.fixture
+def wait(lease: float) -> Wait:
+    """Until leases that are not renewed have run out."""
+    return lambda: time.sleep(2.1 if lease >= 1 else 0.5)
+
+
+@pytest.fixture
+def machine(objects: Objects, tmp_path: Path, lease: float) -> Iterator[Machine]:
+    """Makes machines, which have nothing in common but the store."""
+    machines: list[SharedCheckpoints] = []
+
+    def another(budget: int | None = None) -> SharedCheckpoints:
+        cache = NodeCache(tmp_path / f"node-{len(machines)}", 1 << 30)
+        machines.append(SharedCheckpoints(objects, cache, budget, lease))
+        return machines[-1]
+
+    yield another
+    for one in machines:
+        one.close()
+
+
+def test_what_one_machine_writes_another_reads_part_by_part(machine: Machine) -> None:
+    here, there = machine(), machine()
+    partitions = [ROWS, ROWS.slice(0, 10), ROWS.slice(0, 0)]
+    written = Committed(key(1), (1250, 10, 0), (ROWS.nbytes, 80, 0), 2.0, width=1, finished=True)
+    assert here.save(written, partitions) is not None
+    saved = there.find(key(1))
+    assert saved is not None and saved.committed == written and there.find(key(2)) is None
+    assert there.local_bytes(saved) == 0
+    assert there.read(saved, 1, verify=True).equals(partitions[1])
+    assert there.local_bytes(saved) == 80
+    there.fetch([(saved, None)])
+    assert [there.read(saved, number, verify=False) for number in range(3)] == partitions
+    assert there.local_bytes(saved) == ROWS.nbytes + 80
+
+
+def test_of_two_that_write_one_output_the_first_to_commit_wins(machine: Machine, objects: Objects) -> None:
+    machines, found = [machine() for _ in range(3)], []
+    start = threading.Barrier(3)
+
+    def write(which: int) -> None:
+        start.wait()
+        for number in range(8):
+            found.append((number, machines[which].save(facts(number, seconds=which + 1.0), [ROWS])))
+
+    threads = [threading.Thread(target=write, args=(which,)) for which in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 24
+    for number in range(8):
+        paths = {saved.path for other, saved in found if other == number and saved is not None}
+        assert len(paths) == 1, "all were told of the one that won"
+    assert len(data(objects)) == 8, "and the others left nothing"
+
+
+def test_a_writer_that_dies_before_its_manifest_leaves_nothing_to_be_seen(
+    machine: Machine, objects: Objects, monkeypatch: pytest.MonkeyPatch, wait: Wait
+) -> None:
+    dying, living = machine(), machine()
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(objects), "create", killed)
+        patch.setattr(type(objects), "delete", killed)  # the dead clean nothing up
+        with pytest.raises(Killed):
+            dying.save(facts(1), [ROWS])
+    assert len(data(objects)) == 1 and living.find(key(1)) is None
+    living.collect()
+    assert len(data(objects)) == 1, "its lease holds: it might still commit"
+    dying._leases._closed.set()  # it renews its lease no more
+    wait()
+    living.collect()
+    assert data(objects) == []
+    assert living.save(facts(1), [ROWS]) is not None
+
+
+def test_what_a_living_process_needs_stays_whatever_the_budget(machine: Machine, wait: Wait) -> None:
+    here, there = machine(budget=60_000), machine(budget=60_000)
+    for number in range(4):
+        assert here.save(facts(number), [ROWS], needed=False)
+    assert there.find(key(0)) is not None and there.find(key(3)) is not None
+    wait()  # none of them is new any more
+    written = [there.save(facts(number), [ROWS], needed=False) is not None for number in range(10, 13)]
+    assert written[0], "room was made"
+    assert here.find(key(0)) is not None and here.find(key(3)) is not None
+    assert here.find(key(1)) is None, "what nobody needs went"
+    there.let_go([key(0), key(3)])
+
+
+def test_a_lease_that_ran_out_protects_nothing(machine: Machine, wait: Wait) -> None:
+    gone, living = machine(), machine(budget=25_000)
+    assert gone.save(facts(1), [ROWS]) and gone.save(facts(2), [ROWS])
+    gone._leases.need(["a name"])  # its lease is written, with all it needs
+    wait()
+    assert living.save(facts(3), [ROWS]) is None, "there is no room while it lives"
+    gone._leases._closed.set()
+    wait()
+    assert living.save(facts(3), [ROWS]) is not None
+
+
+@pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
+def test_what_is_cheap_to_make_goes_first(machine: Machine, wait: Wait) -> None:
+    store = machine(budget=100_000)
+    for number in range(8):
+        assert store.save(facts(number, 10.0 if number < 4 else 0.1), [ROWS], needed=False)
+    wait()
+    for number in range(8, 11):
+        assert store.save(facts(number), [ROWS], needed=False)
+    assert all(store.find(key(number)) for number in range(4))
+    assert not all(store.find(key(number)) for number in range(4, 8))
+
+
+@pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
+def test_who_finds_and_who_removes_never_both_go_on(
+    machine: Machine, objects: Objects, monkeypatch: pytest.MonkeyPatch, wait: Wait
+) -> None:
+    """A checkpoint is asked for at the worst moment: after it was marked as gone, before leases are read again."""
+    remover, user = machine(budget=25_000), machine()
+    for number in (1, 2):
+        assert remover.save(facts(number, number), [ROWS], needed=False)
+    wait()
+    seen, asked = [], type(remover._leases).living
+
+    def in_between(leases: object) -> object:
+        if any(item.name.endswith(".gone") for item in objects.list()):
+            seen.append(user.find(key(1)))
+        return asked(leases)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(remover._leases), "living", in_between)
+        kept = remover.save(facts(3), [ROWS], needed=False)
+    assert seen == [None], "the user saw the mark"
+    assert kept is None, "and the remover saw the lease: both gave way"
+    assert remover.find(key(1)) is not None
+    remover.let_go([key(1)])
+    wait()
+    assert remover.save(facts(3), [ROWS], needed=False), "by now nobody wants it"
+    assert remover.find(key(1)) is None and remover.find(key(2)) is not None
+
+
+@pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
+def test_a_removal_left_unfinished_is_finished(machine: Machine, objects: Objects, wait: Wait) -> None:
+    store = machine()
+    assert store.save(facts(1), [ROWS], needed=False)
+    wait()
+    [manifest] = [item.name for item in objects.list() if item.name.endswith(".json") and "users" not in item.name]
+    objects.create(manifest.replace(".json", ".gone"), b"0123456789abcdef")
+    assert store.find(key(1)) is None
+    wait()
+    store.collect()
+    store.collect()
+    assert store.save(facts(1), [ROWS]) is not None and store.find(key(1)) is not None
+
+
+@pytest.mark.parametrize("damage", ["flipped", "short", "lost"])
+def test_damaged_data_are_lost_and_made_anew(machine: Machine, objects: Objects, tmp_path: Path, damage: str) -> None:
+    here, there = machine(), machine()
+    assert here.save(facts(1), [ROWS])
+    saved = there.find(key(1))
+    assert saved is not None
+    [name] = data(objects)
+    text = bytes(objects.ranges(name, [(0, objects.about(name).size)])[0])
+    if damage == "lost":
+        objects.delete([name])
+    else:
+        objects.replace(name, text[:5000] + b"\0?" + text[5002:] if damage == "flipped" else text[:5000])
+    with pytest.raises(CheckpointError, match=f"checkpoint {key(1)}"):
+        there.read(saved, 0, verify=True)
+    there.remove(saved)
+    assert there.find(key(1)) is None
+    assert there.save(facts(1), [ROWS]) is not None
+    again = here.find(key(1))
+    assert again is not None and here.read(again, 0, verify=True).equals(ROWS)
+
+
+def test_a_damaged_file_on_the_machine_is_read_from_the_store_again(machine: Machine) -> None:
+    store = machine()
+    saved = store.save(facts(1), [ROWS])
+    assert saved is not None
+    file = store._cache.find(saved.path.name)
+    assert file is not None
+    content = bytearray(file.read_bytes())
+    content[5000] ^= 255
+    file.write_bytes(bytes(content))
+    assert store.read(saved, 0, verify=True).equals(ROWS)
+
+
+def test_a_manifest_that_cannot_be_read_is_written_anew(machine: Machine, objects: Objects) -> None:
+    here = machine()
+    assert here.save(facts(1), [ROWS], needed=False)
+    [manifest] = [item.name for item in objects.list() if item.name.endswith("/0.json")]
+    objects.replace(manifest, b'{"format": "another"}')
+    assert here.find(key(1)) is None
+    assert here.save(facts(1), [ROWS]) is not None and here.find(key(1)) is not None
+
+
+def test_a_store_serves_another_of_another_machine(place: str, tmp_path: Path) -> None:
+    told: list[CheckpointSaved] = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    here = Store(1 << 30, tmp_path / "a", Keeping(place), told.append)
+    there = Store(1 << 30, tmp_path / "b", Keeping(place))
+    for part in range(6):
+        here.put(facts(1, times=2, part=part), "job", [ROWS, ROWS], durable=True)
+    here.flush()
+    assert len(told) == 6 and all(event.kept for event in told)
+    keys = [key(1, part) for part in range(7)]
+    assert [item.key for item in there.held(keys, "other")] == keys[:6]
+    there.fetch([(one, 1) for one in keys[:6]])
+    assert all(there.read(one, 1).equals(ROWS) for one in keys[:6])
+    there.release("other", keys)
+    with pytest.raises(CheckpointError, match="is not held"):
+        there.read(key(9), None)
+    here.close()
+    there.close()
+
+
+def test_a_place_that_cannot_be_written_is_told(bucket: str, tmp_path: Path) -> None:
+    with pytest.raises(DiskFull, match="NoSuchBucket"):
+        Store(1 << 30, tmp_path, Keeping("s3://no-such-bucket/x"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DiskFull, match="cannot write a checkpoint"):
+        Store(1 << 30, tmp_path, Keeping((tmp_path / "file" / "x").as_uri()))
