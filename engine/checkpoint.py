@@ -432,8 +432,9 @@ class Store:
             self._distrusted.add(one.outputs[0].key.signature)
             for entry in entries:
                 key = entry.committed.key
-                for saved in directory.find_all([key]) if directory is not None else ():
-                    directory.set_aside(saved, folder)
+                if directory is not None:
+                    for saved in directory.find_all([key]):
+                        directory.set_aside(saved, folder)
                 if self._entries.get(key) is entry:
                     self._forget(key, entry)
         return error

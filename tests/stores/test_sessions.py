@@ -27,14 +27,14 @@ QUERY = """
 """
 
 KILLS_ITSELF = """
-import os, signal, sys, time, qoop
+import os, signal, sys, qoop
 from qoop.engine.history import Saved
 data, place, text = sys.argv[1:]
 session = qoop.connect(slots=4, memory="1GB", checkpoints=place, replan=False)
 session.register_folder(data)
 job = session.submit(text)
-while sum(isinstance(record, Saved) for record in job.history()) < 3 and job.state == "RUNNING":
-    time.sleep(0.002)
+while sum(isinstance(record, Saved) for record in job.history()) < 3 and not job.wait(0.002):
+    pass
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
