@@ -199,12 +199,13 @@ class Store:
 
     def fetch(self, wanted: Sequence[tuple[CheckpointKey, int | None]]) -> None:
         """These partitions (None: all of an output) will be read now: have them here, if they lie in a store."""
+        directory = self._directory
+        if directory is None or not directory.far:
+            return
         self._look_up([key for key, _ in wanted])
         with self._lock:
             found = [(self._entries.get(key), partition) for key, partition in wanted]
-        far = [(entry.saved, number) for entry, number in found if entry and entry.saved and entry.is_far]
-        if self._directory is not None and far:
-            self._directory.fetch(far)
+        directory.fetch([(entry.saved, number) for entry, number in found if entry and entry.saved and entry.is_far])
 
     def local_bytes(self, keys: Sequence[CheckpointKey]) -> int:
         """Bytes of those of the outputs that can be read here without asking another machine."""
@@ -229,8 +230,7 @@ class Store:
             return [entry.committed for entry in found]
 
     def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
-        """Keep these outputs until the job releases them; keys that are not held are ignored."""
-        self._look_up(keys)
+        """Keep these outputs until the job releases them; keys that are not held, or not known of yet, are ignored."""
         with self._lock:
             for key in keys:
                 if key in self._entries:
@@ -258,11 +258,12 @@ class Store:
         with self._lock:
             for key in keys:
                 entry = self._entries.get(key)
-                if entry is not None and job in entry.jobs:
-                    entry.jobs.discard(job)
-                    if not entry.jobs and not (entry.durable and entry.busy):
-                        self._idle(key, entry)
-                        idle += [key] if entry.durable else []
+                if entry is None or (entry.jobs and job not in entry.jobs):
+                    continue
+                entry.jobs.discard(job)  # none has it if it was read without being held
+                if not entry.jobs and not (entry.durable and entry.busy):
+                    idle += [key] if entry.durable else []
+                    self._idle(key, entry)
             self._trim_idle()
         if self._directory is not None:
             self._directory.let_go(idle)

@@ -53,10 +53,17 @@ class Saved:
 
 
 class Checkpoints(Protocol):
-    """A place of durable checkpoints. Thread-safe. `writers`: how many outputs are worth writing at a time."""
+    """A place of durable checkpoints. Thread-safe."""
 
     @property
-    def writers(self) -> int: ...
+    def far(self) -> bool:
+        """Whether it is another machine that holds them."""
+        ...
+
+    @property
+    def writers(self) -> int:
+        """How many outputs are worth writing at a time."""
+        ...
 
     def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
         """Commit an output; one that exists stays. needed: it is not removed before `let_go`. None: there is no room
@@ -113,6 +120,7 @@ class CheckpointDirectory:
     Raises DiskFull if the directory cannot be made or written.
     """
 
+    far = False
     writers = 1
 
     def __init__(self, root: Path, budget: int | None = None) -> None:

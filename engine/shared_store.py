@@ -82,6 +82,7 @@ class SharedCheckpoints:
     Raises DiskFull if the store cannot be written, CheckpointError if it cannot be read.
     """
 
+    far = True
     writers = 4  # outputs to write at a time, since most of the time is spent waiting
 
     def __init__(self, objects: Objects, cache: NodeCache, budget: int | None = None, lease: float = SECONDS) -> None:

@@ -374,6 +374,7 @@ class LocalBackend:
 
         def read(name: str) -> pa.Table:
             found = self._fetched(spec, reads[name])
+            self.store.fetch([one for one in reads[name] if one not in found])
             try:
                 return pa.concat_tables([found[one] if one in found else self.store.read(*one) for one in reads[name]])
             except CheckpointError as error:
