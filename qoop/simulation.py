@@ -22,7 +22,15 @@ from qoop.adaptive import Adaptive, Answer
 from qoop.catalog.errors import ConfigError, QoopError, SourceError
 from qoop.catalog.table import Columns, Range, Split, Table
 from qoop.cluster import Cluster, JobHandle
-from qoop.engine.backends.simulated import Happening, MachineSlowed, Outcome, SimulatedBackend, as_estimated
+from qoop.engine.backends.crew import Kernels
+from qoop.engine.backends.simulated import (
+    Happening,
+    MachineShared,
+    MachineSlowed,
+    Outcome,
+    SimulatedBackend,
+    as_estimated,
+)
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
 from qoop.engine.history import Ended, Record, Started, Switched
@@ -36,7 +44,7 @@ from qoop.schedulers.base import Scheduler
 
 T = TypeVar("T")
 
-__all__ = ["Fleet", "JobRun", "MachineSlowed", "SimulatedJob", "SimulatedRun", "simulate"]
+__all__ = ["Fleet", "JobRun", "Kernels", "MachineShared", "MachineSlowed", "SimulatedJob", "SimulatedRun", "simulate"]
 
 
 class _NoRows:
@@ -253,20 +261,22 @@ def simulate(
     scheduler: Scheduler | None = None,
     check: bool = False,
     decision_seconds: float = 0.0,
-    crowding: Callable[[int], float] | None = None,
+    crowding: Callable[[float], float] | None = None,
+    kernels: Kernels | None = None,
 ) -> SimulatedRun:
     """Run the jobs on the fleet until all have ended, or nothing can happen any more.
 
     truth: what an attempt comes to, which may depend on the machines there are (`World`). scheduler: the usual one if
         None. check: look at all invariants after every turn.
     decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
-    crowding: how many times as long all tasks on a machine take while so many of them run there; None: as alone.
+    crowding: how many times as long everything takes on a machine while so many threads work there; None: as alone.
+    kernels: what it costs to open, to warm and to interrupt one; None: nothing.
     Raises ConfigError if two jobs have one name.
     """
     if len({job.name for job in jobs}) < len(jobs):
         raise ConfigError("the jobs of a simulation must have names of their own")
     script = truth.on(lambda: backend.machines()) if isinstance(truth, World) else truth
-    backend = SimulatedBackend(fleet.machines, VirtualClock(), script, alone=True, crowding=crowding)
+    backend = SimulatedBackend(fleet.machines, VirtualClock(), script, kernels, alone=True, crowding=crowding)
     for at, event in fleet.changes:
         backend.happen(event, at)
     planner = _VirtualPlanner(backend, decision_seconds)

@@ -9,25 +9,30 @@ dip       re-planning; after a third of its time one slot is left, after two thi
 memory    re-planning; after a third of its time a quarter of the memory is left
 together  four queries at once, with their launch plans
 
-How much tasks slow each other down is fitted to every fifth query's steady runs, which are then left out of the
-figures.  Planning before the start is in neither of the two times.  Of several runs the fastest counts: what else a
-machine does only ever adds.
+How much tasks slow each other down, and how little two threads help one task, is fitted to every fifth query's steady
+runs; what a decision takes, and how long an attempt goes on after it is stopped, is known from the runs with changes of
+the same queries.  All runs of theirs with one query are then left out of the figures.  What kernels cost is measured
+by itself: opening some, and the first run of each query in a session with one slot.  Planning before the start is in
+neither of the two times.  Of several runs the fastest counts: what else a machine does only ever adds.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations, groupby
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from qoop.adaptive import Adaptive
 from qoop.catalog.errors import QoopError
 from qoop.engine.history import Decided, Record
+from qoop.engine.kernel import Kernel
 from qoop.job import Job
 from qoop.plan_cache import planner_version
 from qoop.planner.alternatives import keep, pool
@@ -38,9 +43,10 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.variants import Variant
 from qoop.profiles import CapacityProfile, Point, replay
 from qoop.session import Session, connect
+from qoop.simulation import Kernels
 from qoop.tpcds.bench import quantile
 from qoop.tpcds.queries import text
-from qoop.tpcds.replica import Replica, Solo, ended, fastest, room_changes, solo
+from qoop.tpcds.replica import Replica, Solo, ended, fastest, interrupted, room_changes, solo, tables_of
 from qoop.tpcds.results import Results
 
 PROFILES = ("steady", "dip", "memory", "together")
@@ -97,12 +103,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Fidelity:
-    """All pairs; between, side_by_side, decision: what was found out about the machine. failed: why, by name of run."""
+    """All pairs. machine: what was found out about it, by name. failed: why, by name of run."""
 
     pairs: tuple[Pair, ...]
-    between: float
-    side_by_side: float
-    decision: float
+    machine: Mapping[str, float]
     failed: Mapping[str, str]
 
     @cached_property
@@ -162,8 +166,10 @@ class _Bench:
 
     def record(self) -> None:
         """Whatever is not among the results yet."""
+        self.once("machine", opening)
         for query in self.options.queries:
             self.once(f"solo/{query}", partial(self.alone, query))
+            self.once(f"cold/{query}", partial(self.cold, query))
         for profile, one in (("steady", self.steady), ("dip", self.dip), ("memory", self.shrunk)):
             if profile in self.options.profiles:
                 for query in self.options.queries:
@@ -198,6 +204,14 @@ class _Bench:
                 self.codec.write(fastest([solo(_ran(session.submit(text(query), plan=plan))) for _ in self.repeats]))
                 for plan in self.plans(query)
             ]
+
+    def cold(self, query: int) -> Any:
+        """The launch plan on one slot in a session that has run nothing yet: processor seconds of its tasks."""
+        return min(self.first_run(query) for _ in self.repeats)
+
+    def first_run(self, query: int) -> float:
+        with self.session(1) as session:
+            return solo(_ran(session.submit(text(query), plan=self.plans(query)[0]))).working
 
     def steady(self, query: int) -> Any:
         """Every plan on all slots: its seconds."""
@@ -237,7 +251,10 @@ class _Bench:
             with replay(session, CapacityProfile(points)):
                 history = _ran(job)
         changes = [(at, room.cpu, room.memory) for at, room in room_changes(history)]
-        return {"seconds": ended(history), "changes": changes, "decision": _decision(history)}
+        return {
+            "seconds": ended(history), "changes": changes, "decision": _decision(history),
+            "stopping": interrupted(history),
+        }  # fmt: skip
 
     def crowd(self, group: Sequence[int]) -> Any:
         """Queries at once with their launch plans: (when submitted, seconds) of each."""
@@ -268,19 +285,19 @@ class _Bench:
         solos = {query: self.solos(query) for query in self.options.queries if self.results.get(f"solo/{query}")}
         runs = [pair for query, found in solos.items() for pair in zip(self.plans(query), found, strict=True)]
         if not runs:
-            return Fidelity((), 0.0, 1.0, 0.0, self.failed)
+            return Fidelity((), {}, self.failed)
         fitted = self.fitted(solos)
-        decisions = [found["decision"] for found in self.found(("dip", "memory")) if found["decision"] is not None]
         known = [zip(self.plans(query), self.results.get(f"steady/{query}"), strict=True) for query in sorted(fitted)]
-        machine = Replica.of(self.planner.room, runs).fitted([pair for pairs in known for pair in pairs])
-        machine = replace(machine, decision=median(decisions) if decisions else 0.0)
+        machine = replace(Replica.of(self.planner.room, runs), cores=self.results.get("machine")["cores"])
+        machine = machine.fitted([pair for pairs in known for pair in pairs])
+        machine = replace(machine, kernels=self.kernels(solos, fitted), decision=self.decision(fitted))
         self.told("simulating …")
         pairs = (
             *self.steadily(machine, solos, fitted),
-            *self.as_it_changed(machine, solos),
+            *self.as_it_changed(machine, solos, fitted),
             *self.all_at_once(machine, solos),
         )
-        return Fidelity(pairs, machine.between, machine.side_by_side, machine.decision, self.failed)
+        return Fidelity(pairs, machine.figures(), self.failed)
 
     def solos(self, query: int) -> list[Solo]:
         return [self.codec.read(Solo, one) for one in self.results.get(f"solo/{query}")]
@@ -290,27 +307,43 @@ class _Bench:
         known = sorted(query for query in solos if self.results.get(f"steady/{query}"))
         return frozenset(known[::_FITTED])
 
-    def found(self, profiles: Iterable[str]) -> Iterator[Any]:
-        for profile in profiles:
-            for query in self.options.queries:
-                value = self.results.get(f"{profile}/{query}")
-                if value is not None:
-                    yield value
+    def changing_runs(self, queries: Iterable[int]) -> Iterator[Any]:
+        """What was recorded of runs with changes."""
+        found = (self.results.get(f"{profile}/{query}") for query in sorted(queries) for profile in ("dip", "memory"))
+        return (value for value in found if value is not None)
+
+    def decision(self, queries: Iterable[int]) -> float:
+        """Seconds that a decision takes."""
+        found = [value["decision"] for value in self.changing_runs(queries) if value["decision"] is not None]
+        return median(found) if found else 0.0
+
+    def kernels(self, solos: Mapping[int, Sequence[Solo]], fitted: Iterable[int]) -> Kernels:
+        """What the kernels of this machine cost: what a cold one takes beside a warm one is for reading footers."""
+        cold = [(query, self.results.get(f"cold/{query}")) for query in solos]
+        extra = sum(max(0.0, seconds - solos[query][0].working) for query, seconds in cold if seconds is not None)
+        tables = sum(len(tables_of(self.plans(query)[0])) for query, seconds in cold if seconds is not None)
+        stops = [seconds for value in self.changing_runs(fitted) for seconds in value["stopping"]]
+        return Kernels(
+            opening=self.results.get("machine")["opening"],
+            reading=extra / tables if tables else 0.0,
+            stopping=fmean(stops) if stops else 0.0,
+        )
 
     def steadily(self, machine: Replica, solos: Iterable[int], fitted: frozenset[int]) -> Iterator[Pair]:
         for query in solos:
             for place, real in enumerate(self.results.get(f"steady/{query}") or ()):
-                plan = self.plans(query)[place]
-                yield Pair("steady", query, place, real, machine.seconds(plan), query in fitted)
+                seconds = machine.seconds(self.plans(query)[place], warm=self.warm or place > 0)
+                yield Pair("steady", query, place, real, seconds, query in fitted)
 
-    def as_it_changed(self, machine: Replica, solos: Iterable[int]) -> Iterator[Pair]:
+    def as_it_changed(self, machine: Replica, solos: Iterable[int], fitted: frozenset[int]) -> Iterator[Pair]:
         for profile in ("dip", "memory"):
             for query in solos:
                 found = self.results.get(f"{profile}/{query}")
                 if found is not None:
                     changes = [(at, Resources(cpu, memory)) for at, cpu, memory in found["changes"]]
                     job = (0.0, self.plans(query)[0], self.adaptive(query))
-                    yield Pair(profile, query, None, found["seconds"], machine.run([job], changes).jobs[0].seconds)
+                    ran = machine.run([job], changes, warm=False).jobs[0]
+                    yield Pair(profile, query, None, found["seconds"], ran.seconds, query in fitted)
 
     def all_at_once(self, machine: Replica, solos: Iterable[int]) -> Iterator[Pair]:
         known = frozenset(solos)
@@ -318,9 +351,14 @@ class _Bench:
             found = self.results.get(f"together/{'-'.join(map(str, group))}")
             if found is not None and known.issuperset(group):
                 jobs = [(at, self.plans(query)[0], None) for query, (at, _) in zip(group, found, strict=True)]
-                ran = machine.run(jobs).jobs
+                ran = machine.run(jobs, warm=self.warm, planning=jobs[-1][0]).jobs
                 for query, (_, real), job in zip(group, found, ran, strict=True):
                     yield Pair("together", query, 0, real, job.seconds)
+
+    @property
+    def warm(self) -> bool:
+        """Whether the fastest run in a session found kernels that had run the same before."""
+        return self.options.repeat > 1
 
     def adaptive(self, query: int) -> Adaptive:
         """As a session lets its jobs change plan."""
@@ -339,6 +377,21 @@ def _ran(job: Job) -> Sequence[Record]:
     return job.history()
 
 
+def opening(times: int = 9) -> dict[str, float]:
+    """The machine itself: its cores, and processor seconds until a kernel is open."""
+    with TemporaryDirectory() as folder:
+        seconds = [_opening(Path(folder)) for _ in range(times)]
+    return {"cores": os.cpu_count() or 1, "opening": median(seconds)}
+
+
+def _opening(folder: Path) -> float:
+    begun = time.thread_time()
+    kernel = Kernel(folder)
+    seconds = time.thread_time() - begun
+    kernel.close()
+    return seconds
+
+
 def _decision(history: Sequence[Record]) -> float | None:
     seconds = [record.planner_seconds for record in history if isinstance(record, Decided)]
     return median(seconds) if seconds else None
@@ -350,8 +403,7 @@ def _decision(history: Sequence[Record]) -> float | None:
 def table(found: Fidelity) -> str:
     """The report: what was found of the machine, errors by profile, the order of plans."""
     lines = [
-        f"of the machine: {found.between * 1e3:.2f} ms beside each task's work; a task takes {found.side_by_side:.2f} "
-        f"times as long while another one runs; a decision takes {found.decision * 1e3:.0f} ms",
+        "of the machine: " + ", ".join(f"{name} {value:.3g}" for name, value in found.machine.items()),
         f"{'profile':<9} {'runs':>5} {'median error':>13} {'90th percentile':>16} {'simulated/real':>15}",
     ]
     lines += [_line(name, [pair for pair in found.judged if pair.profile == name]) for name in PROFILES]
@@ -386,7 +438,7 @@ def to_json(found: Fidelity) -> dict[str, Any]:
         "pairs": [{**asdict(pair), "error": pair.error} for pair in found.pairs],
         "median_error": found.median_error,
         "orders": {"right": right, "of": every},
-        "machine": {"between": found.between, "side_by_side": found.side_by_side, "decision": found.decision},
+        "machine": dict(found.machine),
         "failed": dict(found.failed),
     }
 

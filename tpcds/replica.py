@@ -4,27 +4,35 @@ What is known of the machine comes from runs with one slot, in which nothing dis
 processor seconds of each task, and what passes between tasks beside them.  :class:`Replica` says from that how any
 other run goes: on two slots, with room that comes and goes, with several jobs.  What it knows beside:
 
-* a task on several threads obeys Amdahl's law (:func:`qoop.planner.packing.on_threads`);
-* tasks that run side by side share the memory bus and the interpreter, so each takes longer (`crowding`);
+* a task on several threads obeys Amdahl's law (:func:`qoop.planner.packing.on_threads`), with the serial part that is
+  found from runs on all slots;
+* threads that work side by side share the memory bus and the interpreter, so each takes longer;
+* where there are more threads than cores, they take turns (processor sharing): tasks, kernels that are being opened,
+  and clients who have the next query planned;
+* a new kernel has to be opened, and reads the footers of each table's files before its first scan of it
+  (:mod:`qoop.engine.backends.crew`): at the start of a session, when slots come back, and when memory falls;
+* an attempt ends some time after it is interrupted;
 * what a task wants beyond its memory is written and read;
 * decisions about the plan take the time that they took.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
 from statistics import median
 
 from qoop.adaptive import Adaptive
+from qoop.catalog.errors import Revoked
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.events import SlotsChanged
-from qoop.engine.history import CapacityTold, Ended, Record, Succeeded
+from qoop.engine.history import CapacityTold, Ended, Failed, Record, Succeeded
 from qoop.engine.task import TaskSpec
 from qoop.planner.finish import SPILL_BYTE
-from qoop.planner.packing import on_threads
+from qoop.planner.packing import SERIAL_PART, on_threads
 from qoop.planner.plan import Plan, Resources
-from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.simulation import Fleet, Kernels, MachineShared, SimulatedJob, SimulatedRun, simulate
 from qoop.tpcds.truth import TaskKey, share_of, task_key
 
 MACHINE = "m"
@@ -47,10 +55,14 @@ class Solo:
     seconds: float
 
     @property
+    def working(self) -> float:
+        """Processor seconds of all tasks."""
+        return sum(task.seconds for parts in self.tasks.values() for task in parts)
+
+    @property
     def between(self) -> float:
         """Seconds for each task that its processor seconds do not account for: starting it, committing it."""
-        tasks = [task for parts in self.tasks.values() for task in parts]
-        return max(0.0, self.seconds - sum(task.seconds for task in tasks)) / max(1, len(tasks))
+        return max(0.0, self.seconds - self.working) / max(1, sum(map(len, self.tasks.values())))
 
 
 def solo(history: Sequence[Record]) -> Solo:
@@ -82,6 +94,22 @@ def ended(history: Sequence[Record]) -> float:
     return next(record.at for record in reversed(history) if isinstance(record, Ended))
 
 
+def interrupted(history: Sequence[Record]) -> tuple[float, ...]:
+    """Seconds from when room was taken away to the end of each attempt that this cost."""
+    found, since = [], 0.0
+    for record in history:
+        if isinstance(record, CapacityTold):
+            since = record.at
+        elif isinstance(record, Failed) and isinstance(record.error, Revoked):
+            found.append(record.at - since)
+    return tuple(found)
+
+
+def tables_of(plan: Plan) -> frozenset[str]:
+    """The tables that a plan scans."""
+    return frozenset(item.table for stage in plan.stages for item in stage.table_inputs)
+
+
 def room_changes(history: Sequence[Record]) -> tuple[tuple[float, Resources], ...]:
     """When the machine had how much from then on, after the job had begun."""
     return tuple(
@@ -95,15 +123,19 @@ def room_changes(history: Sequence[Record]) -> tuple[tuple[float, Resources], ..
 class Replica:
     """A machine, and plans of which the tasks are known.
 
-    room: at the start. between: seconds that each task takes beside its work. side_by_side: how many times as long a
-    task takes while another one runs. decision: seconds that a decision takes. surprise: how many times its estimate a
-    task takes that was never measured.
+    room: at the start. between: seconds that each task takes beside its work. cores: of the machine, which may have
+    more or fewer than slots; infinite: nobody waits for one. kernels: what theirs cost. side_by_side: how many times as
+    long a thread takes for each other that works. serial: the part of a task that only one thread does.
+    decision: seconds that a decision takes. surprise: how many times its estimate a task takes that was never measured.
     """
 
     room: Resources
     tasks: Mapping[TaskKey, tuple[Done, ...]]
     between: float
+    cores: float = inf
+    kernels: Kernels = field(default_factory=Kernels)
     side_by_side: float = 1.0
+    serial: float = SERIAL_PART
     decision: float = 0.0
     surprise: float = 1.0
 
@@ -113,10 +145,19 @@ class Replica:
         tasks = {
             task_key(plan.by_id[stage]): parts for plan, run in runs for stage, parts in run.tasks.items()
         }  # fmt: skip
-        measured = sum(done.seconds for _, run in runs for parts in run.tasks.values() for done in parts)
+        measured = sum(run.working for _, run in runs)
         estimated = sum(stage.width * stage.estimate.task_seconds for plan, _ in runs for stage in plan.stages)
         between = median(run.between for _, run in runs)
         return cls(room, tasks, between, surprise=measured / estimated if estimated else 1.0)
+
+    def figures(self) -> dict[str, float]:
+        """What is known of it, by name; seconds of one thread, factors and parts."""
+        kernels = self.kernels
+        return {
+            "cores": self.cores, "seconds beside a task": self.between, "factor side by side": self.side_by_side,
+            "serial part": self.serial, "seconds to open a kernel": kernels.opening,
+            "to read a table's footers": kernels.reading, "to stop": kernels.stopping, "to decide": self.decision,
+        }  # fmt: skip
 
     def outcome(self, spec: TaskSpec) -> Outcome:
         """What an attempt comes to while it runs alone."""
@@ -130,34 +171,56 @@ class Replica:
         spilled = max(0.0, stage.estimate.task_wants - room.memory) * SPILL_BYTE
         parts = stage.layout.parts
         return Outcome(
-            on_threads(seconds, room.cpu) + self.between + spilled, rows=round(rows / parts), bytes=round(size / parts)
+            on_threads(seconds, room.cpu, self.serial) + self.between + spilled,
+            rows=round(rows / parts),
+            bytes=round(size / parts),
         )
 
     def run(
         self,
         jobs: Sequence[tuple[float, Plan, Adaptive | None]],
         changes: Sequence[tuple[float, Resources]] = (),
+        warm: bool = True,
+        planning: float = 0.0,
     ) -> SimulatedRun:
-        """Jobs, each from a second on, while the machine's room changes."""
+        """Jobs, each from a second on, while the machine's room changes.
+
+        warm: its kernels have read the tables before. planning: until then a client has the next queries planned, which
+        keeps a core busy.
+        """
         fleet = Fleet({MACHINE: self.room}).after(*((at, SlotsChanged(MACHINE, room)) for at, room in changes))
+        if planning:
+            fleet = fleet.after((0.0, MachineShared(MACHINE, 1)), (planning, MachineShared(MACHINE, 0)))
         submitted = [SimulatedJob(f"j{n}", at, plan, adaptive) for n, (at, plan, adaptive) in enumerate(jobs)]
+        read = frozenset().union(*(tables_of(plan) for _, plan, _ in jobs)) if warm else frozenset()
         return simulate(
-            fleet, submitted, self.outcome, decision_seconds=self.decision,
-            crowding=lambda tasks: 1.0 + (self.side_by_side - 1.0) * max(0, tasks - 1),
+            fleet, submitted, self.outcome, decision_seconds=self.decision, crowding=self.crowding,
+            kernels=replace(self.kernels, read=read),
         )  # fmt: skip
 
-    def seconds(self, plan: Plan) -> float:
+    def crowding(self, threads: float) -> float:
+        """How many times as long everything takes while so many threads work."""
+        others = max(0.0, min(threads, self.cores) - 1.0)
+        return (1.0 + (self.side_by_side - 1.0) * others) * max(1.0, threads / self.cores)
+
+    def seconds(self, plan: Plan, warm: bool = True) -> float:
         """Of a plan alone on the machine as it is at the start."""
-        return self.run([(0.0, plan, None)]).seconds
+        return self.run([(0.0, plan, None)], warm=warm).seconds
 
     def fitted(self, runs: Sequence[tuple[Plan, float]]) -> Replica:
-        """With the crowding by which these runs of single plans, nothing changing, come out best in the median."""
-        if not runs:
-            return self
+        """With what makes these runs, of single plans on warm kernels, come out best in the median: how much threads
+        disturb each other, from plans whose tasks have one; then the serial part, from the others."""
+        wide, narrow = ([run for run in runs if _wide(run[0]) is it] for it in (True, False))
+        machine = _best((replace(self, side_by_side=1.0 + step / 50) for step in range(51)), narrow, self)
+        return _best((replace(machine, serial=step / 20) for step in range(21)), wide, machine)
 
-        def error(side_by_side: float) -> float:
-            machine = replace(self, side_by_side=side_by_side)
-            return median(abs(machine.seconds(plan) / real - 1.0) for plan, real in runs)
 
-        best = min((1.0 + step / 50 for step in range(51)), key=error)
-        return replace(self, side_by_side=best)
+def _wide(plan: Plan) -> bool:
+    return any(stage.slots > 1 for stage in plan.stages)
+
+
+def _best(machines: Iterable[Replica], runs: Sequence[tuple[Plan, float]], usual: Replica) -> Replica:
+    """The machine on which the runs come out with the least median error; the usual one if there are none."""
+    if not runs:
+        return usual
+    return min(machines, key=lambda machine: median(abs(machine.seconds(plan) / real - 1.0) for plan, real in runs))

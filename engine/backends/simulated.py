@@ -17,6 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import CheckpointError, ConfigError, QoopError, Revoked
+from qoop.engine.backends.crew import Crew, Kernels, Worker
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
     CapacityNotice,
@@ -61,24 +62,44 @@ class MachineSlowed:
     factor: float
 
 
-Happening = Event | MachineSlowed
+@dataclass(frozen=True, slots=True)
+class MachineShared:
+    """From now on so many threads of others work on the machine, too. No cluster is told."""
+
+    machine: MachineId
+    threads: float
 
 
-@dataclass(slots=True)
-class _Running:
-    """An attempt on its way. work: seconds that it has left from `since` on, were its machine as fast as usual.
+Happening = Event | MachineSlowed | MachineShared
+
+
+@dataclass(eq=False, slots=True)
+class _Effort:
+    """Something that keeps threads of a machine at work. work: seconds that it has left from `since` on, were its
+    machine as fast as usual and it alone there. end: what follows.
 
     slowness: how many times that it takes. plan: counts how often its end was planned; only the last one holds.
     """
 
     machine: MachineId
-    spec: TaskSpec
-    outcome: Outcome
+    threads: float
     work: float
-    began: float
+    end: Callable[[], Sequence[Event]]
     since: float
     slowness: float
     plan: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class _Running:
+    """An attempt on its way. effort: None while it waits for a worker. worker: None where there are no crews."""
+
+    machine: MachineId
+    spec: TaskSpec
+    outcome: Outcome
+    began: float
+    effort: _Effort | None = None
+    worker: Worker | None = None
 
 
 def as_estimated(spec: TaskSpec) -> Outcome:
@@ -89,9 +110,9 @@ def as_estimated(spec: TaskSpec) -> Outcome:
 class SimulatedBackend:
     """A backend whose attempts come to what `script` says of them.
 
-    stop_seconds: time from a stop to its report, and from the loss of a slot to that of the attempt in it.
+    kernels: what it costs to open, to warm and to interrupt one; None: nothing, and nobody waits for any.
     alone: no other thread will wake it: `wait` returns with nothing if nothing will ever happen.
-    crowding: how many times as long everything takes on a machine while so many attempts run there; None: they do not
+    crowding: how many times as long everything takes on a machine while so many threads work there; None: they do not
         disturb each other.
     `started`: all attempts so far. `task_events`: their number and that of the reports about them.
     `start`, `stop`, `wait` are for one thread; `wake`, `happen` and `appoint` for any.
@@ -102,20 +123,27 @@ class SimulatedBackend:
         machines: Mapping[MachineId, Resources],
         clock: VirtualClock,
         script: Callable[[TaskSpec], Outcome] = as_estimated,
-        stop_seconds: float = 0.0,
+        kernels: Kernels | None = None,
         alone: bool = False,
-        crowding: Callable[[int], float] | None = None,
+        crowding: Callable[[float], float] | None = None,
     ) -> None:
         self.clock = clock
         self.started: list[TaskSpec] = []
         self.task_events = 0
         self._machines = dict(machines)
         self._script = script
-        self._stop_seconds = stop_seconds
+        self._kernels = kernels or Kernels()
         self._alone = alone
         self._crowding = crowding
         self._running: dict[AttemptId, _Running] = {}
+        self._efforts: dict[_Effort, None] = {}  # in the order in which they began
+        self._crews: dict[MachineId, Crew[_Running]] = {}
+        self._with_crews = kernels is not None
+        if self._with_crews:
+            read = self._kernels.read
+            self._crews = {machine: Crew(int(capacity.cpu), read) for machine, capacity in machines.items()}
         self._slowness: dict[MachineId, float] = {}
+        self._others: dict[MachineId, float] = {}  # threads of others
         self._revoked: set[AttemptId] = set()
         self._agenda: list[tuple[float, int, Callable[[], Sequence[Event]]]] = []
         self._order = count()
@@ -138,15 +166,14 @@ class SimulatedBackend:
             outcome = Outcome(0.0, CheckpointError(f"{spec.attempt} reads {missing}, which is not there"))
         else:
             outcome = self._script(spec)
-        now = self.clock.now()
-        slowness = self._slowness.get(machine, 1.0)
-        self._running[spec.attempt] = running = _Running(machine, spec, outcome, outcome.seconds, now, now, slowness)
-        self._plan_end(running)
-        if self._crowding is not None:
-            self._retime(machine)
+        self._running[spec.attempt] = running = _Running(machine, spec, outcome, self.clock.now())
+        crew = self._crews.get(machine)
+        worker = crew.take(running) if crew is not None else None
+        if crew is None or worker is not None:
+            self._take_up(running, worker)
 
     def stop(self, attempt: AttemptId) -> None:
-        self._plan(self.clock.now() + self._stop_seconds, lambda: self._end_stopped(attempt))
+        self._plan(self.clock.now() + self._kernels.stopping, lambda: self._end_stopped(attempt))
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Of a single machine; where there are several, let it `happen`."""
@@ -198,6 +225,7 @@ class SimulatedBackend:
 
     def close(self) -> None:
         self._running.clear()
+        self._efforts.clear()
         self._committed.clear()
         self._closed = True
 
@@ -271,42 +299,98 @@ class SimulatedBackend:
         cpu = capacity.cpu if slots is None else slots
         return machine, replace(capacity, cpu=cpu, memory=capacity.memory if memory is None else memory)
 
-    def _plan_end(self, running: _Running) -> None:
-        running.plan += 1
-        seconds = running.work * running.slowness
+    def _take_up(self, running: _Running, worker: Worker | None) -> None:
+        """The attempt begins its work, once there is somebody to do it."""
+        spec, seconds = running.spec, running.outcome.seconds
+        if worker is not None:
+            seconds += self._kernels.reading * worker.first(item.table for item in spec.stage.table_inputs)
+        running.worker = worker
+        threads = max(1.0, spec.resources.cpu)
+        running.effort = self._work_at(running.machine, threads, seconds, partial(self._finish, running))
+
+    def _leave(self, running: _Running) -> None:
+        """The attempt has gone: others may be faster now, and its worker takes up another."""
+        if running.effort is not None:
+            self._rest(running.effort)
+        crew = self._crews.get(running.machine)
+        if crew is None:
+            return
+        if running.worker is None:
+            crew.withdraw(running)
+        else:
+            self._look_for_work(running.machine, crew, running.worker)
+
+    def _look_for_work(self, machine: MachineId, crew: Crew[_Running], worker: Worker) -> None:
+        if self._crews.get(machine) is not crew:  # the machine is lost
+            return
+        following = crew.idle(worker)
+        if following is not None:
+            self._take_up(following, worker)
+
+    def _work_at(
+        self, machine: MachineId, threads: float, seconds: float, end: Callable[[], Sequence[Event]]
+    ) -> _Effort:
+        slowness = self._slowness.get(machine, 1.0)
+        effort = _Effort(machine, threads, seconds, end, self.clock.now(), slowness)
+        self._efforts[effort] = None
+        self._plan_end(effort)
+        self._crowd(machine)
+        return effort
+
+    def _rest(self, effort: _Effort) -> None:
+        """It is over, whether done or not."""
+        if effort in self._efforts:
+            del self._efforts[effort]
+            self._crowd(effort.machine)
+
+    def _plan_end(self, effort: _Effort) -> None:
+        effort.plan += 1
+        seconds = effort.work * effort.slowness
         if seconds < math.inf:
-            self._plan(running.since + seconds, partial(self._finish, running, running.plan))
+            self._plan(effort.since + seconds, partial(self._ended, effort, effort.plan))
+
+    def _ended(self, effort: _Effort, plan: int) -> Sequence[Event]:
+        if effort.plan != plan or effort not in self._efforts:
+            return []
+        self._rest(effort)
+        return effort.end()
 
     def _slow(self, machine: MachineId, factor: float) -> None:
         self._slowness[machine] = factor
         self._retime(machine)
 
-    def _retime(self, machine: MachineId) -> None:
-        """Plan the ends anew of what runs on a machine whose tasks have become faster or slower."""
-        here = [running for running in self._running.values() if running.machine == machine]
-        now = self.clock.now()
-        factor = self._factor(machine, len(here)) if here else 1.0
-        for running in here:
-            if running.slowness != factor:
-                running.work -= (now - running.since) / running.slowness
-                running.since, running.slowness = now, factor
-                self._plan_end(running)
+    def _share(self, machine: MachineId, threads: float) -> None:
+        self._others[machine] = threads
+        self._crowd(machine)
 
-    def _factor(self, machine: MachineId, tasks: int) -> float:
-        slowness = self._slowness.get(machine, 1.0)
-        return slowness if self._crowding is None else slowness * self._crowding(tasks)
-
-    def _left(self, running: _Running) -> None:
-        """An attempt has gone, which may leave the others faster."""
+    def _crowd(self, machine: MachineId) -> None:
+        """Somebody has come or gone, which others may feel."""
         if self._crowding is not None:
-            self._retime(running.machine)
+            self._retime(machine)
 
-    def _finish(self, running: _Running, plan: int) -> Sequence[Event]:
+    def _retime(self, machine: MachineId) -> None:
+        """Plan the ends anew of what is done on a machine that has become faster or slower."""
+        here = [effort for effort in self._efforts if effort.machine == machine]
+        if not here:
+            return
+        now = self.clock.now()
+        factor = self._factor(machine, sum(effort.threads for effort in here))
+        for effort in here:
+            if effort.slowness != factor:
+                effort.work -= (now - effort.since) / effort.slowness
+                effort.since, effort.slowness = now, factor
+                self._plan_end(effort)
+
+    def _factor(self, machine: MachineId, threads: float) -> float:
+        slowness = self._slowness.get(machine, 1.0)
+        if self._crowding is None:
+            return slowness
+        return slowness * self._crowding(threads + self._others.get(machine, 0.0))
+
+    def _finish(self, running: _Running) -> Sequence[Event]:
         spec, outcome = running.spec, running.outcome
-        if running.plan != plan or self._running.get(spec.attempt) is not running:
-            return []
         del self._running[spec.attempt]
-        self._left(running)
+        self._leave(running)
         if outcome.error is not None:
             return self._report(TaskFailed(spec.attempt, outcome.error, outcome.retryable))
         parts = spec.stage.layout.parts
@@ -326,7 +410,7 @@ class SimulatedBackend:
         found = self._running.pop(attempt, None)
         if found is None:
             return ()
-        self._left(found)
+        self._leave(found)
         return self._report(TaskStopped(attempt))
 
     def _change(self, event: Happening) -> Sequence[Event]:
@@ -334,19 +418,41 @@ class SimulatedBackend:
             case MachineSlowed(machine, factor):
                 self._slow(machine, factor)
                 return []
+            case MachineShared(machine, threads):
+                self._share(machine, threads)
+                return []
             case MachineJoined(machine, capacity):
-                self._machines[machine] = capacity
+                self._have(machine, capacity)
             case MachineLost(machine):
-                self._machines.pop(machine, None)
-                self._slowness.pop(machine, None)  # whoever joins under its name is another one
-                for attempt in [attempt for attempt, one in self._running.items() if one.machine == machine]:
-                    del self._running[attempt]
+                self._lose(machine)
             case SlotsChanged(machine, capacity):
-                self._machines[machine] = capacity
+                self._have(machine, capacity)
                 self._evict(machine, capacity)
             case CheckpointLost(key):
                 self._drop(key)
         return [event]
+
+    def _lose(self, machine: MachineId) -> None:
+        self._machines.pop(machine, None)
+        for known in (self._slowness, self._others, self._crews):  # whoever joins under its name is another one
+            known.pop(machine, None)
+        for attempt in [attempt for attempt, one in self._running.items() if one.machine == machine]:
+            del self._running[attempt]
+        for effort in [effort for effort in self._efforts if effort.machine == machine]:
+            del self._efforts[effort]
+
+    def _have(self, machine: MachineId, capacity: Resources) -> None:
+        """A machine of that size, with a worker for each slot; kernels of new ones are opened beside all work."""
+        before, self._machines[machine] = self._machines.get(machine, capacity), capacity
+        if not self._with_crews:
+            return
+        crew = self._crews.setdefault(machine, Crew(0))
+        for worker in crew.staff(int(capacity.cpu), anew=capacity.memory < before.memory):
+            self._work_at(machine, 1.0, self._kernels.opening, partial(self._opened, machine, crew, worker))
+
+    def _opened(self, machine: MachineId, crew: Crew[_Running], worker: Worker) -> Sequence[Event]:
+        self._look_for_work(machine, crew, worker)
+        return ()
 
     def _evict(self, machine: MachineId, capacity: Resources) -> None:
         """Take the room from attempts that no longer fit; those begun first stay first."""
@@ -359,12 +465,12 @@ class SimulatedBackend:
         for index, attempt in enumerate(here):
             if index not in staying:
                 self._revoked.add(attempt)
-                self._plan(self.clock.now() + self._stop_seconds, partial(self._end_revoked, attempt))
+                self._plan(self.clock.now() + self._kernels.stopping, partial(self._end_revoked, attempt))
 
     def _end_revoked(self, attempt: AttemptId) -> Sequence[Event]:
         self._revoked.discard(attempt)
         found = self._running.pop(attempt, None)
         if found is None:
             return ()
-        self._left(found)
+        self._leave(found)
         return self._report(TaskFailed(attempt, Revoked(f"{found.machine} lost the slot"), retryable=True))

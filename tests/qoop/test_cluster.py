@@ -24,6 +24,7 @@ from qoop.catalog.errors import (
     Timeout,
 )
 from qoop.cluster import Cluster, JobHandle, with_spare_memory
+from qoop.engine.backends.crew import Kernels
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -430,7 +431,7 @@ def test_whatever_comes_and_goes_no_room_is_given_twice_and_all_jobs_end(
     changes: list[tuple[float, str, Resources | None, int]], jobs: list[tuple[int, float, int]], slow: float
 ) -> None:
     clock = VirtualClock()
-    backend = Strict({"m": Resources(2, 8 * GB)}, clock, stop_seconds=slow)
+    backend = Strict({"m": Resources(2, 8 * GB)}, clock, kernels=Kernels(opening=slow, stopping=slow))
     cluster = Cluster(backend, clock=clock, thread=False)
     handles = [
         cluster.submit(JobRequest(two_stages(width, seconds, f"q{i}", slots, GB), weight=i + 1.0))

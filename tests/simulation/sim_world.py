@@ -16,6 +16,7 @@ from sim_watch import Watch
 from qoop.adaptive import Adaptive
 from qoop.catalog.errors import CheckpointError, ExecutionError, OutOfMemory, PlanError, Suspended
 from qoop.cluster import Cluster, JobHandle
+from qoop.engine.backends.crew import Kernels
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -96,7 +97,7 @@ class Machines(SimulatedBackend):
     """Simulated machines whose reports come twice, contradict each other, or come from machines thought lost."""
 
     def __init__(self, world: World, machines: dict[MachineId, Resources], clock: VirtualClock, stop: float) -> None:
-        super().__init__(machines, clock, world.outcome, stop)
+        super().__init__(machines, clock, world.outcome, Kernels(stopping=stop))
         self._world = world
         self._on: dict[AttemptId, tuple[MachineId, TaskSpec]] = {}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from qoop.catalog.errors import ConfigError
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
+from qoop.simulation import Kernels
 from qoop.tpcds import fidelity
 from qoop.tpcds.fidelity import Fidelity, Options, Pair
 from qoop.tpcds.replica import Done, Replica, Solo, fastest
@@ -53,6 +55,47 @@ def test_room_that_goes_and_comes_back_is_followed() -> None:
     assert ran.seconds == pytest.approx(4.5)
 
 
+def test_threads_take_turns_where_there_are_more_of_them_than_cores() -> None:
+    crowded = replace(machine(2, alone()), cores=2.0)
+    assert crowded.seconds(plan()) == machine(2, alone()).seconds(plan())
+    # until 1.5 a client plans beside two tasks: 1 of 1.25 s is done then
+    ran = crowded.run([(0.0, plan(), None)], planning=1.5)
+    assert ran.seconds == pytest.approx(2 * 1.25 + 0.75 + 0.5)
+
+
+def test_a_kernel_that_has_not_read_a_table_takes_longer_once() -> None:
+    cold = replace(machine(2, alone()), kernels=Kernels(reading=0.1))
+    assert cold.seconds(plan(), warm=False) == pytest.approx(cold.seconds(plan()) + 0.1)
+
+
+def test_a_slot_that_comes_back_has_a_kernel_to_be_opened() -> None:
+    opened = replace(machine(2, alone()), kernels=Kernels(opening=0.3, reading=0.1, stopping=0.2))
+    two, one = Resources(2, 8e9), Resources(1, 8e9)
+    ran = opened.run([(0.0, plan(), None)], [(1.0, one), (1.25, two)])
+    # the first worker is done at 1.25, 2.5 and 3.75; the new one, at work from 1.55 on, at 2.9
+    assert ran.seconds == pytest.approx(3.75 + 0.75)
+    late = replace(opened, kernels=replace(opened.kernels, opening=2.0))
+    ran = late.run([(0.0, plan(), None)], [(1.0, one), (1.25, two)])
+    # the first worker has three done at 3.75; the fourth was granted at 2.5 and waited for the new kernel until 3.25
+    assert ran.seconds == pytest.approx(3.25 + 0.1 + 1.25 + 0.75)
+
+
+def test_when_memory_falls_all_kernels_are_replaced() -> None:
+    opened = replace(machine(1, alone()), kernels=Kernels(opening=0.3, reading=0.1))
+    ran = opened.run([(0.0, plan(), None)], [(1.0, Resources(1, 2e9))])
+    # the task under way had more memory than there is now: it is lost, and waits for a new kernel, which is cold
+    assert ran.seconds == pytest.approx(1.0 + 0.3 + 0.1 + machine(1, alone()).seconds(plan()))
+
+
+def test_the_serial_part_of_tasks_is_found_from_plans_that_have_threads() -> None:
+    wide = Plan((replace(plan().stages[0], slots=2, width=2), plan().root), COLUMNS)
+    known = Replica.of(
+        Resources(2, 8e9), [(wide, Solo({"scan": (Done(1.0, 1, 8),) * 2, "root": (Done(0.5, 1, 8),)}, 2.5))]
+    )
+    assert known.fitted([(wide, 2 * 0.8 + 0.5)]).serial == pytest.approx(0.6)
+    assert known.fitted([]).serial == known.serial
+
+
 def test_how_much_tasks_disturb_each_other_is_found_from_runs() -> None:
     real = 2 * 1.25 * 1.3 + 0.75
     fitted = machine(2, alone()).fitted([(plan(), real)])
@@ -81,14 +124,14 @@ def test_orders_count_pairs_of_plans_that_really_differ() -> None:
         Pair("steady", 1, 0, 1.0, 1.0), Pair("steady", 1, 1, 2.0, 1.5), Pair("steady", 1, 2, 2.1, 1.2),
         Pair("steady", 2, 0, 1.0, 3.0), Pair("steady", 2, 1, 2.0, 2.0), Pair("dip", 2, None, 9.0, 1.0),
     )  # fmt: skip
-    found = Fidelity(pairs, 0.0, 1.0, 0.0, {})
+    found = Fidelity(pairs, {}, {})
     assert found.orders() == (2, 3)  # 2.0 and 2.1 s are alike; query 2 comes out the wrong way round
     assert found.median_error == pytest.approx(0.25)
 
 
 def test_what_was_fitted_to_is_not_judged() -> None:
     pairs = (Pair("steady", 1, 0, 1.0, 1.0, fitted=True), Pair("steady", 2, 0, 1.0, 1.2))
-    assert Fidelity(pairs, 0.0, 1.0, 0.0, {}).median_error == pytest.approx(0.2)
+    assert Fidelity(pairs, {}, {}).median_error == pytest.approx(0.2)
 
 
 def test_all_profiles_run_for_real_and_in_the_simulator_and_are_not_run_again(
