@@ -4,7 +4,7 @@
 
 All that a plan follows from is in the key, so nothing stale is ever found: a text is found again only over the same
 versions of all tables that it might name.  What a plan holds of the moment it was made (``now()``), or of files that
-no version stands for, is not kept (:func:`is_steady`).
+no version stands for, is not kept (:func:`may_be_kept`).
 
 Entries live in memory, the most recently used ones, and, given a folder, in one JSON file each, written beside its
 place and renamed into it: two processes may share the folder, and a file that is damaged, or that another version of
@@ -145,23 +145,24 @@ class PlanCache:
             self._bytes -= entry.bytes
 
 
-def key_of(kind: str, text: str, settings: Settings, tables: Mapping[str, Table], *circumstances: object) -> Key | None:
-    """The key of a text's plans, None where they must not be kept.
+def key_of(kind: str, text: str, settings: Settings, tables: Mapping[str, Table], *circumstances: object) -> Key:
+    """The key of a text's plans.
 
     kind: what is kept. tables: all there are, by lower-case name. circumstances: whatever else plans follow from (the
     room, the cost model), as values whose repr says all.
     """
     normal = normal_text(text)
-    if normal.words & _unsteady_words():
-        return None
     named = sorted(f"{name} {table.version} {table.max_parts()}" for name, table in _named(normal, tables))
     said = normal.pattern if kind == "decisions" else normal.digest
     return _digest(kind, said, repr(settings), *named, *map(repr, circumstances), planner_version())
 
 
-def is_steady(plan: Plan) -> bool:
-    """Whether the plan says all about the query: what an opaque stage calls, or reads, the planner does not know."""
-    return all(stage.opaque is None for stage in plan.stages)
+def may_be_kept(text: str, plans: Iterable[Plan]) -> bool:
+    """Whether the plans of a text are worth finding again: neither depends on the moment or the session it is met in,
+    and the plans say all about the query (what an opaque stage calls, or reads, the planner does not know)."""
+    if any(stage.opaque is not None for plan in plans for stage in plan.stages):
+        return False
+    return not normal_text(text).words & _unsteady_words()  # asked last: DuckDB needs 10 ms to list its functions
 
 
 def _named(normal: NormalText, tables: Mapping[str, Table]) -> Iterable[tuple[str, Table]]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.table import Table
 from qoop.job import Prepared
-from qoop.plan_cache import Entry, Kind, PlanCache, Settings, all_shared, is_steady, key_of
+from qoop.plan_cache import Entry, Kind, PlanCache, Settings, all_shared, key_of, may_be_kept
 from qoop.planner.bind import Binder, Bound
 from qoop.planner.candidate import Alternatives, Grid
 from qoop.planner.collector import collector_waits
@@ -48,7 +48,7 @@ class Recall:
 
     def keep_plan(self, text: str, room: Resources, prepared: Prepared, plan: Plan) -> None:
         """Remember a plan that was made."""
-        self._keep(self._key("plan", text, room), prepared, (plan,))
+        self._keep(text, self._key("plan", text, room), prepared, (plan,))
 
     @collector_waits()
     def alternatives(self, text: str, grid: Grid, prepare: Callable[[], Prepared]) -> Alternatives:
@@ -66,29 +66,27 @@ class Recall:
             from qoop.planner.alternatives import keep, pool  # loads the planner
 
             found = keep(pool(planning, grid))
-            self._keep(pattern, prepared, (), decisions(found))
-        self._keep(key, prepared, tuple(one.plan for one in found.kept), decisions(found), found)
+            self._keep(text, pattern, prepared, (), decisions(found))
+        self._keep(text, key, prepared, tuple(one.plan for one in found.kept), decisions(found), found)
         return found
 
     def has_alternatives(self, text: str, grid: Grid) -> bool:
         """Whether they are in memory."""
-        key = self._key("alternatives", text, grid)
-        return key is not None and key in self._cache
+        return self._key("alternatives", text, grid) in self._cache
 
     def forget(self, text: str, room: Resources, grid: Grid) -> None:
         """Drop what is known of a text whose plan turned out to be far off."""
         for key in (self._key("plan", text, room), self._key("alternatives", text, grid)):
-            if key is not None:
-                self._cache.forget(key)
+            self._cache.forget(key)
 
-    def _key(self, kind: Kind, text: str, *circumstances: object) -> str | None:
+    def _key(self, kind: Kind, text: str, *circumstances: object) -> str:
         with self._lock:
             tables = {name.lower(): table for name, table in self._catalog.tables().items()}
             return key_of(kind, text, self._binder.settings, tables, *circumstances, self._cost)
 
-    def _find(self, key: str | None) -> Entry | None:
+    def _find(self, key: str) -> Entry | None:
         """What is under a key, if it is about the tables and settings of this moment."""
-        entry = self._cache.find(key) if key is not None else None
+        entry = self._cache.find(key)
         if entry is None:
             return None
         with self._lock:
@@ -98,13 +96,14 @@ class Recall:
 
     def _keep(
         self,
-        key: str | None,
+        text: str,
+        key: str,
         prepared: Prepared,
         plans: tuple[Plan, ...],
         made: tuple[Decision, ...] = (),
         found: Alternatives | None = None,
     ) -> None:
-        if key is not None and all(map(is_steady, plans)):
+        if may_be_kept(text, plans):
             entry = Entry(versions(prepared.tables), plans, made, found)
             self._cache.keep(key, entry, all_shared(prepared.tables.values()))
 
