@@ -392,6 +392,11 @@ class Cluster:
         """What the running attempts of a job take."""
         return self._driver.used_by(job)
 
+    def wanted(self) -> float:
+        """Slots that all jobs together have a use for: those of all tasks that have not ended."""
+        with self.lock:
+            return float(sum(stage.slots * count for job in self._jobs.values() for stage, count in job.run.left()))
+
     # --- for the loop's thread ------------------------------------------------------------------------------
 
     def post(self, letter: Letter) -> None:

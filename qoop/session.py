@@ -65,6 +65,7 @@ DATA_FILES = (*PARQUET, *CSV, *JSON)
 """How the names of files end that are a table each."""
 
 if TYPE_CHECKING:
+    from qoop.arbiter import RayShare
     from qoop.catalog.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.explaining import Format
@@ -160,9 +161,12 @@ class Session:
             self._catalog, self._binder, self._names, self.register, DATA_FILES, config.tables
         )
         self._trace = TraceFile(config.trace) if config.trace is not None else None
-        self._backend = _backend(config)
+        share = _share(config)
+        self._backend = _backend(config, share)
         scheduler = Settling(Patient(MaxMin())) if config.settle else None
         self._cluster = Cluster(self._backend, scheduler, None, self._trace, True, config.wait_for_capacity)
+        if share is not None:
+            share.wants = self._cluster.wanted
         self.plan_cache = PlanCache(config.plan_cache)
         self._recall = Recall(self.plan_cache, self._catalog, self._binder, self._names, self._cost)
         self._seen = Seen()
@@ -717,12 +721,21 @@ def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[s
     return Place(kind, os.path.abspath(os.path.expanduser(os.fspath(path))))
 
 
-def _backend(config: Config) -> LastingBackend:
+def _backend(config: Config, share: RayShare | None) -> LastingBackend:
     if config.ray is None:
         return LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
     from qoop.engine.backends.ray.backend import RayBackend
 
-    return RayBackend(config.ray, _keeping(config), config.spill)
+    return RayBackend(config.ray, _keeping(config), config.spill, share=share)
+
+
+def _share(config: Config) -> RayShare | None:
+    """The part of the machines that is left by other sessions, where there may be any."""
+    if config.ray is None:
+        return None
+    from qoop.arbiter import RayShare
+
+    return RayShare()
 
 
 def _keeping(config: Config) -> Keeping:

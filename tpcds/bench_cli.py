@@ -18,6 +18,7 @@ from qoop.tpcds import (
     measuring,
     overhead,
     pareto,
+    ray_cost,
     reuse_share,
     shared_cluster,
     shrink,
@@ -43,6 +44,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_measure(commands)
     _add_core(commands)
     _add_fidelity(commands)
+    _add_ray(commands)
     suite.add_commands(commands)
 
 
@@ -120,6 +122,17 @@ def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_overhead)
+
+
+def _add_ray(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "What it costs to run on a Ray cluster: one node of it against as many slots of this process"
+    parser = commands.add_parser("ray", help=what, description=f"{what}. Begins such a cluster, and ends it.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument("--repeat", type=int, default=2, metavar="N", help="runs of each on either side (2)")
+    parser.add_argument("--slots", type=int, default=2, metavar="N", help="of the node, and of this process (2)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_ray)
 
 
 def _add_reuse(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -290,6 +303,19 @@ def _overhead(options: argparse.Namespace) -> int:
     )  # fmt: skip
     print(overhead.table(done))
     _write(overhead.to_json(done), options.json)
+    return 1 if any(one.error is not None for one in done) else 0
+
+
+def _ray(options: argparse.Namespace) -> int:
+    done = ray_cost.run(
+        ray_cost.Options(
+            Path(options.directory), _queries(options), _positive("--repeat", options.repeat),
+            _positive("--slots", options.slots),
+        ),
+        _tell,
+    )  # fmt: skip
+    print(ray_cost.summary(done))
+    _write(ray_cost.to_json(done), options.json)
     return 1 if any(one.error is not None for one in done) else 0
 
 

@@ -8,11 +8,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.engine.history import Succeeded
+from qoop.engine.history import ShareTold, Succeeded
 from qoop.engine.manifest import manifests
+from qoop.session import Session
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text
 
@@ -48,6 +51,45 @@ def test_a_query_goes_on_in_another_driver(two_nodes: Nodes, tpcds_test: Path, t
         assert oracle.judge(query, job.result().arrow()) is None
         made = {record.committed.key for record in job.history() if isinstance(record, Succeeded)}
         assert made and not made & kept
+
+
+BUSY = """
+import sys, qoop
+address, path = sys.argv[1:]
+with qoop.connect(ray=address) as session:
+    session.register("numbers", path)
+    job = session.submit("SELECT count(*) FROM numbers WHERE length(md5(repeat(n::VARCHAR, 2000))) = 32")
+    print("busy", flush=True)
+    job.wait()
+"""
+
+
+def test_sessions_share_the_nodes_until_one_dies(two_nodes: Nodes, tmp_path: Path) -> None:
+    path = tmp_path / "numbers.parquet"
+    pq.write_table(pa.table({"n": range(4_000_000)}), path, row_group_size=50_000)
+    with qoop.connect(ray=two_nodes.address) as session:
+        session.register("numbers", path)
+        assert session.room.cpu == 2
+        process = subprocess.Popen([sys.executable, "-c", BUSY, two_nodes.address, str(path)], stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"busy\n"
+            job = session.submit("SELECT max(n) FROM numbers WHERE length(md5(repeat(n::VARCHAR, 2000))) = 32")
+            room(session, 1)
+            while [record.share.cpu for record in job.history() if isinstance(record, ShareTold)][-1:] != [1]:
+                assert not job.wait(0.05)
+        finally:
+            process.kill()
+            process.communicate()
+        room(session, 2)
+        job.cancel()
+
+
+def room(session: Session, slots: int) -> None:
+    """Wait until the session has so many slots."""
+    deadline = time.monotonic() + 60
+    while session.room.cpu != slots:
+        assert time.monotonic() < deadline, f"{session.room.cpu} slots"
+        time.sleep(0.05)
 
 
 def test_the_command_line_runs_on_a_cluster(two_nodes: Nodes, tpcds: Path) -> None:

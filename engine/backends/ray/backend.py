@@ -9,7 +9,8 @@ which all nodes share. When a node is lost, what is in that directory is read fr
 One actor a node, not one a slot, since the slots of a node then share their store, and broadcast inputs are fetched
 once.
 
-Threads here: one a node waits for its events; one looks at the cluster's nodes. `wait` takes from a queue.
+Threads here: one a node waits for its events; one looks at the cluster's nodes, one at what other sessions leave.
+`wait` takes from a queue.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import logging
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -44,6 +46,7 @@ from qoop.engine.events import (
     Event,
     MachineJoined,
     MachineLost,
+    SlotsChanged,
     TaskFailed,
     TaskStopped,
     TaskSucceeded,
@@ -54,6 +57,7 @@ from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpe
 from qoop.planner.plan import Resources
 
 _LOOK = 0.5  # seconds between looks at the cluster's nodes
+_SHARE = 0.2  # seconds between talks about the share
 _LISTEN = 5.0  # seconds after which a node answers even if nothing happened
 _START = 120.0  # seconds that a node's actor may take to begin
 _CLOSE = 15.0  # seconds that nodes are given to end
@@ -65,15 +69,22 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Machine:
-    """A node with its actor. orders: what it is to be told at the end of the turn. tables: that it has been told of."""
+    """A node with its actor. whole: what it has for all sessions; slots: of these, this one's. orders: what it is to be
+    told at the end of the turn. tables: that it has been told of."""
 
     name: MachineId
     node: Node
     actor: Any
     place: Place
-    capacity: Resources
+    whole: Resources
+    slots: int
     orders: list[Order] = field(default_factory=list)
     tables: set[tuple[str, str]] = field(default_factory=set)
+
+    @property
+    def capacity(self) -> Resources:
+        """What this session may use: of the memory as much as of the slots."""
+        return Resources(self.slots, int(self.whole.memory * self.slots / self.whole.cpu))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +107,24 @@ class _Output:
     saved: bool = False
 
 
+class Share(Protocol):
+    """Divides the slots of machines with other sessions."""
+
+    def turn(self, slots: Mapping[MachineId, int], held: Mapping[MachineId, int]) -> Mapping[MachineId, int] | None:
+        """What this one may have of the slots that there are, given what its attempts take; None: nobody knows."""
+        ...
+
+    def leave(self) -> None:
+        """This one takes no more part."""
+        ...
+
+
 class RayBackend:
     """Runs attempts on the nodes of a Ray cluster (see :class:`~qoop.engine.backends.base.Backend`).
 
     address: see :func:`~qoop.engine.backends.ray.nodes.attach`. keeping: as for a local one; its directory must be the
-    same on all nodes. spill_dir: where each node makes a temporary directory. clock: of the notices.
+    same on all nodes. spill_dir: where each node makes a temporary directory. clock: of the notices. share: with other
+    sessions; None: this one has the nodes to itself.
     Raises ConfigError for want of Ray, or of a cluster with at least one node that has a CPU.
     """
 
@@ -111,16 +135,18 @@ class RayBackend:
         spill_dir: Path | None = None,
         runtime_env: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
+        share: Share | None = None,
     ) -> None:
         self._ray = load()
         self._attached = attach(address, runtime_env)
         self._keeping, self._spill = keeping, spill_dir
         self._clock = clock or WallClock()
+        self._share = share
         self._secret = new_secret()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._lock = threading.RLock()  # guards what follows
         self._machines: dict[MachineId, _Machine] = {}
-        self._attempts: dict[AttemptId, _Machine] = {}
+        self._attempts: dict[AttemptId, tuple[_Machine, int]] = {}  # where, on how many slots
         self._outputs: dict[CheckpointKey, _Output] = {}
         self._told: dict[MachineId, float] = {}  # notices
         self._coming: dict[str, _Recruit] = {}  # by node; of one thread at a time
@@ -146,6 +172,9 @@ class RayBackend:
                 self._admit(machine)
         if not self._machines:
             raise ExecutionError("no node of the Ray cluster could be used; see its logs")
+        if self._share is not None:
+            self._take_share()
+            self._run(self._keep_share, name="qoop-ray-share")
         self._run(self._watch, name="qoop-ray-nodes")
 
     # What the driver calls
@@ -161,7 +190,7 @@ class RayBackend:
             found = self._machines.get(machine)
             if found is None:  # it was lost, which the driver is about to hear
                 return
-            self._attempts[spec.attempt] = found
+            self._attempts[spec.attempt] = found, int(spec.resources.cpu)
             job, away = spec.attempt.task.job, dict[Place, list[CheckpointKey]]()
             for key in dict.fromkeys(key for item in spec.inputs for key in item.keys):
                 output = self._outputs.get(key)
@@ -177,9 +206,9 @@ class RayBackend:
     def stop(self, attempt: AttemptId) -> None:
         """Interrupt an attempt."""
         with self._lock:
-            machine = self._attempts.get(attempt)
-            if machine is not None:
-                machine.orders.append(End(attempt))
+            found = self._attempts.get(attempt)
+            if found is not None:
+                found[0].orders.append(End(attempt))
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Raises ConfigError."""
@@ -281,6 +310,8 @@ class RayBackend:
             self._ray.kill(machine.actor)
         for thread in self._threads:
             thread.join()
+        if self._share is not None:
+            self._share.leave()
         for recruit in self._coming.values():
             self._ray.kill(recruit.actor)
         self._peers.close()
@@ -327,6 +358,32 @@ class RayBackend:
                 found.update(committed.key for committed in self._ray.get(answer, timeout=_CLOSE))
         return found
 
+    # Sharing them
+
+    def _keep_share(self) -> None:
+        while not self._closed.wait(_SHARE):
+            self._take_share()
+
+    def _take_share(self) -> None:
+        """Say what is in use, and have as many slots as one is told to."""
+        assert self._share is not None
+        with self._lock:
+            slots = {name: int(machine.whole.cpu) for name, machine in self._machines.items()}
+            held: Counter[MachineId] = Counter()
+            for machine, cpu in self._attempts.values():
+                held[machine.name] += cpu
+        for name, count in (self._share.turn(slots, held) or {}).items():
+            self._give(name, count)
+
+    def _give(self, name: MachineId, slots: int) -> None:
+        with self._lock:
+            machine = self._machines.get(name)
+            if machine is None or machine.slots == slots:
+                return
+            machine.slots = slots
+            changed = SlotsChanged(name, machine.capacity)
+        self._events.put(changed)
+
     # Nodes that come and go
 
     def _run(self, work: Any, *arguments: object, name: str) -> None:
@@ -362,7 +419,7 @@ class RayBackend:
         if told.duckdb != duckdb.__version__:  # they may not agree on which rows are in which partition
             self._ray.kill(recruit.actor)
             raise ConfigError(f"{node.host} has DuckDB {told.duckdb}, and this process {duckdb.__version__}")
-        return _Machine(node.machine, node, recruit.actor, told.place, told.capacity)
+        return _Machine(node.machine, node, recruit.actor, told.place, told.capacity, 0 if self._share else node.slots)
 
     def _actor(self, node: Node) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -449,7 +506,7 @@ class RayBackend:
                 return
             del self._machines[machine.name]
             self._told.pop(machine.name, None)
-            self._attempts = {name: place for name, place in self._attempts.items() if place is not machine}
+            self._attempts = {name: place for name, place in self._attempts.items() if place[0] is not machine}
             there = [key for key, output in self._outputs.items() if output.machine is machine]
             safe = {committed.key for committed in self._in_files(there)}
             lost = [key for key in there if key not in safe]

@@ -1,0 +1,148 @@
+"""Several sessions share the nodes of one Ray cluster: an actor that all of them know by name divides the slots.
+
+It runs between sessions the scheduler that divides slots between the jobs of one: `MaxMin`. What one has no use for
+goes to the others, evenly if none has. Every session tells it a few times a second what it wants and holds, and is told
+what it may have; each hears that as slots of its machines, and so as shares of its jobs. Nothing is taken from attempts
+under way: a session that is to have fewer slots begins nothing in them, and another gets them once they are free. A
+session that is not heard of any more has died; what it had is free.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from qoop.engine.events import Demand
+from qoop.engine.task import MachineId, TaskId
+from qoop.planner.packing import Room
+from qoop.planner.plan import Resources
+from qoop.schedulers.base import Claim
+from qoop.schedulers.max_min import MaxMin
+
+NAME = "qoop-arbiter"
+NAMESPACE = "qoop"
+LEASE = 5.0
+"""Seconds without a word after which a session counts as dead."""
+
+Slots = Mapping[MachineId, int]
+
+
+@dataclass(slots=True)
+class _Session:
+    arrival: int
+    weight: float
+    heard: float
+    wants: float = 0.0
+    held: Slots = field(default_factory=dict)
+    given: Slots = field(default_factory=dict)
+
+
+class Arbiter:
+    """Divides the slots of machines between sessions. now: seconds of any clock."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._sessions: dict[str, _Session] = {}
+        self._arrivals = count()
+
+    def turn(self, session: str, weight: float, wants: float, slots: Slots, held: Slots) -> Slots:
+        """What a session may have of each machine from now on.
+
+        wants: slots that it has a use for. slots: of the machines there are. held: what its attempts take now.
+        """
+        now = self._now()
+        self._sessions = {name: one for name, one in self._sessions.items() if now - one.heard < LEASE}
+        mine = self._sessions.setdefault(session, _Session(next(self._arrivals), weight, now))
+        mine.weight, mine.wants, mine.held, mine.heard = weight, wants, held, now
+        target = self._targets(slots)[session]
+        mine.given = {name: max(0, min(target[name], slots[name] - self._taken(name, mine))) for name in slots}
+        return mine.given
+
+    def leave(self, session: str) -> int:
+        """A session has ended; how many there are still."""
+        self._sessions.pop(session, None)
+        return len(self._sessions)
+
+    def _taken(self, machine: MachineId, but: _Session) -> int:
+        others = (one for one in self._sessions.values() if one is not but)
+        return sum(max(one.held.get(machine, 0), one.given.get(machine, 0)) for one in others)
+
+    def _targets(self, slots: Slots) -> dict[str, Counter[MachineId]]:
+        """Where each session should have how many slots: where it has some already, if it can be."""
+        counts = self._counts(sum(slots.values()))
+        free, targets = Counter(dict(slots)), {name: Counter[MachineId]() for name in self._sessions}
+        for keeps in (True, False):
+            for name, target in targets.items():
+                for machine in slots:
+                    here = self._sessions[name].given.get(machine, 0) if keeps else free[machine]
+                    taken = max(0, min(here, free[machine], counts[name]))
+                    target[machine] += taken
+                    free[machine] -= taken
+                    counts[name] -= taken
+        return targets
+
+    def _counts(self, total: int) -> dict[str, int]:
+        """How many slots each session should have, by the scheduler: first of what is wanted, then of the rest."""
+        counts = dict.fromkeys(self._sessions, 0)
+        for wanted in (True, False):
+            while (name := self._next(counts, total, wanted)) is not None:
+                counts[name] += 1
+        return counts
+
+    def _next(self, counts: Mapping[str, int], total: int, wanted: bool) -> str | None:
+        claims = [
+            Claim(name, one.arrival, one.weight, Resources(counts[name]), (_one_slot(name),))
+            for name, one in self._sessions.items()
+            if not wanted or counts[name] < one.wants
+        ]
+        room = Room(Resources(total), Resources(total - sum(counts.values())))
+        grant = MaxMin().next_grant(claims, {"all": room}) if claims else None
+        return None if grant is None else grant.job
+
+
+def _one_slot(session: str) -> Demand:
+    return Demand(session, TaskId(session, "", 0), Resources(1))
+
+
+class RayShare:
+    """A session's part of a Ray cluster, as its backend asks for it. wants: how many slots it has a use for now."""
+
+    def __init__(self, weight: float = 1.0) -> None:
+        self.wants: Callable[[], float] = lambda: 0.0
+        self._weight = weight
+        self._name = secrets.token_hex(8)
+        self._actor: Any = None
+
+    def turn(self, slots: Slots, held: Slots) -> Slots | None:
+        """What the session may have of each machine; None if there is nobody to ask just now."""
+        import ray
+
+        try:
+            if self._actor is None:
+                self._actor = _arbiter(ray)
+            return ray.get(self._actor.turn.remote(self._name, self._weight, self.wants(), slots, held), timeout=LEASE)
+        except (ray.exceptions.RayError, ValueError):  # it is gone with its node; the next one knows nothing yet
+            self._actor = None
+            return None
+
+    def leave(self) -> None:
+        """The session ends; so does the arbiter with the last."""
+        import ray
+
+        if self._actor is None:
+            return
+        try:
+            if ray.get(self._actor.leave.remote(self._name), timeout=LEASE) == 0:
+                ray.kill(self._actor)
+        except ray.exceptions.RayError:
+            return  # then others are told by its silence
+
+
+def _arbiter(ray: Any) -> Any:
+    options = {"name": NAME, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
+    return ray.remote(Arbiter).options(**options, max_restarts=-1).remote()

@@ -1,0 +1,74 @@
+"""How sessions on one cluster divide its slots."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from qoop.arbiter import LEASE, Arbiter
+
+SLOTS = {"m1": 2, "m2": 2}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_one_session_has_all_there_is() -> None:
+    assert Arbiter().turn("a", 1, 0, SLOTS, {}) == SLOTS
+
+
+def test_what_one_has_no_use_for_goes_to_the_other() -> None:
+    arbiter = Arbiter()
+    arbiter.turn("a", 1, 0, SLOTS, {})
+    arbiter.turn("b", 1, 9, SLOTS, {})
+    assert sum(arbiter.turn("a", 1, 1, SLOTS, {}).values()) == 1
+    assert sum(arbiter.turn("b", 1, 9, SLOTS, {}).values()) == 3
+
+
+def test_slots_in_use_are_not_taken() -> None:
+    arbiter = Arbiter()
+    arbiter.turn("a", 1, 9, SLOTS, {})
+    arbiter.turn("b", 1, 9, SLOTS, {})
+    assert sum(arbiter.turn("a", 1, 9, SLOTS, SLOTS).values()) == 2  # it is told at once
+    assert sum(arbiter.turn("b", 1, 9, SLOTS, {}).values()) == 0  # and ends what it has begun
+    assert sum(arbiter.turn("a", 1, 9, SLOTS, {"m1": 2}).values()) == 2
+    assert sum(arbiter.turn("b", 1, 9, SLOTS, {}).values()) == 2
+
+
+def test_a_dead_session_leaves_its_slots() -> None:
+    clock = Clock()
+    arbiter = Arbiter(clock)
+    arbiter.turn("a", 1, 9, SLOTS, SLOTS)
+    arbiter.turn("b", 1, 9, SLOTS, {})
+    clock.now = LEASE + 1
+    assert arbiter.turn("b", 1, 9, SLOTS, {}) == SLOTS
+
+
+def test_slots_go_by_weight() -> None:
+    arbiter = Arbiter()
+    for _ in range(2):
+        given = {name: arbiter.turn(name, weight, 9, SLOTS, {}) for name, weight in (("a", 3.0), ("b", 1.0))}
+    assert [sum(slots.values()) for slots in given.values()] == [3, 1]
+
+
+def test_no_slot_is_ever_given_twice() -> None:
+    for seed in range(30):
+        chance, clock = random.Random(seed), Clock()
+        arbiter, given, held = Arbiter(clock), dict[str, dict[str, int]](), dict[str, dict[str, int]]()
+        slots = {f"m{number}": chance.randint(1, 3) for number in range(3)}
+        for _ in range(60):
+            clock.now += 0.1
+            name = chance.choice("abc")
+            before = held.get(name, {})
+            held[name] = {one: chance.randint(0, count) for one, count in before.items()}  # some attempts have ended
+            given[name] = dict(arbiter.turn(name, 1, chance.choice([0, 1, 5, 20]), slots, held[name]))
+            for one, count in given[name].items():  # and others begun in what is free
+                held[name][one] = max(held[name].get(one, 0), count)
+            total = Counter[str]()
+            for each in held.values():
+                total.update(each)
+            assert all(total[one] <= slots[one] for one in slots), f"seed {seed}"

@@ -1,0 +1,21 @@
+"""The benchmark of what Ray costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.ray
+
+
+def test_a_node_is_measured_against_this_process(tpcds: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "qoop", "bench", "ray", str(tpcds), "--queries", "3,7", "--repeat", "1"]
+    done = subprocess.run(
+        [*command, "--json", str(tmp_path / "cost.json")], capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 queries" in done.stdout and "more there" in done.stdout
+    assert (tmp_path / "cost.json").exists()
