@@ -78,10 +78,12 @@ class MachineLost:
 @dataclass(frozen=True, slots=True)
 class SlotsChanged:
     """The machine now has this capacity. Attempts that no longer fit are being stopped; each keeps its room until it
-    is reported failed, so what is used may exceed the capacity for a while."""
+    is reported failed, so what is used may exceed the capacity for a while. why: as a clause; empty: somebody
+    has asked for it."""
 
     machine: MachineId
     capacity: Resources
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,17 +211,19 @@ class ShareTold:
 
 @dataclass(frozen=True, slots=True)
 class CapacityTold:
-    """capacity: what the machine has from now on, for all jobs together; None: it is gone."""
+    """capacity: what the machine has from now on, for all jobs together; None: it is gone. why: see `SlotsChanged`."""
 
     at: float
     machine: MachineId
     capacity: Resources | None
+    why: str = ""
 
     def __str__(self) -> str:
         if self.capacity is None:
             return f"at {self.at:.3f} s machine {self.machine} was lost"
         room = room_of(self.capacity)
-        return f"at {self.at:.3f} s machine {self.machine} has {room}"
+        why = f", since {self.why}" if self.why else ""
+        return f"at {self.at:.3f} s machine {self.machine} has {room}{why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,7 +385,8 @@ class Run:
             case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
                 self._demands.machine(machine, capacity)
                 self._exhausted.clear()  # there may be more memory now
-                self.history.append(CapacityTold(self._at, machine, capacity))
+                why = event.why if isinstance(event, SlotsChanged) else ""
+                self.history.append(CapacityTold(self._at, machine, capacity, why))
             case CapacityNotice(machine, capacity, moment):
                 self._demands.expect_less(machine, capacity)
                 self.history.append(CapacityAnnounced(self._at, machine, capacity, max(0.0, moment - self._now)))

@@ -208,7 +208,7 @@ def _shell(options: argparse.Namespace) -> int:
             raise ConfigError(f"there is no {path}")
     from qoop.repl.shell import Shell
 
-    return Shell(lambda: _session(options), options.format or "table").run()
+    return Shell(lambda: _watching(_session(options)), options.format or "table").run()
 
 
 def _format(name: str) -> str:
@@ -292,6 +292,16 @@ def _session(options: argparse.Namespace) -> Session:
         if session is not None:
             session.close()
         raise
+
+
+def _watching(session: Session) -> Session:
+    """The session, following what the machine has to give, unless it was said whether it should."""
+    from qoop.monitor.machine import Machine
+
+    config = session.config
+    if config.watch_machine is None and config.ray is None and Machine.readable():
+        session.set("watch_machine", True)
+    return session
 
 
 def _show_bar(job: Job) -> None:

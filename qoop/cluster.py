@@ -38,7 +38,7 @@ from qoop.catalog.errors import (
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
-from qoop.engine.events import Command, Committed, Demand, Grant, Release, Running, ShareChanged
+from qoop.engine.events import Command, Committed, Demand, Event, Grant, Release, Running, ShareChanged, SlotsChanged
 from qoop.engine.guard import complete
 from qoop.engine.history import Decided, Record
 from qoop.engine.progress import Progress
@@ -238,11 +238,12 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What the backend is to have from some time on; None: what it has."""
+    """What the backend is to have from some time on; None: what it has. why: see `ResizeAsked`."""
 
     slots: int | None
     memory: int | None
     at: float
+    why: str = ""
 
 
 _WHY = {
@@ -332,15 +333,15 @@ class Cluster:
         outlook, handle = RunOutlook(run, self._clock), JobHandle(self, name, run, letter.at)
         return _Job(handle, run, request, letter.arrival, letter.at, deadline, replanner, outlook)
 
-    def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0) -> None:
+    def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
         """Change how many slots and bytes of memory the backend has; None: leave that as it is.
 
         Returns once it is done: what no longer fits has been told to go, and nothing more will be started in its
         room. With a notice of some seconds it is only announced (see qoop/revocation.py) and done when they have
-        passed, unless another call comes before.
+        passed, unless another call comes before. why: for the record, a clause.
         Raises ConfigError for a size that cannot be, SessionClosed, ExecutionError as `submit` does.
         """
-        asked = ResizeAsked(slots, memory, notice)
+        asked = ResizeAsked(slots, memory, notice, why)
         with self.lock:
             self._check_open()
             self.post(asked)
@@ -449,8 +450,8 @@ class Cluster:
                     self._touch(name)
             case PinAsked(name, done):
                 self._pin(name, done)
-            case ResizeAsked(slots, memory, notice, done):
-                self._resize(_Size(slots, memory, now + notice), now, done)
+            case ResizeAsked(slots, memory, notice, why, done):
+                self._resize(_Size(slots, memory, now + notice, why), now, done)
             case Answered():
                 self._answered(letter, now)
             case CloseAsked():
@@ -509,7 +510,8 @@ class Cluster:
             done.set_exception(error)
             return
         self._next_size = size if size.at > now else None
-        self._shares_stale |= self._driver.take(self._backend.wait(0.0), now)  # before anything is granted
+        events = [_because(size.why, event) for event in self._backend.wait(0.0)]
+        self._shares_stale |= self._driver.take(events, now)  # before anything is granted
         done.set_result(None)
 
     def _resize_as_announced(self, now: float) -> None:
@@ -743,6 +745,10 @@ class Cluster:
                 job.handle.done.set_exception(error)
         self._jobs.clear()
         self._coming.clear()
+
+
+def _because(why: str, event: Event) -> Event:
+    return replace(event, why=why) if why and isinstance(event, SlotsChanged) else event
 
 
 def within(ready: Sequence[Demand], used: Resources, slots: float) -> tuple[Demand, ...]:

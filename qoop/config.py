@@ -15,6 +15,7 @@ spill               ``QOOP_SPILL``              a temporary folder, removed when
 replan              ``QOOP_REPLAN``             true
 forecast            ``QOOP_FORECAST``           false: the share is taken to last for ever
 settle              ``QOOP_SETTLE``             false: shares do not depend on what plans have a use for
+watch_machine       ``QOOP_WATCH_MACHINE``      false, in the shell true: slots and memory follow what the machine has
 wait_for_capacity   ``QOOP_WAIT_FOR_CAPACITY``  600 seconds
 plan_cache          ``QOOP_PLAN_CACHE``         with the checkpoints, if these have a folder
 trace               ``QOOP_TRACE``              nothing is traced
@@ -37,17 +38,19 @@ from typing import Literal
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.objects import is_remote
 from qoop.catalog.sizes import parse_bytes
+from qoop.monitor.cgroup import groups, usable_cpus
 
 Persist = Literal["all", "worthwhile"]
 
 OPTIONS = (
     "slots", "memory", "checkpoints", "checkpoint_budget", "reuse", "spill", "replan", "wait_for_capacity",
-    "plan_cache", "trace", "persist", "forecast", "settle", "tables", "guard", "ray",
+    "plan_cache", "trace", "persist", "forecast", "settle", "tables", "guard", "ray", "watch_machine",
 )  # fmt: skip
 """Of qoop.toml, which are called as in the environment, without QOOP_ and in small letters."""
 
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_FIRST_VERSION = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Of cgroups, which holds the memory where the second does not."""
 _LEAST_MEMORY = 16 * 2**20
 _PLANS = "plans"
 """Where plans go within the folder of checkpoints."""
@@ -65,6 +68,7 @@ class Config:
     trace: the file, or folder, that what happens is written to; None: it is not.
     tables: the folder of the tables that are created, as Parquet files; None: they live in memory.
     persist: which outputs go to the folder of checkpoints. forecast, settle: see `connect`.
+    watch_machine: see `connect`; None: nobody has said.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
         there are; None: this machine is.
     """
@@ -85,6 +89,7 @@ class Config:
     forecast: bool = False
     settle: bool = False
     ray: str | None = None
+    watch_machine: bool | None = None
 
 
 def configure(
@@ -104,6 +109,7 @@ def configure(
     tables: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] | None = None,
     ray: str | None = None,
+    watch_machine: bool | None = None,
 ) -> Config:
     """Settle every option: argument, else environment variable, else what qoop.toml says, else default.
 
@@ -123,27 +129,29 @@ def configure(
         raise ConfigError("slots and memory are not for a session to set where Ray is: its nodes have what they have")
     place = _place(checkpoints or environment.get("QOOP_CHECKPOINTS"))
     folder = place if isinstance(place, Path) else None
+    watch = watch_machine if watch_machine is not None else environment.get("QOOP_WATCH_MACHINE")
     budget = checkpoint_budget if checkpoint_budget is not None else environment.get("QOOP_CHECKPOINT_BUDGET")
     return Config(
         slots=_slots(slots if slots is not None else environment.get("QOOP_SLOTS")),
         memory=_memory(memory if memory is not None else environment.get("QOOP_MEMORY")),
         checkpoints=place,
         spill=_folder(spill or environment.get("QOOP_SPILL")),
-        replan=_truth("replan", replan if replan is not None else environment.get("QOOP_REPLAN", "true")),
+        replan=truth("replan", replan if replan is not None else environment.get("QOOP_REPLAN", "true")),
         wait_for_capacity=_seconds(
             "wait_for_capacity",
             wait_for_capacity if wait_for_capacity is not None else environment.get("QOOP_WAIT_FOR_CAPACITY", 600.0),
         ),
         plan_cache=_folder(plan_cache or environment.get("QOOP_PLAN_CACHE")) or (folder / _PLANS if folder else None),
         checkpoint_budget=parse_bytes(budget) if budget is not None else None,
-        reuse=_truth("reuse", reuse if reuse is not None else environment.get("QOOP_REUSE", place is not None)),
+        reuse=truth("reuse", reuse if reuse is not None else environment.get("QOOP_REUSE", place is not None)),
         guard_always=_choice("QOOP_GUARD", environment.get("QOOP_GUARD", "meet"), ("meet", "always")) == "always",
         trace=_folder(trace or environment.get("QOOP_TRACE")),
         persist=_persist(persist or environment.get("QOOP_PERSIST", "all")),
-        forecast=_truth("forecast", forecast if forecast is not None else environment.get("QOOP_FORECAST", "false")),
+        forecast=truth("forecast", forecast if forecast is not None else environment.get("QOOP_FORECAST", "false")),
         tables=_folder(tables or environment.get("QOOP_TABLES")),
-        settle=_truth("settle", settle if settle is not None else environment.get("QOOP_SETTLE", "false")),
+        settle=truth("settle", settle if settle is not None else environment.get("QOOP_SETTLE", "false")),
         ray=ray,
+        watch_machine=None if watch is None else truth("watch_machine", watch),
     )
 
 
@@ -187,14 +195,15 @@ def room_of(slots: int | None, memory: int | str | None) -> tuple[int | None, in
 def available_memory() -> int:
     """Bytes this process may use: physical memory, or less where a cgroup says so."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([physical, *(limit for path in _CGROUP_LIMITS if (limit := _cgroup_limit(path)) is not None)])
+    first_version = _cgroup_limit(_FIRST_VERSION)
+    limits = [physical, *(group.memory() for group in groups()), *([first_version] if first_version else [])]
+    return int(min(limits))
 
 
 def available_slots() -> int:
-    """CPUs this process may run on."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """CPUs this process may run on, or less where a cgroup says so; of an allowed part of one the whole counts."""
+    allowed = min((group.cpus() for group in groups()), default=math.inf)
+    return len(usable_cpus()) if allowed == math.inf else max(1, min(len(usable_cpus()), math.ceil(allowed)))
 
 
 def _cgroup_limit(path: Path) -> int | None:
@@ -252,7 +261,8 @@ def _persist(value: str) -> Persist:
     return "worthwhile" if _choice("persist", value, ("all", "worthwhile")) == "worthwhile" else "all"
 
 
-def _truth(name: str, value: bool | str) -> bool:
+def truth(name: str, value: bool | str) -> bool:
+    """The value of an option that is on or off, such as "on" or "false". Raises ConfigError."""
     if isinstance(value, bool):
         return value
     if str(value).lower() not in _TRUTH:

@@ -112,11 +112,13 @@ class PinAsked:
 
 @dataclass(frozen=True)
 class ResizeAsked:
-    """The backend is to have so many slots and bytes of memory, None: what it has, in `notice` seconds."""
+    """The backend is to have so many slots and bytes of memory, None: what it has, in `notice` seconds. why: as a
+    clause; empty: somebody asked for it."""
 
     slots: int | None
     memory: int | None
     notice: float
+    why: str = ""
     done: Future[None] = field(default_factory=Future, compare=False, repr=False)
 
 

@@ -29,7 +29,7 @@ from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClose
 from qoop.catalog.register import CSV, JSON, PARQUET
 from qoop.catalog.stats_cache import default_directory
 from qoop.cluster import Cluster, JobHandle
-from qoop.config import Config, configure, room_of
+from qoop.config import Config, configure, truth
 from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.checkpoint import Keeping
@@ -37,6 +37,7 @@ from qoop.engine.task import checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.letters import JobRequest
+from qoop.monitor.judging import Size
 from qoop.observations import MISJUDGED, Seen, committed, outputs, surprise
 from qoop.plan_cache import PlanCache, Settings
 from qoop.planner.bind import Binder, Bound
@@ -53,6 +54,7 @@ from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
 from qoop.schedulers.settling import Settling
 from qoop.settings import option
+from qoop.sizing import AUTO, Auto, Sizing
 from qoop.statement import Explain, Query, SetOption, ShowTables, Statement, query_text, statements
 from qoop.statements.definitions import Definitions
 from qoop.statements.parameters import Parameters, with_values
@@ -86,6 +88,7 @@ def connect(
     settle: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
     ray: str | None = None,
+    watch_machine: bool | None = None,
 ) -> Session:
     """Open a session on this machine, or on the nodes of a Ray cluster.
 
@@ -118,6 +121,10 @@ def connect(
         run on its nodes, which have the slots and the memory that Ray knows of, so `slots` and `memory` are not given.
         Paths of tables and checkpoints must mean the same on all nodes. Needs the extra ``qoop[ray]``.
 
+    watch_machine: whether slots and memory follow what the machine has to give, as other programs and the limits of
+        control groups leave it (:mod:`qoop.monitor`): never more than `slots` and `memory` say, and a `resize` wins.
+        Linux only.
+
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
     return Session(
@@ -137,6 +144,7 @@ def connect(
             settle,
             tables,
             ray=ray,
+            watch_machine=watch_machine,
         )
     )
 
@@ -167,6 +175,7 @@ class Session:
         self._cluster = Cluster(self._backend, scheduler, None, self._trace, True, config.wait_for_capacity)
         if share is not None:
             share.wants = self._cluster.wanted
+        self._sizing = Sizing(self._cluster, Size(config.slots, config.memory))
         self.plan_cache = PlanCache(config.plan_cache)
         self._recall = Recall(self.plan_cache, self._catalog, self._binder, self._names, self._cost)
         self._seen = Seen()
@@ -175,6 +184,8 @@ class Session:
         _open_sessions.add(self)
         if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
             self.register_folder(config.tables)
+        if config.watch_machine:
+            self._set_watch(True)
 
     # Tables
 
@@ -420,10 +431,12 @@ class Session:
         """Slots and memory of all machines together."""
         return sum(self._backend.machines().values(), Resources())
 
-    def resize(self, slots: int | None = None, memory: int | str | None = None, *, notice: float = 0.0) -> None:
+    def resize(self, slots: int | Auto | None = None, memory: int | str | None = None, *, notice: float = 0.0) -> None:
         """Change what all jobs together may use, from now on; what is not given stays.
 
         slots: 0 is legal: queries then wait, for as long as `wait_for_capacity` says. memory: as for `connect`.
+        "auto", for either: what the machine has to give, if it is watched, else what the session was opened with.
+        Other numbers hold until then.
         Tasks that no longer fit are interrupted and run again where there is room; the answers stay the same.
         notice: seconds until it happens. Meanwhile nothing is begun that would not end in time, and jobs may change
         to a plan for what will be left.
@@ -433,7 +446,12 @@ class Session:
         self._open()
         if not 0 <= notice < math.inf:
             raise ConfigError(f"the notice must be a number of seconds, at least 0, not {notice!r}")
-        self._cluster.resize(*room_of(slots, memory), notice=notice)
+        self._sizing.resize(slots, memory, notice)
+
+    @property
+    def held_back(self) -> str:
+        """Why queries have less room now than the session was opened with, if the machine is watched; else empty."""
+        return self._sizing.held_back
 
     def prepare(self, text: str) -> Prepared:
         """Bind a query and collect the statistics that its planning needs. Raises as `submit` does."""
@@ -450,12 +468,16 @@ class Session:
     def set(self, name: str, value: object) -> None:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
 
-        slots and memory are options, too: what `resize` does, and by default what the session was opened with.
+        slots and memory are options, too: what `resize` does, by default "auto". So is watch_machine, see `connect`.
 
         Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
         """
         if name.lower() in ("slots", "memory"):
             self._set_room(name.lower(), value)
+            return
+        if name.lower() == "watch_machine":
+            self._open()
+            self._set_watch(truth(name, bool(self.config.watch_machine) if value is None else str(value)))
             return
         known, checked = option(name, None if value is None else str(value))
         self._open()
@@ -464,10 +486,20 @@ class Session:
         else:
             self._binder.set(known, checked)
 
+    def _set_watch(self, on: bool) -> None:
+        if on and self.config.ray is not None:
+            raise ConfigError("the machine cannot be watched where Ray is: its nodes have what they have")
+        if on:
+            self._sizing.watch()
+        else:
+            self._sizing.unwatch()
+
     def _set_room(self, name: str, value: object) -> None:
-        text = str(getattr(self.config, name) if value is None else value)
+        text = AUTO if value is None else str(value)
         if name == "memory":
             self.resize(memory=text)
+        elif text == AUTO:
+            self.resize(slots=AUTO)
         elif text.isdigit():
             self.resize(slots=int(text))
         else:
@@ -483,6 +515,7 @@ class Session:
                 return
             self._closed = True
         _open_sessions.discard(self)
+        self._sizing.end()
         try:
             self._cluster.close()
         finally:

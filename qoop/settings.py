@@ -76,7 +76,9 @@ def _name(name: str) -> str:
     if found is None:
         near = get_close_matches(name.lower(), names, n=1)
         hint = f"; did you mean {names[near[0]]}?" if near else "."
-        raise ConfigError(f"a session has no option {name!r}{hint} Its options: slots, memory, {', '.join(options())}")
+        raise ConfigError(
+            f"a session has no option {name!r}{hint} Its options: slots, memory, watch_machine, {', '.join(options())}"
+        )
     return found
 
 

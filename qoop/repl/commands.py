@@ -163,10 +163,10 @@ def _register(shell: Shell, line: str) -> None:
 
 
 def _resize(shell: Shell, line: str) -> None:
-    asked = dict(word.partition("=")[::2] for word in line.split())
+    asked = dict(word.partition("=")[::2] for word in ("slots=auto memory=auto" if line == "auto" else line).split())
     known = {"slots", "memory", "notice"}
     if not asked or not asked.keys() <= known or not all(asked.values()):
-        raise ConfigError("write \\resize slots=1 memory=1GB, and notice=10 for a change in 10 seconds")
+        raise ConfigError("write \\resize slots=1 memory=1GB, and notice=10 for a change in 10 seconds; \\resize auto")
     slots = int(asked["slots"]) if asked.get("slots", "").isdigit() else asked.get("slots")
     notice = _number("notice", asked.get("notice", "0"))
     shell.session.resize(slots, asked.get("memory"), notice=notice)  # type: ignore[arg-type]  # it says what is wrong
@@ -199,8 +199,8 @@ def _profile(shell: Shell, line: str) -> None:
         if name != "speed" or not value:
             raise ConfigError("write \\profile NAME or FILE, and speed=10 for time that passes faster; \\profile off")
         speed = _number("speed", value)
-    room = shell.full_room
-    fitted = load(words[0]).fractions().on(int(room.cpu), int(room.memory), least=1)
+    full = shell.session.config
+    fitted = load(words[0]).fractions().on(full.slots, full.memory, least=1)
     shell.stop_replay()
     shell.replaying = replay(shell.session, fitted, speed).start()
     changes, last = len(fitted.changes()), fitted.seconds / speed
@@ -374,7 +374,12 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     (
         "The engine",
         (
-            Command(("resize",), "slots=1 memory=1GB", "change what queries may use, also while they run", _resize),
+            Command(
+                ("resize",),
+                "slots=1 memory=1GB|auto",
+                "change what queries may use; auto: as the machine allows",
+                _resize,
+            ),
             Command(("profile",), "NAME|FILE|off", "let capacity come and go as a profile says", _profile),
             Command(("explain",), "[SQL]", "the plan of a query, or of the last one", _explain),
             Command(("alternatives",), "[SQL]", "all plans worth keeping, and where each wins", _alternatives),

@@ -19,7 +19,7 @@ from prompt_toolkit.output import Output
 
 from qoop.job import Job
 from qoop.repl.view import view
-from qoop.terminal import Terminal
+from qoop.terminal import Terminal, shortened
 
 _PATIENCE = 0.25
 """Seconds that a query may take without being shown."""
@@ -40,6 +40,7 @@ class LiveView:
     """One query in front.
 
     command: does what a line asks for, and prints. news: what has been decided about the plan since it was asked last.
+    room: why queries have less room than there was; empty if that is not so.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class LiveView:
         terminal: Callable[[], Terminal],
         command: Callable[[str], None],
         news: Callable[[], Sequence[str]],
+        room: Callable[[], str],
         input: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -55,6 +57,7 @@ class LiveView:
         self._terminal = terminal
         self._command = command
         self._news = news
+        self._room = room
         self._line = Buffer(multiline=False, accept_handler=self._accept)
         self._app: Application[str] = Application(
             layout=Layout(self._container()),
@@ -82,7 +85,9 @@ class LiveView:
     def _text(self) -> str:
         terminal = self._terminal()
         most = max(4, min(16, terminal.height - 4))
-        return "\n".join(view(self._job.id, self._job.standing(), terminal, most))
+        lines = view(self._job.id, self._job.standing(), terminal, most)
+        why = self._room()
+        return "\n".join([*lines, terminal.paint(shortened(f"  {why}", terminal.width), "yellow")] if why else lines)
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()

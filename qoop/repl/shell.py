@@ -36,7 +36,6 @@ from qoop.terminal import Terminal
 
 if TYPE_CHECKING:
     from qoop.job import Job
-    from qoop.planner.plan import Resources
     from qoop.profiles import Replay
     from qoop.repl.jobs import Entry, Jobs
     from qoop.result import Result
@@ -51,7 +50,7 @@ class Shell:
     """open: makes the session; called in a thread, once.
 
     Attributes that commands change: form (how answers are printed), timing, replaying, suspended (folders by job),
-    asked_to_quit. full_room: what the session had when it was opened.
+    asked_to_quit.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Shell:
         self.asked_to_quit = False
         self.replaying: Replay | None = None
         self.suspended: dict[str, Path] = {}
-        self.full_room: Resources
+        self._told_why = ""  # the session has less room than it was opened with
 
     # What commands use
 
@@ -154,7 +153,7 @@ class Shell:
         if self.replaying is not None:
             replaying, self.replaying = self.replaying, None
             replaying.stop()
-            self.session.resize(int(self.full_room.cpu), int(self.full_room.memory))
+            self.session.resize("auto", "auto")
             self.say("the profile has ended; queries have all room again")
 
     def open_output(self, path: str) -> None:
@@ -301,11 +300,33 @@ class Shell:
         from qoop.repl.live import LiveView
 
         entry = self.jobs.add(job)
-        view = LiveView(job, self.terminal, self.handle, lambda: self.jobs.news(entry), self._input, self._output)
+        view = LiveView(
+            job,
+            self.terminal,
+            self.handle,
+            lambda: self._news(entry),
+            lambda: self.session.held_back,
+            self._input,
+            self._output,
+        )
         with patch_stdout(raw=True):
             view.show()
-        for line in self.jobs.news(entry):
+        for line in self._news(entry):
             self.say(line)
+
+    def _news(self, entry: Entry) -> list[str]:
+        """What has been decided about a job's plan, and why it has other room, since the last time."""
+        told, self._told_why = self._told_why, self.session.held_back
+        return [*self._room_news(told, self._told_why), *self.jobs.news(entry)]
+
+    def _room_news(self, before: str, now: str) -> list[str]:
+        from textwrap import wrap
+
+        if before == now:
+            return []
+        terminal = self.terminal()
+        lines = wrap(f"↕ {now or 'queries have all their room again'}", max(30, terminal.width - 1))
+        return [terminal.paint(line, "yellow") for line in lines]
 
     def _sent_back(self, error: BaseException) -> bool:
         from qoop.repl.live import SentBack
@@ -385,7 +406,7 @@ class Shell:
 
         room, status = self.session.room, self._jobs.status() if self._jobs is not None else ""
         tables = len(self.session.tables())
-        parts = [f"{tables} table{'' if tables == 1 else 's'}", room_of(room), status]
+        parts = [f"{tables} table{'' if tables == 1 else 's'}", room_of(room), self.session.held_back, status]
         return " " + " · ".join(filter(None, parts))
 
     # Opening and closing
@@ -403,7 +424,6 @@ class Shell:
     def _load(self, prompt: PromptSession[str]) -> None:
         try:
             session = self._open()
-            self.full_room = session.room
             of_duckdb()
             self._commands()
             self._opened.set_result(session)

@@ -30,7 +30,12 @@ class Screen:
     """`qoop` with these words, on a terminal of a size."""
 
     def __init__(self, *words: str, columns: int = 80, lines: int = 30, home: Path, **environment: str) -> None:
-        told = {"QOOP_HISTORY": str(home / "history"), "QOOP_CACHE_DIR": str(home / "cache"), "TERM": "xterm-256color"}
+        told = {
+            "QOOP_HISTORY": str(home / "history"),
+            "QOOP_CACHE_DIR": str(home / "cache"),
+            "TERM": "xterm-256color",
+            "QOOP_WATCH_MACHINE": "off",
+        }
         self._screen = pyte.HistoryScreen(columns, lines, history=10_000)
         self._screen.write_process_input = lambda answer: self._child.send(answer)  # where the cursor is, if asked
         self._stream = pyte.ByteStream(self._screen)

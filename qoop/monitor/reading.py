@@ -1,0 +1,61 @@
+"""What was seen of the machine at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from qoop.engine.history import size
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """CPUs, or bytes of memory, that this process shares with others.
+
+    limit: how many there are. others: how many of them other programs take. group: the limit is that of a control
+    group, not the machine's.
+    """
+
+    limit: float
+    others: float = 0.0
+    group: bool = False
+
+    @property
+    def left(self) -> float:
+        """What others leave."""
+        return max(0.0, self.limit - self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """at: seconds of some clock. cpus, memory: the pools that this process draws from, at least one each.
+
+    squeezed: programs on this machine wait for memory.
+    """
+
+    at: float
+    cpus: tuple[Pool, ...]
+    memory: tuple[Pool, ...]
+    squeezed: bool = False
+
+
+def tightest(pools: tuple[Pool, ...]) -> Pool:
+    """The pool that leaves the least."""
+    return min(pools, key=lambda pool: pool.left)
+
+
+def in_words(kind: Literal["cpus", "memory"], pool: Pool) -> str:
+    """What a pool leaves, as a sentence.
+
+    >>> in_words("cpus", Pool(2, 1.1)), in_words("memory", Pool(2**30, 0, group=True))
+    ('other programs take 1.1 of 2 cpus', 'the control group allows 1 GB of memory')
+    """
+    limit = (
+        f"{pool.limit:.3g} cpu{'' if pool.limit == 1 else 's'}" if kind == "cpus" else f"{size(pool.limit)} of memory"
+    )
+    taken = f"{pool.others:.1f}" if kind == "cpus" else size(pool.others)
+    if not pool.group:
+        return f"other programs take {taken} of {limit}"
+    if pool.others < 0.05 * pool.limit:
+        return f"the control group allows {limit}"
+    return f"the control group allows {limit}, of which other programs take {taken}"
