@@ -36,8 +36,8 @@ class _Clock:
 class Machine:
     """This machine. Every `read` tells of the time since the one before, the first since it was made.
 
-    proc, cgroups: where the kernel tells of itself. own_seconds, own_memory: what this process has used of the CPUs, and
-    has in memory that nobody else can use. now: a clock, in seconds.
+    proc, cgroups: where the kernel tells of itself. own_seconds: of the CPUs that this process has used. own_memory:
+    bytes that it alone has. now: a clock, in seconds.
     """
 
     def __init__(
