@@ -14,6 +14,7 @@ pull in the rest.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,8 @@ __all__ = [
     "replay",
     "resume",
 ]
+
+logging.getLogger("qoop").addHandler(logging.NullHandler())  # who embeds it decides what is to be seen
 
 _HOME = {
     "CapacityProfile": "qoop.profiles",

@@ -45,6 +45,7 @@ from qoop.engine.progress import Progress
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_islands
+from qoop.journal import Journal
 from qoop.letters import (
     Answered,
     CancelAsked,
@@ -302,6 +303,7 @@ class Cluster:
             opened = Opened(self._now, dict(backend.machines()), wait_for_capacity, type(self._scheduler).__name__)
             trace.record(self._now, opened)
             trace.flush()
+        self._journal = Journal() if thread else None  # a simulation is nobody's news
         self._thread: threading.Thread | None = None
         if thread:
             self._thread = threading.Thread(target=self._loop, name="qoop-cluster", daemon=True)
@@ -427,6 +429,9 @@ class Cluster:
             self._grant_all(now)
             if self._driver.leaving:
                 self._clear_out(now)
+            if self._journal is not None:
+                for job in self._jobs.values():
+                    self._journal.tell(job.run.job, job.run.history)
             if self._trace is not None and self._noted:
                 self._trace.flush()
 
@@ -546,6 +551,8 @@ class Cluster:
     def _admit(self, job: _Job, now: float) -> None:
         run, plan = job.run, job.request.plan
         self._jobs[run.job] = job
+        if self._journal is not None:
+            self._journal.begin(run.job, job.request.text)
         if job.deadline is not None:
             self._deadlines[run.job] = job.deadline
         self._driver.add(run, now)
@@ -599,6 +606,8 @@ class Cluster:
             if job.run.state.final:
                 name = job.run.job
                 del self._jobs[name]
+                if self._journal is not None:
+                    self._journal.end(name, job.run.history)
                 self._waiting.drop(name)
                 for known in (self._due, self._deadlines):
                     known.pop(name, None)

@@ -3,6 +3,7 @@ the session was opened with."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Literal, Protocol
@@ -12,6 +13,8 @@ from qoop.config import room_of
 from qoop.monitor.judging import Change, Size
 from qoop.monitor.machine import Machine
 from qoop.monitor.watch import Readable, Watch
+
+_log = logging.getLogger("qoop.session")
 
 Auto = Literal["auto"]
 AUTO: Auto = "auto"
@@ -96,4 +99,5 @@ class Sizing:
             memory = None if "memory" in self._asked else change.memory
             if slots is None and memory is None:
                 return
+            _log.info("%s", change.why)
             self._sized.resize(slots, memory, 0.0, change.why)

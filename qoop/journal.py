@@ -1,0 +1,75 @@
+"""What happens to jobs, told to the standard module `logging`: the loggers "qoop.job" and "qoop.session".
+
+The records of a job's history are what is told, each at the level of its kind; they become text only if somebody
+listens at that level. INFO: a query begins, changes plan, ends. DEBUG: its tasks, shares and decisions. WARNING: what
+should not be and was mended: outputs that were lost, tasks that failed and are tried again, memory that was too little,
+answers that differ.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import islice
+
+from qoop.catalog.errors import GuardMismatch, Revoked
+from qoop.engine.history import (
+    CapacityTold,
+    Decided,
+    Ended,
+    Failed,
+    Lost,
+    MemoryExhausted,
+    MemoryRaised,
+    Record,
+    Redone,
+    Saved,
+    Switched,
+)
+from qoop.engine.task import JobId
+
+_log = logging.getLogger("qoop.job")
+
+
+class Journal:
+    """Tells what has been added to histories since it told last. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._told: dict[JobId, int] = {}
+
+    def begin(self, job: JobId, text: str) -> None:
+        """A job has come."""
+        _log.info("%s: %s", job, text)
+
+    def tell(self, job: JobId, history: Sequence[Record]) -> None:
+        """Log what is new."""
+        since, self._told[job] = self._told.get(job, 0), len(history)
+        for record in islice(history, since, None):
+            level = level_of(record)
+            if _log.isEnabledFor(level):
+                _log.log(level, "%s %s", job, record)
+
+    def end(self, job: JobId, history: Sequence[Record]) -> None:
+        """Log what is new of a job that has ended."""
+        self.tell(job, history)
+        del self._told[job]
+
+
+def level_of(record: Record) -> int:
+    """How much a record matters."""
+    match record:
+        case Lost() | Redone() | MemoryRaised() | MemoryExhausted():
+            return logging.WARNING
+        case Failed(error=error, retryable=retryable):
+            return logging.WARNING if retryable and not isinstance(error, Revoked) else logging.DEBUG
+        case Saved(kept=kept):
+            return logging.DEBUG if kept else logging.WARNING
+        case Ended(error=error):
+            return logging.WARNING if isinstance(error, GuardMismatch) else logging.INFO
+        case Decided(switched=switched):
+            return logging.INFO if switched else logging.DEBUG
+        case Switched():
+            return logging.INFO
+        case CapacityTold(at=at):
+            return logging.INFO if at else logging.DEBUG
+    return logging.DEBUG
