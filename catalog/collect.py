@@ -56,6 +56,7 @@ def collect(probe: Probe, table: Table, columns: Sequence[str], known: TableStat
         table.check()
         attach = table.attach()
         with attached(*attach) if attach else probe.cursor(f"table {table.name}") as cursor:
+            table.source.mount(cursor)
             new, unique = interruptibly(cursor, lambda: _collect(cursor, table, wanted))
             found |= new
             keys |= interruptibly(cursor, lambda: find_keys(cursor, table, found, new.keys(), unique, keys))

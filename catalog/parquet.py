@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from qoop.catalog import remote
 from qoop.catalog.errors import SourceError
 from qoop.catalog.files import (
     File,
@@ -33,11 +35,12 @@ _SAMPLE_GROUPS = 32
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """One file: rows of its row groups in order, and the Arrow-free text of its schema."""
+    """One file: rows of its row groups in order, the Arrow-free text of its schema, and, in a bucket, its version."""
 
     file: File
     row_groups: tuple[int, ...]
     schema: str
+    version: remote.Version | None = None
 
     @property
     def rows(self) -> int:
@@ -84,10 +87,13 @@ class ParquetSource:
         return [Range(file.file.path, start, rows) for start, rows in zip(starts, groups, strict=True)]
 
     def check(self, split: Split | None) -> None:
-        """Compare the footers of the files (of the split) with those registered."""
+        """Compare the footers of the files (of the split) with those registered. Those of a bucket are compared as a
+        whole only: when they are read, each request is made on condition that they have not changed."""
+        if split is None:
+            remote.check(file.version for file in self.files if file.version is not None)
         wanted = None if split is None else {item.file for item in split.ranges}
         for file in self.files:
-            if wanted is None or file.file.path in wanted:
+            if file.version is None and (wanted is None or file.file.path in wanted):
                 check_file(file.file, "parquet", footer_digest)
 
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
@@ -119,10 +125,40 @@ class ParquetSource:
 
     def _select(self, columns: Columns, paths: Sequence[str], where: str = "") -> str:
         names = ", ".join(self._column(name, type_) for name, type_ in columns)
-        files = ", ".join(map(sql_path, paths))
+        files = ", ".join(sql_path(self._readable(path, columns)) for path in paths)
         options = hive_options(self.partitions) + (f", {_ROW_NUMBER} = true" if where else "")
         sql = f"SELECT {names} FROM read_parquet([{files}], {options})"
         return f"{sql} WHERE {where}" if where else sql
+
+    def _readable(self, path: str, columns: Columns) -> str:
+        version = self._versions.get(path)
+        return path if version is None else version.path([name for name, _ in columns])
+
+    @cached_property
+    def _versions(self) -> dict[str, remote.Version]:
+        return {file.file.path: file.version for file in self.files if file.version is not None}
+
+    def mount(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Have it read buckets, if files lie in one."""
+        if self._versions:
+            remote.mount(connection)
+
+    def local_bytes(self, columns: Sequence[str], split: Split | None) -> int | None:
+        """Bytes of these columns that stand on this machine for files of a bucket; None: they lie in none."""
+        if not self._versions:
+            return None
+        return sum(self._local_bytes(file, columns, split) for file in self.files)
+
+    def _local_bytes(self, file: ParquetFile, columns: Sequence[str], split: Split | None) -> int:
+        ranges = None if split is None else [item for item in split.ranges if item.file == file.file.path]
+        if file.version is None or ranges == []:
+            return 0
+        found, first, opened = 0, 0, remote.opened(file.version)
+        for group, rows in enumerate(file.row_groups):
+            if ranges is None or any(item.first < first + rows and first < item.first + item.rows for item in ranges):
+                found += sum(size for start, size in opened.chunks(group, columns) if opened.is_here(start, size))
+            first += rows
+        return found
 
     def _column(self, name: str, type_: str) -> str:
         if not self.casts or any(name == key for key, _ in self.partitions):
@@ -133,7 +169,7 @@ class ParquetSource:
         """From the footers, where every row group says; a footer's text may be cut short, so no texts."""
         if self.casts:
             return {}
-        groups = [group for file in self.files for group in _groups(file.file.path)]
+        groups = [group for file in self.files for group in _groups(_metadata(file))]
         found = {name: _extremes([group[name] for group in groups if name in group], len(groups)) for name in names}
         return {name: pair for name, pair in found.items() if pair is not None}
 
@@ -148,13 +184,23 @@ def _row_numbers(part: Range) -> str:
 
 def footer_digest(path: str) -> str:
     """Digest of a Parquet file's size and footer."""
-    size, tail = _read_tail(path)
+    return _digest(*_read_tail(path))
+
+
+def _digest(size: int, tail: bytes) -> str:
     return blake2b(f"{size}:".encode() + tail, digest_size=16).hexdigest()
 
 
-def open_parquet(paths: Sequence[str]) -> list[ParquetFile]:
+def open_parquet(files: Sequence[str | remote.Version]) -> list[ParquetFile]:
     """Read the footers. Raises SourceError for a file that is missing, truncated or not Parquet."""
-    return [_open(path) for path in paths]
+    versions = [file for file in files if isinstance(file, remote.Version)]
+    found = dict(zip(versions, remote.at_once(_open_remote, versions), strict=True)) if versions else {}
+    return [found[file] if isinstance(file, remote.Version) else _open(file) for file in files]
+
+
+def _open_remote(version: remote.Version) -> ParquetFile:
+    opened = remote.opened(version)
+    return _described(File(version.place, _digest(version.size, opened.tail)), opened.metadata, version)
 
 
 def _open(path: str) -> ParquetFile:
@@ -164,8 +210,12 @@ def _open(path: str) -> ParquetFile:
         metadata = pq.read_metadata(pa.BufferReader(tail))
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{path} is not a readable Parquet file: {error}") from error
+    return _described(File(path, digest), metadata)
+
+
+def _described(file: File, metadata: pq.FileMetaData, version: remote.Version | None = None) -> ParquetFile:
     groups = tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
-    return ParquetFile(File(path, digest), groups, str(metadata.schema).partition("\n")[2])
+    return ParquetFile(file, groups, str(metadata.schema).partition("\n")[2], version)
 
 
 def _read_tail(path: str) -> tuple[int, bytes]:
@@ -183,9 +233,12 @@ def _read_tail(path: str) -> tuple[int, bytes]:
         return size, stream.read(length)
 
 
-def _groups(path: str) -> list[dict[str, pq.Statistics | None]]:
+def _metadata(file: ParquetFile) -> pq.FileMetaData:
+    return pq.read_metadata(file.file.path) if file.version is None else remote.opened(file.version).metadata
+
+
+def _groups(footer: pq.FileMetaData) -> list[dict[str, pq.Statistics | None]]:
     """For every row group its columns' statistics, by name of the column."""
-    footer = pq.read_metadata(path)
     groups = (footer.row_group(index) for index in range(footer.num_row_groups))
     return [
         {column.path_in_schema: column.statistics for column in map(group.column, range(group.num_columns))}

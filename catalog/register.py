@@ -14,8 +14,10 @@ from qoop.catalog.errors import SourceError
 from qoop.catalog.files import find_files, hive_columns, reading, sql_path
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.memory import ArrowSource
-from qoop.catalog.parquet import ParquetSource, open_parquet
+from qoop.catalog.objects import is_remote, without_options
+from qoop.catalog.parquet import ParquetFile, ParquetSource, open_parquet
 from qoop.catalog.probe import Probe, describe
+from qoop.catalog.remote import Version, find
 from qoop.catalog.table import Columns, Source, Table, table_version
 from qoop.catalog.text import open_csv, open_json
 
@@ -33,6 +35,8 @@ def open_source(probe: Probe, name: str, source: object) -> Table:
 
 def open_folder(probe: Probe, directory: str | os.PathLike[str]) -> tuple[Table, ...]:
     """Tables of the Parquet files and folders of Parquet files in a directory."""
+    if is_remote(os.fspath(directory)):
+        return _open_remote_folder(probe, os.fspath(directory))
     root = os.path.abspath(os.path.expanduser(os.fspath(directory)))
     with reading(root):
         entries = sorted(Path(root).iterdir())
@@ -52,6 +56,19 @@ def open_folder(probe: Probe, directory: str | os.PathLike[str]) -> tuple[Table,
     return tuple(_parquet_table(probe, name, files) for name, files in found.items())
 
 
+def _open_remote_folder(probe: Probe, place: str) -> tuple[Table, ...]:
+    """The same, of a bucket: what lies below, by the first part of its name."""
+    root = without_options(place).rstrip("/") + "/"
+    found: dict[str, list[Version]] = {}
+    for version in find(place, PARQUET):
+        first, _, rest = without_options(version.place).removeprefix(root).partition("/")
+        if "=" not in first:
+            found.setdefault(first if rest else Path(first).stem, []).append(version)
+    if not found:
+        raise SourceError(f"{root} holds no tables: expected <table>.parquet or <table>/*.parquet")
+    return tuple(_parquet_table(probe, name, versions) for name, versions in found.items())
+
+
 def open_database(path: str | os.PathLike[str]) -> tuple[Table, ...]:
     """Tables of a DuckDB file; one outside the schema ``main`` is named ``schema.table``."""
     full = os.path.abspath(os.path.expanduser(os.fspath(path)))
@@ -63,8 +80,10 @@ def open_database(path: str | os.PathLike[str]) -> tuple[Table, ...]:
 
 def _open_path(probe: Probe, name: str, path: str) -> Table:
     scheme, separator, rest = path.partition("://")
+    if scheme == "s3" and separator:
+        return _parquet_table(probe, name, _parquet_only(path, find(path, PARQUET)))
     if separator and scheme != "file":
-        raise SourceError(f"cannot read {path}: only local files are supported, not {scheme}://")
+        raise SourceError(f"cannot read {path}: only files and s3:// are supported, not {scheme}://")
     paths = find_files(rest if separator else path, PARQUET + CSV + JSON)
     if not paths:
         raise SourceError(f"{path} holds no Parquet, CSV or JSON files")
@@ -78,6 +97,13 @@ def _open_path(probe: Probe, name: str, path: str) -> Table:
         open_text = open_csv if kind == "csv" else open_json
         columns, source = interruptibly(cursor, lambda: open_text(cursor, paths))
     return _table(name, columns, source)
+
+
+def _parquet_only(place: str, versions: Sequence[Version]) -> Sequence[Version]:
+    other = [name for one in versions if (name := without_options(one.place)).lower().endswith(CSV + JSON)]
+    if other:
+        raise SourceError(f"cannot read {other[0]}: of a bucket only Parquet files can be read")
+    return versions
 
 
 def _kind(path: str) -> str:
@@ -95,10 +121,12 @@ def _kind(path: str) -> str:
     raise SourceError(f"cannot tell what {path} holds: its name ends with none of {known}")
 
 
-def _parquet_table(probe: Probe, name: str, paths: Sequence[str]) -> Table:
-    files = open_parquet(paths)
+def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version]) -> Table:
+    files = open_parquet(found)
+    paths = [file.file.path for file in files]
     with probe.cursor(paths[0] if len(paths) == 1 else os.path.commonpath(paths)) as cursor:
-        columns = describe(cursor, f"SELECT * FROM read_parquet([{', '.join(map(sql_path, paths))}])")
+        ParquetSource(tuple(files)).mount(cursor)
+        columns = describe(cursor, f"SELECT * FROM read_parquet([{', '.join(map(_readable, files))}])")
     source = ParquetSource(
         tuple(files),
         partitions=hive_columns(columns, paths),
@@ -106,6 +134,10 @@ def _parquet_table(probe: Probe, name: str, paths: Sequence[str]) -> Table:
         cuttable=all(column.lower() != "file_row_number" for column, _ in columns),
     )
     return _table(name, columns, source)
+
+
+def _readable(file: ParquetFile) -> str:
+    return sql_path(file.file.path if file.version is None else file.version.path(()))
 
 
 def _open_arrow(probe: Probe, name: str, source: object) -> Table:

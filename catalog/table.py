@@ -13,8 +13,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.catalog.errors import CatalogError
+from qoop.catalog.objects import without_options
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
 Columns = tuple[tuple[str, str], ...]
@@ -33,7 +35,7 @@ class Range:
     whole: bool = False
 
     def __str__(self) -> str:
-        name = self.file.rsplit("/", 1)[-1]
+        name = without_options(self.file).rsplit("/", 1)[-1]
         return name if self.whole and name else f"{name}[{self.first}:{self.first + self.rows}]"
 
 
@@ -107,6 +109,10 @@ class Source(Protocol):
 
     def attach(self) -> tuple[str, str] | None:
         """(alias, path) of the DuckDB file that the SQL of `scan` expects to be attached, if any."""
+        ...
+
+    def mount(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Have a connection, and all others to its DuckDB, reach what the SQL of `scan` reads."""
         ...
 
 

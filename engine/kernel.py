@@ -172,6 +172,7 @@ class Kernel:
         table = spec.tables[item.table]
         split = table.split(spec.stage.width)[spec.attempt.task.part] if item.split else None
         table.check(split)
+        table.source.mount(self._connection)
         found = table.attach()
         if found is not None and found[0] not in attached:
             alias, path = found

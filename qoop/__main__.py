@@ -204,7 +204,7 @@ def _text(options: argparse.Namespace) -> str:
 
 def _shell(options: argparse.Namespace) -> int:
     for path in options.data:
-        if not os.path.exists(os.path.expanduser(path)):
+        if "://" not in path and not os.path.exists(os.path.expanduser(path)):
             raise ConfigError(f"there is no {path}")
     from qoop.repl.shell import Shell
 

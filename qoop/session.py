@@ -26,6 +26,7 @@ from qoop.adaptive import Adaptive
 from qoop.calibrated import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClosed, Suspended
+from qoop.catalog.objects import is_remote, without_options
 from qoop.catalog.register import CSV, JSON, PARQUET
 from qoop.catalog.stats_cache import default_directory
 from qoop.cluster import Cluster, JobHandle
@@ -219,8 +220,8 @@ class Session:
     def register_path(self, path: str | os.PathLike[str]) -> None:
         """Register whatever is there: a folder of tables, a DuckDB file, or a file of data, which is given the name
         of the file. Raises SourceError."""
-        file = Path(path).expanduser()
-        if file.is_dir():
+        file = Path(without_options(os.fspath(path))).expanduser()
+        if file.is_dir() or (is_remote(os.fspath(path)) and not file.name.lower().endswith(DATA_FILES)):
             self.register_folder(path)
         elif file.name.lower().endswith(DATA_FILES):
             self.register(file.name.partition(".")[0], path)
@@ -328,7 +329,7 @@ class Session:
         folder = Path(path).expanduser().absolute()
         bundle, saved = read(folder)
         for place in data:
-            self.register_folder(place) if os.path.isdir(place) else self.register_database(place)
+            self.register_path(place)
         for table in bundle.tables:
             if table.name.lower() not in {name.lower() for name in self._catalog.tables()}:
                 self._register_again(table)
@@ -751,7 +752,8 @@ def _place(source: object) -> Place | None:
 
 
 def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[str]) -> Place:
-    return Place(kind, os.path.abspath(os.path.expanduser(os.fspath(path))))
+    text = os.fspath(path)
+    return Place(kind, text if is_remote(text) else os.path.abspath(os.path.expanduser(text)))
 
 
 def _backend(config: Config, share: RayShare | None) -> LastingBackend:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import CatalogError, SourceError, TableChanged, UnknownTable
+from qoop.catalog.objects import is_remote
 from qoop.statements import keeping
 from qoop.statements.files import files_read, is_glob
 from qoop.statements.views import Views
@@ -57,7 +58,7 @@ class Definitions:
         """
         with self._lock:
             for path in files_read(text, self._endings):
-                if is_glob(path) or os.path.exists(os.path.expanduser(path)):
+                if is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
                     self._read_file(path)
             expanded = self._views.expand(text)
             if expanded != text:

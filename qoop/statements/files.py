@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from qoop.catalog.objects import without_options
 from qoop.tokens import words
 
 _GLOB = frozenset("*?[")
@@ -22,7 +23,7 @@ def files_read(text: str, endings: tuple[str, ...]) -> Iterator[str]:
         if token.kind in ("string", "quoted") and token.closed and before.text.lower() in ("from", "join", ","):
             mark = token.text[0]
             path = token.text[1:-1].replace(mark * 2, mark)
-            if mark in "'\"" and path.lower().endswith(endings):
+            if mark in "'\"" and without_options(path).lower().endswith(endings):
                 yield path
 
 
