@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from qoop.catalog.files import sql_name
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.keys import find_keys
+from qoop.catalog.parquet import reach
 from qoop.catalog.probe import Probe, attached
 from qoop.catalog.scalars import INTEGERS, TEXT, is_ordered, is_text, scalar_sql, select
 from qoop.catalog.stats import BLOCKS, ColumnStats, Scalar, TableStats, to_scalar
@@ -56,7 +57,7 @@ def collect(probe: Probe, table: Table, columns: Sequence[str], known: TableStat
         table.check()
         attach = table.attach()
         with attached(*attach) if attach else probe.cursor(f"table {table.name}") as cursor:
-            table.source.mount(cursor)
+            reach(table.source, cursor)
             new, unique = interruptibly(cursor, lambda: _collect(cursor, table, wanted))
             found |= new
             keys |= interruptibly(cursor, lambda: find_keys(cursor, table, found, new.keys(), unique, keys))

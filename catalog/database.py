@@ -82,9 +82,6 @@ class DatabaseSource:
         """The file and its alias."""
         return self.alias, self.file.path
 
-    def mount(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """It reaches everything as it is."""
-
     def _select(self, columns: Columns) -> str:
         names = ", ".join(sql_name(name) for name, _ in columns)
         table = ".".join(map(sql_name, (self.alias, self.schema, self.table)))

@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NoReturn
 
-import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import SourceError
@@ -86,9 +85,6 @@ class ArrowSource:
     def attach(self) -> None:
         """Nothing to attach."""
         return
-
-    def mount(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """It reaches everything as it is."""
 
     def _here(self) -> pa.Table:
         return self.data if self.data is not None else _elsewhere(self.id)

@@ -26,7 +26,7 @@ from qoop.catalog.files import (
     sql_name,
     sql_path,
 )
-from qoop.catalog.table import Columns, Range, Split, joined
+from qoop.catalog.table import Columns, Range, Source, Split, joined
 
 _ROW_NUMBER = "file_row_number"
 # One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
@@ -138,10 +138,10 @@ class ParquetSource:
     def _versions(self) -> dict[str, remote.Version]:
         return {file.file.path: file.version for file in self.files if file.version is not None}
 
-    def mount(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Have it read buckets, if files lie in one."""
-        if self._versions:
-            remote.mount(connection)
+    @property
+    def is_remote(self) -> bool:
+        """Whether files lie in a bucket."""
+        return bool(self._versions)
 
     def local_bytes(self, columns: Sequence[str], split: Split | None) -> int | None:
         """Bytes of these columns that stand on this machine for files of a bucket; None: they lie in none."""
@@ -176,6 +176,12 @@ class ParquetSource:
     def attach(self) -> None:
         """Nothing to attach."""
         return
+
+
+def reach(source: Source, connection: duckdb.DuckDBPyConnection) -> None:
+    """Have a connection, and all others to its DuckDB, read what the SQL of a source's scans names."""
+    if isinstance(source, ParquetSource) and source.is_remote:
+        remote.mount(connection)
 
 
 def _row_numbers(part: Range) -> str:

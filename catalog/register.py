@@ -15,7 +15,7 @@ from qoop.catalog.files import find_files, hive_columns, reading, sql_path
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.memory import ArrowSource
 from qoop.catalog.objects import is_remote, without_options
-from qoop.catalog.parquet import ParquetFile, ParquetSource, open_parquet
+from qoop.catalog.parquet import ParquetFile, ParquetSource, open_parquet, reach
 from qoop.catalog.probe import Probe, describe
 from qoop.catalog.remote import Version, find
 from qoop.catalog.table import Columns, Source, Table, table_version
@@ -125,7 +125,7 @@ def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version]) -> T
     files = open_parquet(found)
     paths = [file.file.path for file in files]
     with probe.cursor(paths[0] if len(paths) == 1 else os.path.commonpath(paths)) as cursor:
-        ParquetSource(tuple(files)).mount(cursor)
+        reach(ParquetSource(tuple(files)), cursor)
         columns = describe(cursor, f"SELECT * FROM read_parquet([{', '.join(map(_readable, files))}])")
     source = ParquetSource(
         tuple(files),

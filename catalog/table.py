@@ -16,7 +16,6 @@ from qoop.catalog.errors import CatalogError
 from qoop.catalog.objects import without_options
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow as pa
 
 Columns = tuple[tuple[str, str], ...]
@@ -109,10 +108,6 @@ class Source(Protocol):
 
     def attach(self) -> tuple[str, str] | None:
         """(alias, path) of the DuckDB file that the SQL of `scan` expects to be attached, if any."""
-        ...
-
-    def mount(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Have a connection, and all others to its DuckDB, reach what the SQL of `scan` reads."""
         ...
 
 

@@ -99,9 +99,6 @@ class TextSource:
         """Nothing to attach."""
         return
 
-    def mount(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """It reaches everything as it is."""
-
     def _of(self, split: Split | None) -> Iterable[TextFile]:
         if split is None:
             return self.files

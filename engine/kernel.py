@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from qoop.catalog import arrow_input
 from qoop.catalog.memory import ArrowSource
+from qoop.catalog.parquet import reach
 from qoop.engine.partition import cut, quoted, with_partition_number
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Stage, TableInput
@@ -172,7 +173,7 @@ class Kernel:
         table = spec.tables[item.table]
         split = table.split(spec.stage.width)[spec.attempt.task.part] if item.split else None
         table.check(split)
-        table.source.mount(self._connection)
+        reach(table.source, self._connection)
         found = table.attach()
         if found is not None and found[0] not in attached:
             alias, path = found

@@ -230,7 +230,7 @@ def test_a_damaged_parquet_file_is_named(catalog: Catalog, tmp_path: Path, kind:
         ("empty", "holds no Parquet, CSV or JSON files"),
         ("mixed", "mixes kinds of files"),
         ("x.txt", r"cannot tell what .*x\.txt holds"),
-        ("s3://bucket/x.parquet", "only local files are supported"),
+        ("gs://bucket/x.parquet", "only files and s3:// are supported"),
         (42, "cannot make table t of a int"),
         (pa.table([[1], [2]], names=["a", "A"]), "more than one column a"),
         (pa.table({}), "has no columns"),
