@@ -52,7 +52,7 @@ def test_jobs_arrive_as_the_seed_says() -> None:
 
 def test_every_combination_runs_the_same_jobs_and_has_its_figures(values: Mapping[str, Any]) -> None:
     runs = [values[f"{name}, seed 1"]["jobs"] for name in macro.COMBINATIONS]
-    assert len(runs) == 7 and all([job[:2] for job in run] == [job[:2] for job in runs[0]] for run in runs)
+    assert len(runs) == 8 and all([job[:2] for job in run] == [job[:2] for job in runs[0]] for run in runs)
     found = macro.figures(SETTING, values)
     assert [one.combination for one in found] == list(macro.COMBINATIONS)
     for one in found:

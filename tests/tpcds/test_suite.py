@@ -137,6 +137,32 @@ def test_claims_say_what_is_met_and_what_is_not() -> None:
     assert not claims(Suite())
 
 
+def macro_of(jains: Mapping[str, float]) -> Suite:
+    """Two jobs a run, of which the second waits so long that the index comes out so."""
+    values: dict[str, Any] = {
+        f"2 jobs: {planner} alone, query 1": {"seconds": 1.0} for planner in (QOOP, VOLCANO, CLARINET)
+    }
+    for name, index in jains.items():  # (1 + x)² / 2 (1 + x²) = index
+        part = 1 / (2 * index - 1)
+        jobs = [[1, 0.0, 1.0, 0], [1, 0.0, part + (part**2 - 1) ** 0.5, 0]]
+        values[f"2 jobs: {name}, seed 1"] = {"mean": 1.0, "makespan": 1.0, "task_events": 1, "jobs": jobs}
+    return Suite(macro=values)
+
+
+def test_fairness_is_judged_by_the_distance_to_drf_on_either_side() -> None:
+    fairer = {"DRF + Volcano": 0.8, "DRF + Clarinet": 0.7, "SJF + Volcano": 0.78, QOOP: 0.99}
+    (claim,) = (one for one in claims(macro_of(fairer)) if one.what.startswith("fairness"))
+    assert claim.met is False and "nearest SJF + Volcano with 0.780" in claim.ours
+    (claim,) = (one for one in claims(macro_of({**fairer, QOOP: 0.81})) if one.what.startswith("fairness"))
+    assert claim.met is True
+
+
+def test_the_control_is_shown_and_not_ranked() -> None:
+    table = {one.what: one for one in claims(macro_of({"DRF + Volcano": 0.8, QOOP: 0.7, "Max-min + Clarinet": 0.8}))}
+    assert table["control, Max-min + Clarinet"].met is None
+    assert table["fairness nearer to DRF's than any other's"].met is True
+
+
 def test_reasons_say_how_much_there_was_to_gain() -> None:
     first, second = reasons(Suite(micro=[met(1, "high", 1.8), met(2, "high", 0.9)]))
     assert "high: median 1.500, 90th percentile 1.90, most 2.00, over 1.02 in 50% of 2 runs" in first

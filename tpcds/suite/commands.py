@@ -48,7 +48,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 _WHAT = {
     "micro": "Single queries under profiles, against Clarinet, Volcano and the best plan in hindsight",
     "speed": "How much there is to gain where the market moves faster than it does",
-    "macro": "200 jobs on one cluster, under seven combinations of scheduler and planner",
+    "macro": "200 jobs on one cluster, under seven combinations of scheduler and planner, and a control",
     "toy": "The toy query of figure 2.4",
     "profiles": "What the profiles are like that the queries meet",
     "ablation": "Single queries with one part of re-planning changed at a time",

@@ -417,7 +417,7 @@ def toy(suite: Suite) -> Picture | None:
 
 
 def macro(suite: Suite) -> Picture | None:
-    """2.16: 200 jobs under seven combinations."""
+    """2.16: 200 jobs under seven combinations and the control."""
     means = macro_means(suite)
     if not means:
         return None
