@@ -40,6 +40,7 @@ from qoop.letters import JobRequest
 from qoop.planner.collector import collector_waits
 from qoop.planner.plan import Plan, Resources
 from qoop.profiles import CapacityProfile, Point, Stay
+from qoop.replanner import Switch
 from qoop.schedulers.base import Scheduler
 
 T = TypeVar("T")
@@ -219,11 +220,15 @@ class SimulatedRun:
 
 
 class _VirtualPlanner:
-    """Decides at once and tells of it when so many seconds of virtual time have passed; one thing after the other."""
+    """Decides at once and tells of it when so many seconds of virtual time have passed; one thing after the other.
 
-    def __init__(self, backend: SimulatedBackend, seconds: float) -> None:
+    switching: seconds that it takes to go over to another plan: whoever drives the jobs does nothing else meanwhile.
+    """
+
+    def __init__(self, backend: SimulatedBackend, seconds: float, switching: float) -> None:
         self._backend = backend
         self._seconds = seconds
+        self._switching = switching
         self._free_at = 0.0
 
     def ask(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
@@ -236,11 +241,16 @@ class _VirtualPlanner:
             then(outcome)
             return
         told: T = replace(outcome, seconds=self._seconds, searching=0.0)
-        if not self._seconds:
+        switching = self._switching if isinstance(outcome.decision, Switch) else 0.0
+        if not self._seconds and not switching:
             then(told)
             return
         self._free_at = max(self._free_at, self._backend.clock.now()) + self._seconds
-        self._backend.appoint(lambda: then(told), self._free_at)
+        self._backend.appoint(lambda: self._tell(lambda: then(told), switching), self._free_at)
+
+    def _tell(self, then: Callable[[], None], switching: float) -> None:
+        self._backend.clock.advance_to(self._backend.clock.now() + switching)
+        then()
 
     def close(self) -> None:
         pass
@@ -261,6 +271,7 @@ def simulate(
     scheduler: Scheduler | None = None,
     check: bool = False,
     decision_seconds: float = 0.0,
+    switch_seconds: float = 0.0,
     crowding: Callable[[float], float] | None = None,
     kernels: Kernels | None = None,
 ) -> SimulatedRun:
@@ -269,6 +280,7 @@ def simulate(
     truth: what an attempt comes to, which may depend on the machines there are (`World`). scheduler: the usual one if
         None. check: look at all invariants after every turn.
     decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
+    switch_seconds: that it takes to go over to another one: tasks go on, but nothing is begun and no report is heard.
     crowding: how many times as long everything takes on a machine while so many threads work there; None: as alone.
     kernels: what it costs to open, to warm and to interrupt one; None: nothing.
     Raises ConfigError if two jobs have one name.
@@ -279,7 +291,7 @@ def simulate(
     backend = SimulatedBackend(fleet.machines, VirtualClock(), script, kernels, alone=True, crowding=crowding)
     for at, event in fleet.changes:
         backend.happen(event, at)
-    planner = _VirtualPlanner(backend, decision_seconds)
+    planner = _VirtualPlanner(backend, decision_seconds, switch_seconds)
     cluster = Cluster(backend, scheduler, backend.clock, thread=False, planner=planner)
     handles: dict[str, JobHandle] = {}
 

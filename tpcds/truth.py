@@ -3,6 +3,7 @@
     believed(queries)                 what the estimates say, the way over the network included
     measured(directory, queries)      what real runs at small scales say of large ones (:mod:`qoop.tpcds.extrapolation`)
     distorted(truth, percent, seed)   another truth, so many percent off
+    Straggling(truth)                 another world, in which equal tasks take longer or shorter by chance
 
 A :class:`Truth` is what `qoop.simulation.simulate` takes for its argument of that name.
 """
@@ -10,6 +11,7 @@ A :class:`Truth` is what `qoop.simulation.simulate` takes for its argument of th
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -22,6 +24,7 @@ from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, Stage
 from qoop.session import connect
+from qoop.simulation import World
 from qoop.tpcds import extrapolation
 from qoop.tpcds.extrapolation import Extrapolation, Sample, StageTruth, residual, residuals
 from qoop.tpcds.measuring import measurements, results_file
@@ -262,3 +265,35 @@ def distorted(truth: Truth, percent: float, seed: int | None = None) -> Truth:
         return max(0.01, 1.0 + off / 100.0)
 
     return Truth({key: facts.times(factor(key)) for key, facts in truth.facts.items()}, truth.setting)
+
+
+SPREAD = 0.4
+"""Of the logarithm of seconds: 15 % of tasks take over 1.5 times the median, as in the worst quarter of the phases that
+Ananthanarayanan et al. looked at (Mantri, OSDI 2010, section 4), where those are called outliers."""
+
+
+class Straggling:
+    """A world like `truth`, but for what each attempt takes: times a lognormal factor of mean 1, so that there is as
+    much work in all. What a task's first, second … attempt draws follows from the seed and the task alone, whoever runs
+    it and when.
+
+    spread: standard deviation of the factor's logarithm.
+    """
+
+    def __init__(self, truth: World, spread: float = SPREAD, seed: int = 1) -> None:
+        self.truth, self.spread, self.seed = truth, spread, seed
+
+    def on(self, machines: Callable[[], Mapping[MachineId, Resources]]) -> Callable[[TaskSpec], Outcome]:
+        """For one simulation, on so many machines as there are at the moment."""
+        steady, tries = self.truth.on(machines), Counter[str]()
+
+        def outcome(spec: TaskSpec) -> Outcome:
+            key = f"{spec.key.signature} {spec.key.layout} {spec.key.part}"
+            tries[key] += 1
+            usual = steady(spec)
+            return replace(usual, seconds=usual.seconds * self._factor(f"{self.seed} {key} {tries[key]}"))
+
+        return outcome
+
+    def _factor(self, draw: str) -> float:
+        return random.Random(draw).lognormvariate(-(self.spread**2) / 2, self.spread)

@@ -220,6 +220,15 @@ def test_the_same_regions_pass_faster(tmp_path: Path) -> None:
 TOY = Fleet.uniform(1, Resources(4)).after((1.0, SlotsChanged("m1", Resources(2))))
 
 
+def test_a_change_of_plan_may_take_time_in_which_nothing_is_begun() -> None:
+    query = Query(1, 3, 3, toy.plans())
+    usual, slow = (Arena(query, TOY, as_estimated, switching=seconds) for seconds in (0.0, 1.5))
+    fast, late = (here.adaptive(policy=Greedy(0.05), triggers=Triggers(quiet=0.0)) for here in (usual, slow))
+    assert fast.switches == late.switches == 1
+    assert fast.seconds + 1.0 <= late.seconds <= fast.seconds + 1.5
+    assert usual.pinned(query.candidates[0]).seconds == slow.pinned(query.candidates[0]).seconds
+
+
 def test_contestants_meet_the_same_fleet_and_hindsight_is_the_best_of_all_plans() -> None:
     query = Query(1, 3, 3, toy.plans())
     here = Arena(query, TOY, as_estimated)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, median
 
 import pytest
 
@@ -15,7 +17,7 @@ from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds import measuring
 from qoop.tpcds.extrapolation import LEAST, StageTruth, residual, residuals
 from qoop.tpcds.results import Results
-from qoop.tpcds.truth import Truth, believed, distorted, edition, known_true, measured, rules
+from qoop.tpcds.truth import Straggling, Truth, believed, distorted, edition, known_true, measured, rules
 from qoop.tpcds.workload import PAPER, Query, workload
 
 SOME = (7, 72)
@@ -167,6 +169,24 @@ def test_a_distorted_truth_is_off_by_so_much_and_the_same_each_time(found: dict[
     assert distorted(truth, 25, seed=3).facts != distorted(truth, 25, seed=4).facts
     ratios = [distorted(truth, 25, 3).facts[key].seconds / fact.seconds for key, fact in truth.facts.items()]
     assert 0.75 <= min(ratios) < 0.9 and 1.1 < max(ratios) <= 1.25
+
+
+def test_stragglers_are_drawn_for_each_attempt_and_change_no_mean(found: dict[int, Query]) -> None:
+    truth, plan = believed(found.values()), found[7].launch.plan
+    some = [(stage, part) for stage in plan.stages for part in range(min(20, stage.width))]
+    specs = [replace(spec(stage), key=checkpoint_key(stage, part)) for stage, part in some] * 20  # tried twenty times
+    usual = [truth(spec).seconds for spec in specs]
+
+    def factors(seed: int, order: int = 1) -> list[float]:
+        outcome = Straggling(truth, seed=seed).on(lambda: {f"m{n}": PAPER.machine for n in range(PAPER.machines)})
+        drawn = [outcome(spec).seconds for spec in specs[::order]][::order]
+        return [seconds / known for seconds, known in zip(drawn, usual, strict=True)]
+
+    one = factors(1)
+    assert one == factors(1) != factors(2)
+    assert sorted(one) == pytest.approx(sorted(factors(1, order=-1)))  # whoever comes first
+    assert len(one) > 500 and fmean(one) == pytest.approx(1.0, abs=0.05)
+    assert fmean(factor > 1.5 * median(one) for factor in one) == pytest.approx(0.155, abs=0.03)
 
 
 def test_a_damaged_file_of_measurements_is_refused(tpcds_small: Path, tmp_path: Path) -> None:

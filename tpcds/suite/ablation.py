@@ -1,7 +1,8 @@
 """What each part of re-planning is worth: the same queries and regions with one thing changed at a time.
 
-Numbers that are swept (figures 2.14, 2.15 and the share threshold), parts that are taken away or added, and markets
-that move faster: how much there is to gain depends on how many changes a query meets.
+Numbers that are swept (figures 2.14, 2.15 and the share threshold), parts that are taken away or added, what is left
+out of the simulation otherwise (that a change of plan takes time, and that equal tasks do not all take the same), and
+markets that move faster: how much there is to gain depends on how many changes a query meets.
 """
 
 from __future__ import annotations
@@ -13,11 +14,21 @@ from typing import Any
 from qoop.adaptive import Triggers
 from qoop.baselines import NO_ROW_COUNTS
 from qoop.replanner import Greedy
+from qoop.simulation import World
 from qoop.tpcds.suite import beyond, micro
-from qoop.tpcds.suite.figures import CLARINET_ERROR, ERROR, HYSTERESIS, THRESHOLD, variant
-from qoop.tpcds.suite.micro import Arena
+from qoop.tpcds.suite.figures import (
+    CLARINET_ERROR,
+    CLARINET_STRAGGLING,
+    ERROR,
+    HYSTERESIS,
+    STRAGGLING,
+    THRESHOLD,
+    variant,
+)
+from qoop.tpcds.suite.micro import SWITCH_SECONDS, Arena
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, QOOP, Ran
 from qoop.tpcds.suite.situations import Ground, Situation
+from qoop.tpcds.truth import Straggling
 
 HYSTERESES = (0, 5, 10, 15, 20, 25, 35, 50)
 """Percent."""
@@ -26,6 +37,9 @@ ERRORS = (-25, -15, -5, 5, 15, 25)
 THRESHOLDS = (1, 5, 20, 40)
 """Percent by which the share must change."""
 NO_ROWS, BOLD = "QOOP without row counts", "QOOP not careful"
+
+SWITCHING = {f"QOOP switching takes {seconds:g} s": seconds for seconds in (SWITCH_SECONDS, 100 * SWITCH_SECONDS)}
+"""What a change of plan takes: as measured, and a hundred times that."""
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     NO_ROWS: {"triggers": NO_ROW_COUNTS},
@@ -48,6 +62,7 @@ def measure(situation: Situation) -> dict[str, Any]:
         wrong = micro.arena(situation, percent)
         runs |= {variant(ERROR, percent): wrong.adaptive()}
         runs |= {variant(CLARINET_ERROR, percent): wrong.pinned(wrong.launch)}
+    runs |= _as_it_may_be(here, micro.known_truth(situation.ground.directory, situation.query), situation.ground.seed)
     return micro.record(here, situation, runs).json()
 
 
@@ -60,6 +75,17 @@ def _hysteresis(here: Arena) -> dict[str, Ran]:
         else without
         for percent in HYSTERESES
     }
+
+
+def _as_it_may_be(here: Arena, truth: World, seed: int) -> dict[str, Ran]:
+    """With what is left out otherwise. Where no run changes plan, a change may take what it will."""
+    ours = here.adaptive()
+    slow = {
+        name: Arena(here.query, here.fleet, here.truth, seconds).adaptive() if ours.switches else ours
+        for name, seconds in SWITCHING.items()
+    }
+    uneven = Arena(here.query, here.fleet, Straggling(truth, seed=seed))
+    return slow | {STRAGGLING: uneven.adaptive(), CLARINET_STRAGGLING: uneven.pinned(uneven.launch)}
 
 
 SPEEDS = (1.0, 3.0, 10.0, 30.0)

@@ -4,9 +4,9 @@
 20 machines of 30 slots at scale 500. Seven combinations of a scheduler and a planner run the same arrivals, in virtual
 time on the engine's own core, and an eighth as a control: our scheduler with plans that never change, which tells what
 of ours is the scheduler's and what the planner's. Of each: the mean completion time, the makespan (from the first
-arrival to the last end), and Jain's index of fairness over how many times longer a job takes for the others. That is its
-time with the whole cluster to itself, under the same planner, divided by its time among the others, so that a poor plan
-does not count as unfairness.
+arrival to the last end), and Jain's index of fairness over how many times longer a job takes for the others. That is
+its time with the whole cluster to itself, under the same planner, divided by its time among the others, so that a poor
+plan does not count as unfairness.
 
 What happens to tasks is said by :mod:`qoop.tpcds.truth`, what the planners believe by the estimates of the plans. The
 work that arrives per second of all slots, the load, is reported beside the figures: fairness and queueing hang on it.
