@@ -7,7 +7,7 @@ argument            environment                 default
 ==================  ==========================  =========================================================
 slots               ``QOOP_SLOTS``              the CPUs this process may run on
 memory              ``QOOP_MEMORY``             80 % of the smaller of physical memory and the cgroup's limit
-checkpoints         ``QOOP_CHECKPOINTS``        no durable checkpoints
+checkpoints         ``QOOP_CHECKPOINTS``        no durable checkpoints; a folder, or the URL of a store
 checkpoint_budget   ``QOOP_CHECKPOINT_BUDGET``  no limit on the bytes in the folder of checkpoints
 persist             ``QOOP_PERSIST``            "all" outputs go to the folder of checkpoints; or "worthwhile"
 reuse               ``QOOP_REUSE``              true with a folder of checkpoints, else false
@@ -21,6 +21,8 @@ plan_cache          ``QOOP_PLAN_CACHE``         with the checkpoints, if these h
 trace               ``QOOP_TRACE``              nothing is traced
 tables              ``QOOP_TABLES``             tables that are created live in memory
 ray                 ``QOOP_RAY``                no Ray: tasks run on this machine
+\-                  ``QOOP_CACHE_DIR``          the user's folder of caches: statistics, parts of what lies in a store
+\-                  ``QOOP_CACHE_BUDGET``       4 GB for those parts
 \-                  ``QOOP_GUARD``              "meet": outputs are digested where two meet; "always": all are
 ==================  ==========================  =========================================================
 """

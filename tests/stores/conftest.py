@@ -27,6 +27,7 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A new bucket, ``s3://…``, that the environment says how to reach."""
+    pytest.importorskip("obstore")
     import boto3
 
     for name, value in environment(server).items():
