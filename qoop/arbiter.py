@@ -125,7 +125,9 @@ class RayShare:
         try:
             if self._actor is None:
                 self._actor = _arbiter(ray)
-            return ray.get(self._actor.turn.remote(self._name, self._weight, self.wants(), slots, held), timeout=LEASE)
+            asked = self._actor.turn.remote(self._name, self._weight, self.wants(), slots, held)
+            given: Slots = ray.get(asked, timeout=LEASE)
+            return given
         except (ray.exceptions.RayError, ValueError):  # it is gone with its node; the next one knows nothing yet
             self._actor = None
             return None

@@ -1,12 +1,12 @@
 """What runs on a node: one actor that holds a :class:`~qoop.engine.backends.local.LocalBackend` of the node's size.
 
-Its calls come in order, so orders need no answers; events are waited for by one call that is always under way.
+Its calls come in order, so orders need no answers; events are the stream of one call that is always under way.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +21,9 @@ from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
+
+_LISTEN = 5.0  # seconds after which a node says something even if nothing happened
+_STREAM = 10_000  # times that it does so in one call, whose account Ray keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +123,12 @@ class NodeWorker:
         """Those of the outputs that are here; kept for the job until it drops them."""
         return self._backend.store.held(keys, job)
 
-    def events(self, timeout: float) -> Sequence[Event]:
-        """What has happened since the last call; waits for something, at most so many seconds."""
-        found = list(self._backend.wait(timeout))
-        refused, self._refused = self._refused, []
-        return refused + found
+    def events(self) -> Iterator[Sequence[Event]]:
+        """What happens, as it does; ends after a while, to be asked for again."""
+        for _ in range(_STREAM):
+            found = list(self._backend.wait(_LISTEN))
+            refused, self._refused = self._refused, []
+            yield refused + found
 
     def close(self) -> None:
         """Stop everything and remove temporary files. Raises DiskFull as the local backend does."""
