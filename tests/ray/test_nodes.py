@@ -121,7 +121,6 @@ def test_what_is_in_the_folder_of_checkpoints_is_not_redone(
 
 
 def test_a_notice_is_passed_on_and_heeded(make_nodes: NodesMaker, numbers: Path) -> None:
-    import ray
     from ray._raylet import GcsClient
 
     with make_nodes(1, 1) as nodes, qoop.connect(ray=nodes.address) as session:
@@ -129,13 +128,14 @@ def test_a_notice_is_passed_on_and_heeded(make_nodes: NodesMaker, numbers: Path)
         job = submitted(session)
         wait_for(job, Succeeded, 2)
         node = nodes.there[0]
-        client, preempted, deadline = GcsClient(nodes.address), 2, int((time.time() + 3) * 1000)
+        client, preempted, deadline = GcsClient(nodes.address), 2, int((time.time() + 4) * 1000)
         assert client.drain_node(node.node_id, preempted, "the market", deadline)[0]
         notice = wait_for(job, CapacityAnnounced)[0]
         assert isinstance(notice, CapacityAnnounced) and node.node_id.startswith(notice.machine.removeprefix("node-"))
+        time.sleep(2)  # until then it is there
+        assert not [record for record in job.history() if isinstance(record, CapacityTold) and record.capacity is None]
         nodes.kill(node)
         assert job.result().fetchall() == ANSWER
-        assert ray.is_initialized()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -59,6 +59,7 @@ from qoop.planner.plan import Resources
 
 _LOOK = 0.5  # seconds between looks at the cluster's nodes
 _SHARE = 0.2  # seconds between talks about the share
+_PRESENCE = 0.01  # of a CPU: what holds nothing is idle to Ray, which ends a node that is to leave once it is idle
 _START = 120.0  # seconds that a node's actor may take to begin
 _CLOSE = 15.0  # seconds that nodes are given to end
 _HOST_STORE = 64 << 20  # bytes of outputs that the session's own process may hold in memory
@@ -425,7 +426,7 @@ class RayBackend:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         config = NodeConfig(node.machine, node.slots, node.memory, self._spill, self._keeping, self._secret)
-        kind = self._ray.remote(num_cpus=0, concurrency_groups={"events": 1})(NodeWorker)
+        kind = self._ray.remote(num_cpus=_PRESENCE, concurrency_groups={"events": 1})(NodeWorker)
         return kind.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote(config)
 
     def _admit(self, machine: _Machine) -> None:
