@@ -13,10 +13,11 @@ import qoop
 if TYPE_CHECKING:
     from tests.ray.conftest import Nodes
 
+pytestmark = pytest.mark.ray
+
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
-@pytest.mark.ray
 def test_the_program_runs(two_nodes: Nodes, tpcds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [program] = re.findall(r"^```py\n(.*?)^```", (DOCS / "ray.md").read_text(), re.MULTILINE | re.DOTALL)
     monkeypatch.setenv("RAY_ADDRESS", two_nodes.address)
@@ -80,7 +81,9 @@ CLUSTER = {
 
 
 def test_the_cluster_for_kubernetes_is_well_formed() -> None:
-    yaml, jsonschema = pytest.importorskip("yaml"), pytest.importorskip("jsonschema")
+    import jsonschema  # both come with Ray
+    import yaml
+
     found = yaml.safe_load((DOCS / "kuberay.yaml").read_text())
     jsonschema.Draft202012Validator(CLUSTER).validate(found)
     head, [workers] = found["spec"]["headGroupSpec"], found["spec"]["workerGroupSpecs"]
