@@ -10,6 +10,7 @@ import duckdb
 
 from qoop.catalog.errors import CatalogError, SourceError
 from qoop.catalog.files import sql_name, sql_string
+from qoop.catalog.quiet import silence
 from qoop.catalog.table import Columns
 
 
@@ -29,7 +30,7 @@ class Probe:
                 raise CatalogError("the catalog was closed")
             if self._connection is None:
                 self._connection = duckdb.connect(":memory:")
-                self._connection.execute("SET enable_progress_bar = false")
+                silence(self._connection)
             cursor = self._connection.cursor()
         with _explained(what):
             try:

@@ -17,6 +17,7 @@ import duckdb
 
 from qoop.catalog.errors import BindError, ParseError, QueryError
 from qoop.planner.expr import quote
+from qoop.planner.moment import Moment
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -31,7 +32,7 @@ class Bound:
     ast: sqlglot's tree, None where only DuckDB can parse the text as it is meant.
     tables: schemas of the registered tables the text reads, by lower-case name: (version, ((column, type), …)).
     columns: names and types of the result, as DuckDB gives them.
-    settings: the SET options in force.
+    settings: the SET options in force. moment: what ``now()`` is.
     """
 
     text: str
@@ -39,6 +40,7 @@ class Bound:
     tables: Mapping[str, tuple[str, tuple[TypedName, ...]]]
     columns: tuple[TypedName, ...]
     settings: tuple[tuple[str, str], ...] = field(default=())
+    moment: Moment = field(default_factory=Moment.now)
 
 
 class Binder:
@@ -95,8 +97,10 @@ class Binder:
         with self._lock:
             return tuple(sorted(self._settings.items()))
 
-    def bind(self, text: str) -> Bound:
-        """Parse and check one SELECT statement. Raises ParseError or BindError."""
+    def bind(self, text: str, at: str | None = None) -> Bound:
+        """Parse and check one SELECT statement. at: its moment, see `Moment`; None: now.
+
+        Raises ParseError or BindError."""
         from qoop.planner.reading import parse, reads_alike, tables_named  # loads sqlglot, which only binding needs
 
         text = without_end(text)
@@ -107,7 +111,9 @@ class Binder:
         ast = parse(text)
         names = known if ast is None else tables_named(ast)
         tables = {name: known[name] for name in known if name in names}
-        return Bound(text, ast if ast is not None and reads_alike(text, ast) else None, tables, columns, settings)
+        ast = ast if ast is not None and reads_alike(text, ast) else None
+        zone = dict(settings).get("timezone")
+        return Bound(text, ast, tables, columns, settings, Moment(at, zone) if at is not None else Moment.now(zone))
 
     def describe(self, text: str) -> tuple[TypedName, ...]:
         """Names and types of the result of a text. Raises ParseError or BindError."""

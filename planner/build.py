@@ -230,7 +230,7 @@ class Builder:
     # -- VALUES, set operations --------------------------------------------------------------------------------------
 
     def values(self, node: exp.Values) -> Block:
-        env = Env(Scope(None), self.names, self.subqueries)
+        env = Env(Scope(None), self.names, self.subqueries, self.bound.moment)
         rows = [tuple(env.convert(item) for item in row.expressions) for row in node.expressions]
         if not rows or env.attachments:
             raise Unsupported("VALUES with a subquery")
@@ -254,7 +254,7 @@ class Builder:
         columns = tuple(self.names.fresh(name, type_) for name, type_ in zip(names, types, strict=True))
         union = SetOp(kind, keep_duplicates, aligned, columns)
         scope = Scope(None, [Source("", tuple(zip(names, columns, strict=True)), union)])
-        order = _order_exprs(node, names, Env(scope, self.names, self.subqueries))
+        order = _order_exprs(node, names, Env(scope, self.names, self.subqueries, self.bound.moment))
         return self.order_and_limit(node, Block(union, columns, names), columns, order)
 
     def _aligned(self, relation: Relation, columns: tuple[Column, ...], types: Sequence[str]) -> Relation:
@@ -335,7 +335,7 @@ class Builder:
         return count, self._integer(offset.expression) if offset is not None else 0
 
     def _integer(self, node: exp.Expression) -> int:
-        expr = Env(Scope(None), self.names, self.subqueries).convert(node)
+        expr = Env(Scope(None), self.names, self.subqueries, self.bound.moment).convert(node)
         if isinstance(expr, Literal) and isinstance(expr.value, int) and expr.value >= 0:
             return expr.value
         raise Unsupported(f"LIMIT {node.sql(dialect='duckdb')}")
@@ -371,7 +371,9 @@ class _SelectBlock:
 
     def env(self, **more: Any) -> Env:
         """A fresh environment in which this block's expressions can be converted."""
-        return Env(self.scope, self.builder.names, self.builder.subqueries, ctes=self.ctes, **more)
+        return Env(
+            self.scope, self.builder.names, self.builder.subqueries, self.builder.bound.moment, ctes=self.ctes, **more
+        )
 
     # -- FROM ----------------------------------------------------------------------------------------------------
 

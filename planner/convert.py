@@ -17,9 +17,10 @@ from sqlglot import exp
 
 from qoop.catalog.errors import BindError
 from qoop.planner.expr import Call, Column, Expr, Literal, cast, columns_of, is_null, negate
+from qoop.planner.moment import Moment, is_of_the_moment
 from qoop.planner.relation import Aggregation, Relation, WindowCall
 from qoop.planner.scope import Cte, Names, Scope, Unsupported
-from qoop.planner.types import aggregate_names, fold, now_literal, type_of
+from qoop.planner.types import aggregate_names, fold, type_of
 
 Attachment = Callable[[Relation], Relation]
 
@@ -31,7 +32,6 @@ _BINARY: dict[type[exp.Expression], str] = {
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "DOUBLE", "FLOAT")
 _BOOLEAN = frozenset(("=", "<>", "<", "<=", ">", ">=", "and", "or"))
 _NOW = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentDatetime, exp.Localtime, exp.Localtimestamp)
-_NOW_NAMES = frozenset(("now", "get_current_timestamp", "transaction_timestamp", "today", "get_current_time"))
 # Nodes that are syntax around expressions, not expressions: rebuilt in place, their children become arguments.
 _SYNTAX = (
     exp.Order, exp.Ordered, exp.Distinct, exp.WindowSpec, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup,
@@ -57,7 +57,7 @@ class Env:
     """Where an expression is converted.
 
     aggregates: None where aggregates are not allowed, else those collected so far.
-    windows: the same for window functions.
+    windows: the same for window functions. moment: what ``now()`` is.
     attachments: joins that bring in subqueries, in order; applied before the expressions are computed.
     aliases: select-list aliases that may be used where no column of that name exists.
     ctes: the WITH items that subqueries may read.
@@ -66,6 +66,7 @@ class Env:
     scope: Scope
     names: Names
     subqueries: Subqueries
+    moment: Moment
     aggregates: dict[tuple[Call, Expr | None], Aggregation] | None = None
     windows: list[WindowCall] | None = None
     attachments: list[Attachment] = field(default_factory=list)
@@ -85,11 +86,19 @@ class Env:
                 return handler(self, node)
             if type(node) not in _BINARY and not isinstance(node, exp.Func):
                 raise Unsupported(f"{unknown[0]} in {node.sql(dialect='duckdb')[:60]}")
-        if isinstance(node, _NOW) or (isinstance(node, exp.Anonymous) and node.name.lower() in _NOW_NAMES):
-            return now_literal(node.sql(dialect="duckdb"))
+        if _tells_the_time(node):
+            return self.present(node)
         if _is_aggregate(node):
             return self.aggregate(node, None)
         return self.generic(node)
+
+    def present(self, node: exp.Expression) -> Expr:
+        """The moment of the query, which is one in all of its tasks."""
+        name = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="duckdb")
+        literal = self.moment.literal(name.removesuffix("()"))
+        if literal is None:
+            raise Unsupported(node.sql(dialect="duckdb"))
+        return literal
 
     def column(self, node: exp.Column) -> Expr:
         if isinstance(node.this, exp.Star):
@@ -346,7 +355,11 @@ def _is_count_star(node: exp.Expression) -> bool:
 
 
 def _has_holes(node: exp.Expression) -> bool:
-    return any(isinstance(child, _CLOSED + _NOW) for child in node.walk())
+    return any(isinstance(child, _CLOSED) or _tells_the_time(child) for child in node.walk())
+
+
+def _tells_the_time(node: object) -> bool:
+    return isinstance(node, _NOW) or (isinstance(node, exp.Anonymous) and is_of_the_moment(node.name))
 
 
 def _aligned(expr: Expr, other: Expr) -> Expr:

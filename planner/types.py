@@ -101,12 +101,6 @@ def value_of_no_match(call: Call) -> Literal | None:
     return None if _ONLY_COUNTS else value_of_nothing(call)
 
 
-def now_literal(sql: str) -> Literal:
-    """Evaluate ``now()`` and its kin once, so that every task of a job sees the same moment."""
-    ((type_, text),) = ask(f"SELECT typeof({sql}), CAST({sql} AS VARCHAR)")
-    return Literal(f"CAST('{text}' AS {type_})", str(type_), None)
-
-
 @lru_cache(maxsize=65536)
 def _type_of(text: str, columns: tuple[str, ...]) -> str:
     typed = ", ".join(f"CAST(NULL AS {type_}) AS c{i}" for i, type_ in enumerate(columns))

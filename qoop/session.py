@@ -339,11 +339,11 @@ class Session:
         keeper, keys = f"bundle-{folder}", [one.committed.key for one in saved]
         held = set(self._backend.adopt(saved, keeper))
         try:
-            usual = self._plan(bundle.query)
-            others = [one.plan for one in self.alternatives(bundle.query).kept]
+            usual = self._plan(bundle.query, bundle.moment)
+            others = [one.plan for one in self._alternatives(bundle.query, None, bundle.moment).kept]
             room = self._usable_room
             plan = best_plan([usual.plan, *others, *bundle.plans], held, room)
-            chosen = usual if plan is usual.plan else self._with_plan(bundle.query, plan)
+            chosen = usual if plan is usual.plan else self._with_plan(bundle.query, plan, bundle.moment)
             job = self._submit(replace(chosen, adaptive=usual.adaptive), resume=True)
         except BaseException:
             self._backend.release(keeper, keys)
@@ -366,9 +366,13 @@ class Session:
 
         grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
         """
+        return self._alternatives(text, grid)
+
+    def _alternatives(self, text: str, grid: Grid | None = None, at: str | None = None) -> Alternatives:
+        """at: see `Binder.bind`."""
         self._learn()
         query = self._definitions.as_read(query_text(text))
-        return self._recall.alternatives(query, grid or local_grid(self._usable_room), lambda: self.prepare(query))
+        return self._recall.alternatives(query, grid or local_grid(self._usable_room), lambda: self.prepare(query, at))
 
     @interruptible()
     def learn(self, text: str) -> int:
@@ -454,11 +458,12 @@ class Session:
         """Why queries have less room now than the session was opened with, if the machine is watched; else empty."""
         return self._sizing.held_back
 
-    def prepare(self, text: str) -> Prepared:
-        """Bind a query and collect the statistics that its planning needs. Raises as `submit` does."""
+    def prepare(self, text: str, at: str | None = None) -> Prepared:
+        """Bind a query and collect the statistics that its planning needs. at: what ``now()`` is, as a TIMESTAMPTZ;
+        None: now. Raises as `submit` does."""
         from qoop.planner.planner import logical, stats_needed  # loads the planner, which a plan found again does not
 
-        bound, tables = self._bind(text)
+        bound, tables = self._bind(text, at)
         relation = logical(bound, self._binder.describe)
         begun = time.perf_counter()
         stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
@@ -575,8 +580,8 @@ class Session:
         _answer(job, watch)
         return "\n".join(story(job.history()))
 
-    def _plan(self, text: str) -> Planned:
-        """Bind and plan a query in the caller's thread, or find the plan that it had before."""
+    def _plan(self, text: str, at: str | None = None) -> Planned:
+        """Bind and plan a query in the caller's thread, or find the plan that it had before. at: see `Binder.bind`."""
         self._open()
         self._learn()
         begun = time.perf_counter()
@@ -587,7 +592,7 @@ class Session:
             bound, plan, tables = known
             adaptive = self._adaptive(text, room, bound, tables)
             return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0, adaptive, room)
-        prepared = self.prepare(text)
+        prepared = self.prepare(text, at)
         plan = prepared.planning().plan(Variant(), room)
         self._recall.keep_plan(text, room, prepared, plan)
         adaptive = self._adaptive(text, room, prepared.bound, prepared.tables, prepared)
@@ -659,21 +664,21 @@ class Session:
                 if plan is planned.plan and planned.room is not None and surprise(plan, seen) > MISJUDGED:
                     self._recall.forget(planned.bound.text, planned.room, local_grid(planned.room))
 
-    def _with_plan(self, text: str, plan: Plan) -> Planned:
+    def _with_plan(self, text: str, plan: Plan, at: str | None = None) -> Planned:
         """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
         begun = time.perf_counter()
-        bound, tables = self._bind(self._definitions.as_read(text))
+        bound, tables = self._bind(self._definitions.as_read(text), at)
         versions = {name: table.version for name, table in tables.items()}
         read = {(item.table, item.version) for stage in plan.stages for item in stage.table_inputs}
         if plan.columns != tuple(bound.columns) or not read <= versions.items():
             raise QueryError("the plan is not one of this query, or its tables have changed since")
         return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0)
 
-    def _bind(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
+    def _bind(self, text: str, at: str | None = None) -> tuple[Bound, Mapping[str, Table]]:
         """The bound query and the tables it reads, pinned."""
         with self._names:
             self._open()
-            bound = self._binder.bind(text)
+            bound = self._binder.bind(text, at)
             return bound, {name: self._catalog.table(name) for name in bound.tables}
 
     def _submit(self, planned: Planned, weight: float = 1.0, timeout: float | None = None, resume: bool = False) -> Job:
@@ -705,7 +710,8 @@ class Session:
         fraction, keeper = handle.progress().fraction, f"bundle-{handle.id}"
         outputs = handle.suspend(keeper, grace, Suspended(f"the job was suspended to {path}"))
         try:
-            bundle = Bundle(planned.bound.text, planned.bound.settings, tables, handle.plans(), fraction)
+            bound = planned.bound
+            bundle = Bundle(bound.text, bound.settings, tables, handle.plans(), fraction, bound.moment.at)
             write(path, bundle, outputs, self._backend)
         finally:
             self._backend.release(keeper, [output.key for output in outputs])

@@ -62,13 +62,15 @@ class TableRef:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A suspended job. plans: those it ran, the last one at last. fraction: of its work that was done."""
+    """A suspended job. plans: those it ran, the last one at last. fraction: of its work that was done. moment: what
+    ``now()`` is in it; None: of a bundle that does not say."""
 
     query: str
     settings: tuple[tuple[str, str], ...]
     tables: tuple[TableRef, ...]
     plans: tuple[Plan, ...]
     fraction: float
+    moment: str | None = None
 
 
 def references(tables: Mapping[str, Table], places: Mapping[str, Place]) -> tuple[TableRef, ...]:
@@ -168,6 +170,7 @@ def _to_json(bundle: Bundle) -> dict[str, object]:
         "tables": [asdict(table) for table in bundle.tables],
         "plans": [dump(plan) for plan in bundle.plans],
         "fraction": bundle.fraction,
+        "moment": bundle.moment,
         "versions": versions(),
     }
 
@@ -185,6 +188,7 @@ def _from_json(data: Mapping[str, object]) -> Bundle:
         ),
         tuple(load(plan) for plan in plans),
         float(str(data["fraction"])),
+        str(data["moment"]) if data.get("moment") is not None else None,
     )
 
 

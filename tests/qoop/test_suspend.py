@@ -67,10 +67,12 @@ def pause(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], threading.Event]:
     return begin
 
 
-def suspended(data: Path, path: Path, waits: threading.Event, slots: int = 4, memory: str = "2GB") -> Job:
+def suspended(
+    data: Path, path: Path, waits: threading.Event, slots: int = 4, memory: str = "2GB", text: str = TEXT
+) -> Job:
     with qoop.connect(slots=slots, memory=memory) as session:
         session.register_folder(data)
-        job = session.submit(TEXT)
+        job = session.submit(text)
         assert waits.wait(20)
         while not job.progress().held:  # one task at least was let through
             time.sleep(0.01)
@@ -222,3 +224,18 @@ def test_the_grace_lets_tasks_under_way_finish(
         held = list((tmp_path / f"grace{grace}" / "checkpoints").glob("*.json"))
         assert bool(held) == bool(least)
     assert qoop.resume(tmp_path / "grace20.0", slots=2).result().fetchall() == expected
+
+
+def test_the_moment_of_a_query_is_kept(data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:
+    """now() is what it was when the query was begun, so what was made by then is not made again."""
+    text = TEXT.replace("count(*) AS n", "max(now()) AS n").replace("max(s)", "max(s || current_date::VARCHAR)")
+    suspended(data, tmp_path / "bundle", pause(3), slots=2, text=text)
+    moment = json.loads((tmp_path / "bundle" / "bundle.json").read_text())["moment"]
+    held = {json.loads(path.read_text())["key"]["signature"] for path in (tmp_path / "bundle").glob("*/*.json")}
+    pause(1 << 30)
+    with qoop.connect(slots=2, memory="2GB") as session:
+        job = session.resume(tmp_path / "bundle")
+        begun = {moment_of.isoformat(sep=" ") for _, moment_of, _ in job.result(60).fetchall()}
+        assert begun == {moment.replace("+00", "+00:00")}
+        again = {record.key.signature for record in job.history() if isinstance(record, Started)}
+        assert held and job.plans[0].stages and not held <= again
