@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ from qoop.catalog.text import open_csv, open_json
 PARQUET = (".parquet", ".pq", ".parq")
 _TEXT = (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
 CSV, JSON = (tuple(kind + packed for packed in ("", ".gz", ".zst") for kind in kinds) for kinds in _TEXT)
+
+_READERS = 4  # threads that look at the tables of a folder: DuckDB tells types while others read footers
 
 
 def open_source(probe: Probe, name: str, source: object) -> Table:
@@ -53,7 +56,8 @@ def open_folder(probe: Probe, directory: str | os.PathLike[str]) -> tuple[Table,
             found[name] = files
     if not found:
         raise SourceError(f"{root} holds no tables: expected <table>.parquet or <table>/*.parquet")
-    return tuple(_parquet_table(probe, name, files) for name, files in found.items())
+    with ThreadPoolExecutor(_READERS) as readers:
+        return tuple(readers.map(lambda one: _parquet_table(probe, *one), found.items()))
 
 
 def _open_remote_folder(probe: Probe, place: str) -> tuple[Table, ...]:
