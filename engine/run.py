@@ -61,6 +61,7 @@ from qoop.engine.history import (
     size,
 )
 from qoop.engine.invariants import check_attempts, check_frontier
+from qoop.engine.nearness import Nearness
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskId, TaskSpec
@@ -97,6 +98,7 @@ class Run:
         self._saved: tuple[Plan, frozenset[StageId]] | None = None
         self._limits = limits
         self._demands = Demands(limits.min_memory)
+        self._nearness = Nearness() if limits.near else None
         self._shown: dict[StageNode, tuple[int, tuple[Resources, float], Demand]] = {}
         self._ready_now: tuple[Demand, ...] = ()
         self._ready_version = (-1, -1, -1)  # of the frontier, the demands and what is exhausted, when that was
@@ -210,9 +212,13 @@ class Run:
         return known[2]
 
     def grant(self, task: TaskId, machine: MachineId, resources: Resources, *, now: float) -> Start:
-        """Begin an attempt at a ready task with this room. Raises PlanError if the task is not ready."""
+        """Begin an attempt at a ready task with this room, or at another of its stage whose input is nearer. Raises
+        PlanError if the task is not ready."""
         self._tick(now)
         node = self._ready_node(task)
+        if self._nearness is not None:
+            node = self._nearness.nearest(node, machine, self._plan_frontier, self._held)
+            task = replace(task, part=node.part)
         attempt = Attempt(
             AttemptId(task, self._next_attempt), node.key, node.stage, machine, resources, started=now
         )  # fmt: skip
@@ -384,6 +390,8 @@ class Run:
                 self._machine_lost(machine)
             case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
                 self._demands.machine(machine, capacity)
+                if self._nearness is not None:
+                    self._nearness.machine(machine, there=True)
                 self._exhausted.clear()  # there may be more memory now
                 why = event.why if isinstance(event, SlotsChanged) else ""
                 self.history.append(CapacityTold(self._at, machine, capacity, why))
@@ -417,6 +425,8 @@ class Run:
         used = taken and task is not None and task.active
         if attempt is not None:
             self._demands.took(attempt.stage, committed.seconds)
+            if self._nearness is not None:
+                self._nearness.made(key, attempt.machine)
         self.history.append(Succeeded(self._at, id, committed, used))
         if taken:
             self._hold(committed)
@@ -484,6 +494,8 @@ class Run:
 
     def _machine_lost(self, machine: MachineId) -> None:
         self._demands.machine(machine, None)
+        if self._nearness is not None:
+            self._nearness.machine(machine, there=False)
         self.history.append(CapacityTold(self._at, machine, None))
         error = Revoked(f"machine {machine} was lost")
         lost = [attempt for attempt in self._attempts.values() if attempt.machine == machine]

@@ -66,6 +66,7 @@ class Limits:
         saves memory. True: at the end of the job, so that it may serve another plan.
     leave_exhausted: True: a stage for which all the memory there is was too little does not fail the job: nothing
         of it starts any more, and `Run.stuck` is the error, until a switch to a plan without it, or `fail`.
+    near: True: of equal ready tasks one is begun whose input lies on the machine (`nearness`).
     """
 
     max_attempts: int = 4
@@ -73,6 +74,7 @@ class Limits:
     min_memory: float = 32 * 2**20
     keep_checkpoints: bool = False
     leave_exhausted: bool = False
+    near: bool = False
 
 
 USUAL_LIMITS = Limits()

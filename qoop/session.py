@@ -34,6 +34,7 @@ from qoop.config import Config, configure, truth
 from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.checkpoint import Keeping
+from qoop.engine.state import Limits
 from qoop.engine.task import checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
@@ -694,6 +695,7 @@ class Session:
             reuse=resume,
             adaptive=planned.adaptive,
             text=planned.bound.text,
+            limits=Limits(near=self.config.ray is not None),
         )
         if resume:
             self._backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
