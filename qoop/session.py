@@ -233,6 +233,17 @@ class Session:
         """The tables by name, as they are now."""
         return self._catalog.tables()
 
+    def views(self) -> Sequence[str]:
+        """The names of the views, as they are now."""
+        return self._definitions.views()
+
+    @interruptible()
+    def describe(self, text: str) -> tuple[tuple[str, str], ...]:
+        """Names and types of the columns of a query, which is not run. Raises ParseError, BindError."""
+        with self._names:
+            self._open()
+            return self._binder.describe(query_text(text))
+
     @interruptible()
     def statistics(self, table: str) -> TableStats:
         """What is known of a table's rows and columns, collected on first use. Raises UnknownTable, SourceError."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -53,17 +52,19 @@ def offers(text: str, cursor: int, names: Names, commands: Sequence[str] = ()) -
         owner = name_of(before[-2]) if len(before) > 1 else None
         return _columns_of(owner or "", statement, prefix, names)
     if _table_follows(before):
-        return _matching(prefix, [*_tables(names), *((name, "with") for name in _common_tables(statement))])
+        return _matching(prefix, [*_tables(names), *((name, "with") for name in common_tables(statement))])
     if not prefix:
         return []
     return _matching(prefix, _anything(statement, prefix, names))
 
 
 def scope(statement: str, names: Names) -> dict[str, str]:
-    """The tables that a statement reads, by alias in lower case.
+    """What a statement reads, as it stands behind FROM, by alias in lower case.
 
     >>> scope("select * from orders o, items join x as y on true", Names())
     {'o': 'orders', 'items': 'items', 'y': 'x'}
+    >>> scope("from range(3) t(n), 'a.csv' as a, (select 1) s", Names())
+    {'t': 'range(3) t(n)', 'a': "'a.csv'", 's': '(select 1)'}
     """
     found: dict[str, str] = {}
     pieces = list(words(statement))
@@ -76,10 +77,47 @@ def scope(statement: str, names: Names) -> dict[str, str]:
         elif lower in _ENDS_FROM and depth <= depth_of_from:
             in_from = False
         begins = lower in ("from", "join") or (lower == "," and in_from and depth == depth_of_from)
-        table = name_of(pieces[place + 1]) if begins and place + 1 < len(pieces) else None
-        if table is not None and table.lower() not in _NO_ALIAS:
-            found[_alias(pieces[place + 2 : place + 4], table).lower()] = table
+        source = _source(statement, pieces[place + 1 :]) if begins else None
+        if source is not None:
+            found[source[0].lower()] = source[1]
     return found
+
+
+def _source(statement: str, after: Sequence[Token]) -> tuple[str, str] | None:
+    """The alias and the text of what is read first in these pieces; None if that is nothing whole."""
+    first = after[0] if after else None
+    name = name_of(first) if first is not None else None
+    if first is None or (name is not None and name.lower() in _NO_ALIAS):
+        return None
+    called = len(after) > 1 and after[1].text == "(" and first.end == after[1].start and name is not None
+    begin = 1 if called else 0
+    length = begin + _parentheses(after[begin:]) if called or first.text == "(" else 1
+    if not length or (name is None and first.text != "(" and (first.kind != "string" or not first.closed)):
+        return None
+    alias = _alias(after[length : length + 2], name or "")
+    if name is not None and not called:
+        return alias, name
+    end = length + _renaming(after[length:], alias)
+    return alias, statement[first.start : after[end - 1].end]
+
+
+def _parentheses(pieces: Sequence[Token]) -> int:
+    """How many pieces there are until the first one is closed, with both; 0 if it never is."""
+    depth = 0
+    for place, token in enumerate(pieces):
+        depth += (token.text == "(") - (token.text == ")")
+        if not depth:
+            return place + 1
+    return 0
+
+
+def _renaming(after: Sequence[Token], alias: str) -> int:
+    """How many pieces an alias takes that gives names to columns, too; 0 if it does not."""
+    place = next((place for place, token in enumerate(after[:2]) if name_of(token) == alias), None)
+    if place is None or len(after) <= place + 1 or after[place + 1].text != "(":
+        return 0
+    length = _parentheses(after[place + 1 :])
+    return place + 1 + length if length else 0
 
 
 def _alias(after: Sequence[Token], table: str) -> str:
@@ -91,15 +129,31 @@ def _alias(after: Sequence[Token], table: str) -> str:
     return table
 
 
-def _common_tables(statement: str) -> Iterator[str]:
-    """Names that WITH gives."""
+def common_tables(statement: str) -> dict[str, str]:
+    """What WITH gives names, as a text up to and with each, by name in lower case.
+
+    >>> common_tables("with a as (select 1 as x), b(y) as (from a) select ")
+    {'a': 'with a as (select 1 as x)', 'b': 'with a as (select 1 as x), b(y) as (from a)'}
+    """
+    found: dict[str, str] = {}
     pieces = list(words(statement))
-    for one, other in pairwise(pieces):
-        name = name_of(one)
-        if other.text.lower() == "as" and name is not None and pieces[0].text.lower() == "with":
-            after = pieces[pieces.index(other) + 1 : pieces.index(other) + 2]
-            if after and after[0].text == "(":
-                yield name
+    if not pieces or pieces[0].text.lower() != "with":
+        return found
+    place = 2 if len(pieces) > 1 and pieces[1].text.lower() == "recursive" else 1
+    while place < len(pieces) and (name := name_of(pieces[place])) is not None:
+        renamed = place + 1 < len(pieces) and pieces[place + 1].text == "("
+        place += 1 + (_parentheses(pieces[place + 1 :]) if renamed else 0)
+        place += 1 + 2 * (place + 1 < len(pieces) and pieces[place + 1].text.lower() == "not")
+        place += place < len(pieces) and pieces[place].text.lower() == "materialized"
+        length = _parentheses(pieces[place:]) if place < len(pieces) and pieces[place].text == "(" else 0
+        if not length:
+            break
+        place += length
+        found[name.lower()] = statement[pieces[0].start : pieces[place - 1].end]
+        if place >= len(pieces) or pieces[place].text != ",":
+            break
+        place += 1
+    return found
 
 
 def _table_follows(before: Sequence[Token]) -> bool:
@@ -123,15 +177,28 @@ def _tables(names: Names) -> Iterator[tuple[str, str]]:
 
 
 def _columns_of(alias: str, statement: str, prefix: str, names: Names) -> list[Offer]:
-    table = scope(statement, names).get(alias.lower(), alias)
-    return _matching(prefix, ((_written(name), type_.lower()) for name, type_ in names.columns(table)))
+    source = scope(statement, names).get(alias.lower(), alias)
+    return _matching(prefix, _columns(source, statement, names))
+
+
+def _columns(source: str, statement: str, names: Names) -> list[tuple[str, str]]:
+    """The columns of what is read, as they are written, with their types."""
+    common = common_tables(statement)
+    before = common.get(source.lower()) or (list(common.values())[-1] if common and source.startswith("(") else "")
+    if source.lower() in common:
+        found = names.describe(f"{before} SELECT * FROM {_written(source)}")
+    elif source[-1:] in ("'", ")"):
+        found = names.describe(f"{before} SELECT * FROM {source}")
+    else:
+        found = names.columns(source)
+    return [(_written(name), type_.lower()) for name, type_ in found]
 
 
 def _anything(statement: str, prefix: str, names: Names) -> Iterator[tuple[str, str]]:
     tables = scope(statement, names)
     for table in dict.fromkeys(tables.values()):
-        yield from ((_written(name), type_.lower()) for name, type_ in names.columns(table))
-    yield from ((alias, "alias") for alias, table in tables.items() if alias != table.lower())
+        yield from _columns(table, statement, names)
+    yield from ((alias, "alias") for alias, table in tables.items() if alias and alias != table.lower())
     if not tables:
         every = (column for columns in names.tables.values() for column in columns)
         yield from ((_written(name), type_.lower()) for name, type_ in every)

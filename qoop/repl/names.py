@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -21,11 +21,13 @@ COMMON = tuple(_COMMON.split())
 
 @dataclass(frozen=True)
 class Names:
-    """tables: columns, with their types, by name of the table."""
+    """tables: columns, with their types, by name of the table or view. describe: those of a query; none if there is
+    something wrong with it."""
 
     keywords: tuple[str, ...] = COMMON
     functions: tuple[str, ...] = ()
     tables: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    describe: Callable[[str], tuple[tuple[str, str], ...]] = lambda _: ()
 
     def columns(self, table: str) -> tuple[tuple[str, str], ...]:
         """Those of a table, whatever its case; none if there is no such table."""

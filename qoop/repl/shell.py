@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, TextIO
@@ -277,6 +277,8 @@ class Shell:
         return self.session
 
     def _run(self, session: Session, statement: Statement) -> None:
+        from qoop.statement import Explain, Query
+
         begun = perf_counter()
         seen: list[Job] = []
 
@@ -291,8 +293,9 @@ class Shell:
             if self._sent_back(error):
                 return
             raise
-        if result.columns == ["Success"]:
+        if not isinstance(statement, Query | Explain):
             self.forget_names()
+        if result.columns == ["Success"]:
             return
         self._print(result, perf_counter() - begun, seen[-1] if seen else None)
 
@@ -387,9 +390,13 @@ class Shell:
         if not self._opened.done() or self._opened.exception() is not None:
             return Names()
         if self._names is None:
+            from qoop.planner.expr import quote
+
             keywords, functions = of_duckdb()
+            describe = lru_cache(maxsize=256)(partial(_described, self.session))
             tables = {table.name: table.columns for table in self.session.tables().values()}
-            self._names = Names(keywords, functions, tables)
+            views = {view: describe(f"FROM {quote(view)}") for view in self.session.views()}
+            self._names = Names(keywords, functions, {**tables, **views}, describe)
         return self._names
 
     def _commands(self) -> Sequence[str]:
@@ -447,6 +454,14 @@ def _leave(prompt: PromptSession[str], error: BaseException) -> None:
     """End the prompt with an error, unless it has ended by itself; then the next use of the session raises it."""
     if prompt.app.is_running:
         prompt.app.exit(exception=error)
+
+
+def _described(session: Session, text: str) -> tuple[tuple[str, str], ...]:
+    """The columns of a query; none if it is at fault, as what is being typed often is."""
+    try:
+        return session.describe(text)
+    except QoopError:
+        return ()
 
 
 def _keys() -> KeyBindings:

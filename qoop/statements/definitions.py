@@ -51,6 +51,11 @@ class Definitions:
         """Of all tables and views, without the files that are tables because a query has read them."""
         return sorted([*(set(self._catalog.tables()) - self._files), *self._views.names()])
 
+    def views(self) -> list[str]:
+        """The names of all views, as they were given."""
+        with self._lock:
+            return sorted(self._views.names())
+
     def as_read(self, text: str) -> str:
         """A query as it is planned: views written out; the files that it reads are tables by their path.
 
