@@ -84,6 +84,11 @@ class Cardinality:
         """Estimated number of distinct combinations (NULL counts as a value) in the relation's output."""
         return combinations(self.profile(relation), columns)
 
+    def most_common(self, relation: Relation, columns: Sequence[Column]) -> float:
+        """Estimated fraction of the relation's rows, at most, that agree on all of the columns."""
+        profile = self.profile(relation)
+        return min((_most_common(spread_of(column, profile)) for column in columns), default=1.0)
+
     def selectivity(self, predicate: Expr, input: Relation) -> float:
         """Estimated fraction of the rows of `input` for which the predicate is true."""
         return conjoin(conjuncts(predicate), self.profile(input))[0]
@@ -263,6 +268,11 @@ def _base_spread(stats: ColumnStats, rows: float, origin: int) -> Spread:
         distinct, rows, distinct, nulls, stats.minimum, stats.maximum, stats.common, stats.bounds, origin,
         locality=stats.locality,
     )  # fmt: skip
+
+
+def _most_common(spread: Spread) -> float:
+    fractions = (fraction for _, fraction in spread.common)
+    return max(spread.nulls, 1.0 / max(1.0, spread.distinct), *fractions)
 
 
 def _values(values: Values) -> Profile:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import BASE_MEMORY, CostModel
@@ -39,6 +40,7 @@ from qoop.planner.distribution import (
 )
 from qoop.planner.exchange_cost import Costs, JoinSeconds, KnownWork
 from qoop.planner.expr import TRUE, Column, Expr
+from qoop.planner.grouping_sets import SplitSets, split_sets
 from qoop.planner.plan import Estimate, Resources
 from qoop.planner.relation import (
     Aggregate,
@@ -58,6 +60,7 @@ from qoop.planner.relation import (
     Window,
     with_inputs,
 )
+from qoop.planner.top_ranks import TopRanks, top_ranks
 from qoop.planner.two_phase import TwoPhase, two_phase
 from qoop.planner.variants import USUAL, Thresholds
 
@@ -110,7 +113,7 @@ class _Placer:
             case Values():
                 return Placed(node, lambda _: node, rows=self.rows(node))
             case Filter():
-                return self.stack(node, self.place(node.input))
+                return self.filter(node)
             case Project():
                 return self.project(node)
             case Join():
@@ -118,7 +121,7 @@ class _Placer:
             case Aggregate():
                 return self.aggregate(node, self.place(node.input))
             case Window():
-                return self.window(node, self.place(node.input))
+                return self.window(node, self.place(node.input), None)
             case Sort():
                 return self.stack(node, self.gathered(self.place(node.input)))
             case Limit():
@@ -219,6 +222,11 @@ class _Placer:
         child = self.place(node.input)
         return self.stack(node, child, kept_hashing(child.hashed, node))
 
+    def filter(self, node: Filter) -> Placed:
+        if isinstance(node.input, Window):
+            return self.stack(node, self.window(node.input, self.place(node.input.input), top_ranks(node)))
+        return self.stack(node, self.place(node.input))
+
     def opaque(self, node: Opaque) -> Placed:
         seconds = max(self.work(node), self.limits.threads_seconds * 1.01)  # of unknown cost: all slots
         return self.staged(Placed(node, lambda _: node, self.rows(node), seconds=seconds))
@@ -258,14 +266,40 @@ class _Placer:
         return child.under(Limit(child.meaning if sort is None else sort, most), wrap, child.rows, seconds,
                            per_task=float(most), partial=True)  # fmt: skip
 
-    def window(self, node: Window, child: Placed) -> Placed:
+    def window(self, node: Window, child: Placed, top: TopRanks | None) -> Placed:
+        """A window over whole partitions. top: what its reader, a filter in the same fragment, keeps of it."""
         keys = common_partition(node)
         if not child.spread or hashed_within(child.hashed, keys):
             return self.stack(node, child)
+        if top is not None and self.thins(top, node, child):
+            return self.window_of_first(top, node, child)
         if self.worth_hashing(node, child, keys):
             child = self.hashed(child, keys)
             return self.stack(node, child)
         return self.stack(node, self.gathered(child))
+
+    def first_rows(self, top: TopRanks, node: Window) -> float:
+        """At most so many rows of a task have the first ranks, but for ties."""
+        return max(1, top.most) * max(1.0, self.cardinality.distinct(node.input, top.call.partition_by))
+
+    def thins(self, top: TopRanks, node: Window, child: Placed) -> bool:
+        """True if each task's first ranks are few, and the others worth looking for."""
+        rows = self.width(child) * self.first_rows(top, node)
+        return rows <= 0.5 * child.rows and self.work(node) > self.limits.stage_seconds
+
+    def window_of_first(self, top: TopRanks, node: Window, child: Placed) -> Placed:
+        """Each task's first ranks, then the ranks among those."""
+        first = child.under(
+            node.input, top.within, child.rows, self.work(node), per_task=self.first_rows(top, node), partial=True,
+            held=child.held + self.costs.memory(node),
+        )  # fmt: skip
+        rows = first.rows_of(self.width(first))
+        part = min(1.0, rows / max(1.0, child.rows))
+        below = self.gathered(first)
+        return below.under(
+            node, lambda rows: with_inputs(node, (rows,)), rows, part * self.work(node), partial=True,
+            held=below.held + part * self.costs.memory(node),
+        )  # fmt: skip
 
     def worth_hashing(self, node: Relation, child: Placed, keys: Sequence[Expr]) -> bool:
         """True if the operator is too much for one task and its keys have values enough for all tasks."""
@@ -287,7 +321,8 @@ class _Placer:
             return self.in_two_phases(phases, child)
         if self.worth_hashing(node, child, keys):
             return self.stack(node, self.hashed(child, self.hash_keys(node, child)))
-        return self.stack(node, self.gathered(child))
+        split = self.sets_apart(node, child, self.work(node))
+        return self.stack(node, self.gathered(child)) if split is None else self.in_two_branches(node, child, *split)
 
     def hash_keys(self, node: Aggregate, child: Placed) -> tuple[Column, ...]:
         """The keys to spread an aggregate's rows by: those that its reader needs them spread by, if they suffice."""
@@ -317,9 +352,72 @@ class _Placer:
         if seconds > self.limits.single_seconds and keys and self.rows(node) >= 8 * self.slots and self.slots > 1:
             keys = self.hash_keys(node, child)
             below = self.hashed(partial._replace(rows=rows, per_task=float("inf")), keys)
+        elif (split := self.sets_apart(node, partial._replace(rows=rows), seconds)) is not None:
+            return self.in_two_branches(node, partial._replace(rows=rows, per_task=float("inf")), *split)
         else:
             below = self.gathered(partial)
         return below.under(node, phases.final, self.rows(node), seconds, held=below.held + self.costs.memory(node))
+
+    # ---- grouping sets ----
+
+    def sets_apart(self, node: Aggregate, child: Placed, seconds: float) -> tuple[SplitSets, int] | None:
+        """How grouping sets without a common key are best done in two branches, and in how many parts the finer one.
+
+        seconds: work of all sets on the child's rows. None: one task does them as fast.
+        """
+        if seconds <= self.limits.single_seconds or node.grouping_sets is None:
+            return None
+        options = [self.branches(node, split, child, seconds) for split in split_sets(node)]
+        found = min((option for option in options if option is not None), key=lambda option: option[0], default=None)
+        alone = self.costs.cost.on_threads(seconds, self.costs.threads)
+        return found[1:] if found is not None and found[0] <= self.limits.parting_factor * alone else None
+
+    def branches(
+        self, node: Aggregate, split: SplitSets, child: Placed, seconds: float
+    ) -> tuple[float, SplitSets, int] | None:
+        """Seconds of a split, and its parts; None if its keys have too few values for all slots."""
+        entering, limits = self.rows(node.input), self.limits
+        scale = seconds / max(1e-9, self.work(node))
+        fine = scale * self.work(split.fine.groups)
+        most = min(limits.most_parts, int(self.cardinality.distinct(node.input, split.keys) / 4))
+        parts = min(most, self.slots * ceil(fine / limits.task_seconds / self.slots))
+        if parts < max(2, self.slots):
+            return None
+        part = split.coarse_phases.partial(node.input)
+        rows = min(child.rows, parts * (self.rows(part) if part.keys else 1.0))
+        finishing = self.work(split.coarse.groups) * rows / max(1.0, entering)
+        longest = fine * max(1.0 / parts, self.cardinality.most_common(node.input, split.keys))
+        shared = fine + scale * self.work(part) + limits.hash_row * child.rows + self.costs.transfer(child)
+        return max(shared / self.slots, longest) + finishing + 3 * limits.stage_seconds, split, parts
+
+    def in_two_branches(self, node: Aggregate, child: Placed, split: SplitSets, parts: int) -> Placed:
+        """The rows hashed by the keys of the fine sets; each task then has whole groups of these, parts of others.
+
+        The coarse groups, finished in one task, go by the same keys to the tasks of the fine ones, in which they are
+        NULL or as they are: so all rows that agree on these keys lie together.
+        """
+        exchange = self.hashed(child, split.keys).at(parts)  # both branches read the same one
+        rows = Placed(
+            child.meaning, lambda _: exchange, child.rows, True, child.partial, (split.keys,), parts, parts
+        )  # fmt: skip
+        share, partial = min(1.0, child.rows / max(1.0, self.rows(node.input))), child.partial
+        coarse = self.hashed(self.coarse_branch(rows, split, share), split.keys).at(parts)
+        return rows.under(
+            node, lambda below: SetOp("union", True, (split.fine_of(below, partial), coarse), node.columns),
+            self.rows(node), share * self.work(split.fine.groups),
+            held=self.costs.memory(split.fine.groups),
+        )  # fmt: skip
+
+    def coarse_branch(self, rows: Placed, split: SplitSets, share: float) -> Placed:
+        part = split.coarse_phases.partial(split.coarse.groups.input)
+        groups = self.rows(part) if part.keys else 1.0
+        parts = rows.under(
+            split.coarse.rows, lambda below: split.coarse_part_of(below, rows.partial), rows.rows,
+            share * self.work(part), per_task=groups, partial=True, held_each=self.costs.table_bytes(groups, part),
+        )  # fmt: skip
+        below = self.gathered(parts)
+        seconds = self.work(split.coarse.groups) * below.rows / max(1.0, self.rows(split.coarse.groups.input))
+        return below.under(split.coarse.rows, split.coarse_of, self.rows(split.coarse.groups), seconds)
 
     # ---- joins ----
 

@@ -115,7 +115,7 @@ def _varies(node: Relation, guarded: Set[Column]) -> bool:
         case SetOp():
             return any(map(_has_twins, node.columns)) and not (node.kind == "union" and node.all)
         case Window():
-            return not all(_window_is_determined(call, node.input) for call in node.calls)
+            return not all(window_is_determined(call, node.input) for call in node.calls)
     return False
 
 
@@ -157,7 +157,8 @@ def _is_determined(agg: Aggregation) -> bool:
     return agg.ordered and columns_of(agg.call) <= order  # rows that tie are equal in all that is read of them
 
 
-def _window_is_determined(window: WindowCall, rows: Relation) -> bool:
+def window_is_determined(window: WindowCall, rows: Relation) -> bool:
+    """True if a window function gives each of the rows the same value each time."""
     _head, _, over = window.call.template.partition("OVER")
     exact_frame = re.search(r"\bROWS\b", over, re.IGNORECASE) is not None
     if window.call.op in _PEER_FUNCTIONS or (window.call.op in _DETERMINISTIC and not exact_frame):

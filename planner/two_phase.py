@@ -54,6 +54,10 @@ class TwoPhase:
             relation = Project(relation, (*kept, *self.computed))
         return Aggregate(relation, self.keys, self.partials)
 
+    def merged(self, relation: Relation) -> Aggregate:
+        """The partial groups, from partial groups by these keys and others."""
+        return Aggregate(relation, self.keys, tuple(map(_merging, self.partials)))
+
     def final(self, relation: Relation) -> Aggregate:
         """The whole aggregate's rows, from the partial groups of all tasks."""
         return Aggregate(relation, self.whole.keys, self.finals, self.whole.grouping_sets)
@@ -128,6 +132,14 @@ def _combine(agg: Aggregation, template: str) -> _Split:
     part = Column(agg.column.name + ":part", agg.column.type)
     final = Call(agg.call.op, (part,), template, agg.column.type)
     return (Aggregation(part, agg.call, filter=agg.filter),), Aggregation(agg.column, final)
+
+
+def _merging(part: Aggregation) -> Aggregation:
+    """How parts are put together to one that is again a part, under the same name."""
+    split = _split(replace(part, filter=None))
+    assert split is not None  # parts are of functions that combine
+    call = split[1].call
+    return Aggregation(part.column, replace(call, args=(part.column,)))
 
 
 def _split_average(agg: Aggregation) -> _Split | None:

@@ -53,6 +53,8 @@ class Thresholds:
     machine_slots: slots of one machine; between tasks of one machine no rows cross the network.
     broadcast_factor: by how much a join with one side in every task must look dearer than it is estimated, to be
         made less often (above 1) or more often (below 1).
+    parting_factor: by how much longer than one task alone several may take for grouping sets, as less is lost with one
+        of them.
     table_factor: how often the hash tables of such a join, one a slot, must fit the memory.
     """
 
@@ -68,6 +70,7 @@ class Thresholds:
     most_threads: int = 1 << 20
     machine_slots: int = 1 << 20
     broadcast_factor: float = 1.0
+    parting_factor: float = 1.25
     table_factor: float = 2.0
 
     def times(self, factor: float) -> Thresholds:
