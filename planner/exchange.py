@@ -38,9 +38,9 @@ from qoop.planner.distribution import (
     positional_hashing,
     readers_keys,
 )
-from qoop.planner.exchange_cost import Costs, JoinSeconds, KnownWork
+from qoop.planner.exchange_cost import Costs, JoinSeconds, Known
 from qoop.planner.expr import TRUE, Column, Expr
-from qoop.planner.grouping_sets import SplitSets, split_sets
+from qoop.planner.grouping_sets import SplitSets
 from qoop.planner.plan import Estimate, Resources
 from qoop.planner.relation import (
     Aggregate,
@@ -74,7 +74,7 @@ def place_exchanges(
     cost: CostModel,
     tables: Mapping[str, int],
     thresholds: Thresholds = USUAL,
-    known: KnownWork | None = None,
+    known: Known | None = None,
 ) -> Relation:
     """Return the relation with its exchanges, each with its Fragment; the root is a gather of the result.
 
@@ -82,7 +82,7 @@ def place_exchanges(
     tables: by table name the most tasks that a scan of it can use (row groups, files); 1 for those not named.
     known: what earlier calls with the same estimates and costs have found out.
     """
-    costs = Costs(cardinality, cost, room, thresholds, {} if known is None else known)
+    costs = Costs(cardinality, cost, room, thresholds, Known() if known is None else known)
     placer = _Placer(cardinality, costs, tables, thresholds, readers_keys(relation))
     return placer.end(placer.place(relation), "gather")
 
@@ -367,7 +367,7 @@ class _Placer:
         """
         if seconds <= self.limits.single_seconds or node.grouping_sets is None:
             return None
-        options = [self.branches(node, split, child, seconds) for split in split_sets(node)]
+        options = [self.branches(node, split, child, seconds) for split in self.costs.splits(node)]
         found = min((option for option in options if option is not None), key=lambda option: option[0], default=None)
         alone = self.costs.cost.on_threads(seconds, self.costs.threads)
         return found[1:] if found is not None and found[0] <= self.limits.parting_factor * alone else None
@@ -383,7 +383,7 @@ class _Placer:
         parts = min(most, self.slots * ceil(fine / limits.task_seconds / self.slots))
         if parts < max(2, self.slots):
             return None
-        part = split.coarse_phases.partial(node.input)
+        part = split.coarse_part
         rows = min(child.rows, parts * (self.rows(part) if part.keys else 1.0))
         finishing = self.work(split.coarse.groups) * rows / max(1.0, entering)
         longest = fine * max(1.0 / parts, self.cardinality.most_common(node.input, split.keys))
@@ -409,7 +409,7 @@ class _Placer:
         )  # fmt: skip
 
     def coarse_branch(self, rows: Placed, split: SplitSets, share: float) -> Placed:
-        part = split.coarse_phases.partial(split.coarse.groups.input)
+        part = split.coarse_part
         groups = self.rows(part) if part.keys else 1.0
         parts = rows.under(
             split.coarse.rows, lambda below: split.coarse_part_of(below, rows.partial), rows.rows,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 from qoop.planner import tree_cost
@@ -11,12 +11,22 @@ from qoop.planner.cardinality import Cardinality
 from qoop.planner.cost import BASE_MEMORY, CostModel
 from qoop.planner.distribution import EquiPair, Placed, fragment_nodes, partner_keys
 from qoop.planner.finish import SPILL_BYTE
+from qoop.planner.grouping_sets import SplitSets, split_sets
 from qoop.planner.plan import Resources
-from qoop.planner.relation import Join, Relation
+from qoop.planner.relation import Aggregate, Join, Relation
 from qoop.planner.variants import Thresholds
 
-KnownWork = dict[int, tuple[Relation, float]]
-"""By id of an operator: the operator, so that its id is not given away, and its seconds of one thread."""
+
+@dataclass(frozen=True)
+class Known:
+    """What no machine changes, by id of an operator; with the operator itself, so that its id is not given away.
+
+    work: its seconds of one thread. splits: the ways to take its grouping sets apart.
+    """
+
+    work: dict[int, tuple[Relation, float]] = field(default_factory=dict)
+    splits: dict[int, tuple[Aggregate, tuple[SplitSets, ...]]] = field(default_factory=dict)
+
 
 _IMPOSSIBLE = 3600.0  # seconds: only where nothing else can be done
 
@@ -24,11 +34,11 @@ _IMPOSSIBLE = 3600.0  # seconds: only where nothing else can be done
 class Costs:
     """Estimates of operators and subtrees on a machine of `slots` threads and `memory` bytes.
 
-    known: work of operators by id, which no machine changes; what is found is added to it.
+    known: what earlier calls have found; what is found is added to it.
     """
 
     def __init__(
-        self, cardinality: Cardinality, cost: CostModel, room: Resources, limits: Thresholds, known: KnownWork
+        self, cardinality: Cardinality, cost: CostModel, room: Resources, limits: Thresholds, known: Known
     ) -> None:
         self.cardinality = cardinality
         self.cost = cost
@@ -42,9 +52,19 @@ class Costs:
 
     def work(self, relation: Relation) -> float:
         """Seconds of one thread for this operator alone."""
-        known = self._known.get(id(relation))
+        known = self._known.work.get(id(relation))
         if known is None:
-            known = self._known[id(relation)] = (relation, tree_cost.own_seconds(self.cost, relation, self.cardinality))
+            known = self._known.work[id(relation)] = (
+                relation,
+                tree_cost.own_seconds(self.cost, relation, self.cardinality),
+            )
+        return known[1]
+
+    def splits(self, aggregate: Aggregate) -> tuple[SplitSets, ...]:
+        """The ways to take the aggregate's grouping sets apart."""
+        known = self._known.splits.get(id(aggregate))
+        if known is None:
+            known = self._known.splits[id(aggregate)] = (aggregate, tuple(split_sets(aggregate)))
         return known[1]
 
     def spared(self, relation: Relation) -> float:

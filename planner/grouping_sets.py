@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 from qoop.planner.expr import Call, Column, Expr, Literal
@@ -53,6 +54,11 @@ class SplitSets:
     coarse: Branch
     fine_phases: TwoPhase
     coarse_phases: TwoPhase
+
+    @cached_property
+    def coarse_part(self) -> Aggregate:
+        """The groups, in part, of the coarse branch, were all rows in one task."""
+        return self.coarse_phases.partial(self.coarse.groups.input)
 
     def fine_of(self, rows: Relation, partial: bool) -> Relation:
         """The fine branch over the rows of a task. partial: these are groups in part, of the whole aggregate."""

@@ -21,7 +21,7 @@ from qoop.planner.cost import DEFAULT, CostModel
 from qoop.planner.cut import Cutter, Identity
 from qoop.planner.digits import Digits, digits_of
 from qoop.planner.exchange import place_exchanges
-from qoop.planner.exchange_cost import KnownWork
+from qoop.planner.exchange_cost import Known
 from qoop.planner.interning import Interner
 from qoop.planner.island import Islands
 from qoop.planner.observed import NOTHING, Observations
@@ -100,7 +100,7 @@ class Planning:
         self._provenances = Provenances(bound.settings)
         self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost
         self._interner = Interner()
-        self._work: KnownWork = {}
+        self._known = Known()
         self._arranger = Arranger(self.cardinality, cost, self._interner)
         self._plans: dict[int, tuple[Relation, Plan]] = {}
         columns = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
@@ -118,7 +118,7 @@ class Planning:
     def placed(self, variant: Variant, room: Resources) -> Relation:
         """The variant's relation with its exchanges."""
         relation = self.arranged(variant.logical)
-        placed = place_exchanges(relation, self.cardinality, room, self.cost, self.splits, variant.limits, self._work)
+        placed = place_exchanges(relation, self.cardinality, room, self.cost, self.splits, variant.limits, self._known)
         return self._interner.of(placed)
 
     def cut(self, placed: Relation) -> Plan:

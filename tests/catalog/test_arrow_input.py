@@ -46,3 +46,14 @@ with qoop.connect(slots=2) as session:
 print('pandas' in sys.modules)
 """
     assert lines(script) == ["[(0, 2), (1, 2), (2, 2)]", "False"]
+
+
+def test_rows_are_partitioned_without_pandas() -> None:
+    script = """
+import sys, duckdb
+from qoop.engine.partition import cut
+numbered = duckdb.sql('SELECT i, (2 - i)::utinyint AS n FROM range(3) t(i)').to_arrow_table()
+print([part.to_pydict()['i'] for part in cut(numbered, 3, int)])
+print('pandas' in sys.modules)
+"""
+    assert lines(script) == ["[[2], [1], [0]]", "False"]

@@ -108,6 +108,8 @@ ANTI = "select i from facts where not exists (select 1 from dims where dims.k = 
 TOP = "select k, a, i from facts order by k, a, i limit 7"
 EXCEPT = "select k from other except select k from facts where a > 20"
 SETS = "select k, m, sum(b) as s from facts join dims using (k) group by rollup (k, m)"
+COUNTED_SETS = SETS.replace("sum(b) as s", "count(*) as n, grouping(k, m) as g")
+RANKED = "select i, k, rank() over (partition by k order by b desc) as r from facts qualify r <= 6"
 DECIMALS = "select f.i, o.e, f.a from facts f full join other o on f.d = o.d and f.k = o.k"
 
 WRONG_PLANS: dict[str, WrongPlan] = {
@@ -144,10 +146,26 @@ WRONG_PLANS: dict[str, WrongPlan] = {
         "select count(*) as n, sum(b) as s, count(distinct a) as x from facts where i < 0",
         sql(-1, "coalesce(CAST(sum(\"count:part\") AS BIGINT), CAST('0' AS BIGINT))", 'sum("count:part")'),
     ),
-    "grouping set lost in the final phase": WrongPlan(SETS, sql(-1, "((k, m), (k), ())", "((k, m), ())")),
+    "grouping set lost in the final phase": WrongPlan(SETS, sql(-2, "((k), ())", "((k))")),
     "grouping sets in both phases": WrongPlan(
-        SETS, sql(-2, "GROUP BY k, m", "GROUP BY GROUPING SETS ((k, m), (k), ())")
+        SETS, sql(1, "GROUP BY k, m", "GROUP BY GROUPING SETS ((k, m), (k), ())")
     ),
+    "coarser grouping sets put out by every task": WrongPlan(SETS, read("partition", "all", last=True)),
+    "coarser grouping sets of each task put out": WrongPlan(
+        SETS, sql(-2, 'sum("sum_b:part") AS sum_b', 'unnest(list("sum_b:part")) AS sum_b')
+    ),
+    "partial counts counted for the coarser grouping sets": WrongPlan(
+        COUNTED_SETS, sql(2, 'sum("count:part")', 'count("count:part")')
+    ),
+    "key of none of the coarser grouping sets left filled": WrongPlan(
+        SETS, sql(-2, "CAST(CAST(NULL AS BIGINT) AS BIGINT) AS m", "CAST(7 AS BIGINT) AS m")
+    ),
+    "GROUPING of a key of none of the coarser sets": WrongPlan(COUNTED_SETS, sql(-2, "(1 + 2 *", "(0 + 2 *")),
+    "too few first ranks of a task": WrongPlan(RANKED, sql(-2, "<= 6", "<= 1")),
+    "ranks in each task in another order": WrongPlan(RANKED, sql(-2, "BY b DESC", "BY b ASC")),
+    "NULLs ranked first in each task": WrongPlan(RANKED, sql(-2, "BY b DESC", "BY b DESC NULLS FIRST")),
+    "first ranks of each task not ranked again": WrongPlan(RANKED, sql(-1, "(rank <= 6)", "true")),
+    "ranks in each task within other partitions": WrongPlan(RANKED, sql(-2, "PARTITION BY k ORDER", "ORDER")),
     "first rows of each task not cut again": WrongPlan(TOP, sql(-1, "LIMIT 7", "")),
     "too few first rows of a task": WrongPlan(TOP, sql(-2, "LIMIT 7", "LIMIT 1")),
     "first rows of a task in another order": WrongPlan(TOP, sql(-2, "k ASC", "k DESC")),
