@@ -120,6 +120,7 @@ def test_a_writer_that_dies_before_its_manifest_leaves_nothing_to_be_seen(
         with pytest.raises(Killed):
             dying.save(facts(1), [ROWS])
     assert len(data(objects)) == 1 and living.find(key(1)) is None
+    wait()
     living.collect()
     assert len(data(objects)) == 1, "its lease holds: it might still commit"
     dying._leases._closed.set()  # it renews its lease no more
@@ -151,6 +152,16 @@ def test_a_lease_that_ran_out_protects_nothing(machine: Machine, wait: Wait) -> 
     gone._leases._closed.set()
     wait()
     assert living.save(facts(3), [ROWS]) is not None
+
+
+def test_what_is_new_stays_before_its_lease_says_so(objects: Objects, tmp_path: Path) -> None:
+    here = SharedCheckpoints(objects, NodeCache(tmp_path / "here", 1 << 30))
+    assert here.save(facts(1), [ROWS])
+    there = SharedCheckpoints(objects, NodeCache(tmp_path / "there", 1 << 30), budget=15_000)
+    assert there.save(facts(2), [ROWS]) is None, "there is no room"
+    assert here.find(key(1)) is not None
+    here.close()
+    there.close()
 
 
 @pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds

@@ -190,6 +190,18 @@ def test_an_object_that_changed_or_vanished_is_told(uploaded: str, client: Any, 
             session.sql("SELECT count(DISTINCT k) FROM t")
 
 
+def test_no_byte_is_read_of_another_version(uploaded: str, client: Any) -> None:
+    """Nothing but the entity tag tells an object from one of the same form."""
+    bucket, key = uploaded.split("/")[2], "some/sorts.parquet"
+    [version] = remote.find(f"{uploaded}/sorts.parquet", (".parquet",))
+    file = remote.RemoteParquet(version)
+    assert file.metadata.num_rows == 5 and file.uncached(4, 8)
+    client.put_object(Bucket=bucket, Key=key, Body=bytes(version.size))
+    for read in (lambda: file.uncached(4, 8), lambda: file.piece(4, 9), lambda: file.fetch([(4, 10), (20, 5)])):
+        with pytest.raises(TableChanged, match=r"sorts[.]parquet changed after it was registered"):
+            read()
+
+
 @pytest.mark.parametrize(
     ("place", "said"),
     [
