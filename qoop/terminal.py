@@ -1,7 +1,7 @@
 """What a text needs to know of the terminal it is for: its size, and whether it takes colours.
 
-Colours are the terminal's own sixteen, so that they suit dark and light ones; a file, a pipe, ``NO_COLOR`` and
-``TERM=dumb`` get none.
+Colours are the terminal's own, so that they suit dark and light ones, without yellow and cyan, which can hardly be read
+on white; a file, a pipe, ``NO_COLOR`` (if it is not empty: no-color.org) and ``TERM=dumb`` get none.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import sys
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
-Paint = Literal["bold", "faint", "red", "green", "yellow", "blue", "cyan", "magenta"]
+Paint = Literal["bold", "faint", "red", "green", "blue", "magenta"]
 
-_CODES: dict[Paint, int] = {
-    "bold": 1, "faint": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36,
-}  # fmt: skip
+_CODES: dict[Paint, int] = {"bold": 1, "faint": 2, "red": 31, "green": 32, "blue": 34, "magenta": 35}
 
 
 _PAGE = 49
@@ -37,7 +35,7 @@ class Terminal:
         if not stream.isatty():
             return cls(width=_columns(120), height=_PAGE)
         size = shutil.get_terminal_size()
-        colours = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         return cls(size.columns, size.lines, colours)
 
     def paint(self, text: str, *paints: Paint) -> str:

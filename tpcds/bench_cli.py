@@ -12,6 +12,7 @@ from qoop.picture import write
 from qoop.tpcds import (
     adversary,
     core_speed,
+    eta,
     fidelity,
     forecasts,
     interrupt,
@@ -45,6 +46,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_core(commands)
     _add_fidelity(commands)
     _add_ray(commands)
+    _add_eta(commands)
     suite.add_commands(commands)
 
 
@@ -133,6 +135,17 @@ def _add_ray(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--slots", type=int, default=2, metavar="N", help="of the node, and of this process (2)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_ray)
+
+
+def _add_eta(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Whether queries end within the range that they tell at half time"
+    parser = commands.add_parser("eta", help=what, description=f"{what}. The machine should do nothing else.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
+    parser.add_argument("--memory", metavar="SIZE", help='for all tasks together, such as "2GB"')
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_eta)
 
 
 def _add_reuse(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -317,6 +330,13 @@ def _ray(options: argparse.Namespace) -> int:
     print(ray_cost.summary(done))
     _write(ray_cost.to_json(done), options.json)
     return 1 if any(one.error is not None for one in done) else 0
+
+
+def _eta(options: argparse.Namespace) -> int:
+    done = eta.measure(eta.Options(Path(options.directory), _queries(options), options.slots, options.memory), _tell)
+    print(eta.table(done))
+    _write(done.json(), options.json)
+    return 1 if done.failed else 0
 
 
 def _reuse(options: argparse.Namespace) -> int:

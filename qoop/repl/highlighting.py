@@ -1,4 +1,4 @@
-"""What a query looks like while it is typed: the terminal's own colours, so that it suits dark and light ones."""
+"""What a query looks like while it is typed: the terminal's own colours, those that suit dark and light ones."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from qoop.tokens import Token, tokens
 
 STYLE = {
     "sql.keyword": "bold ansiblue",
-    "sql.function": "ansicyan",
+    "sql.function": "ansimagenta",
     "sql.string": "ansigreen",
-    "sql.number": "ansimagenta",
+    "sql.number": "",
     "sql.comment": "italic ansibrightblack",
     "sql.command": "bold ansimagenta",
     "sql.open": "ansired",

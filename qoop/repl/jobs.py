@@ -106,7 +106,7 @@ def how_it_ended(job: Job, terminal: Terminal) -> str:
     try:
         rows = len(job.result(0))
     except Cancelled as error:
-        return terminal.paint(f"{job.id} ended: {error}", "yellow")
+        return terminal.paint(f"{job.id} ended: {error}", "magenta")
     except QoopError as error:
         return terminal.paint(f"{job.id} failed after {seconds}: {error}", "red")
     return (

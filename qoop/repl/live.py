@@ -87,7 +87,7 @@ class LiveView:
         most = max(4, min(16, terminal.height - 4))
         lines = view(self._job.id, self._job.standing(), terminal, most)
         why = self._room()
-        return "\n".join([*lines, terminal.paint(shortened(f"  {why}", terminal.width), "yellow")] if why else lines)
+        return "\n".join([*lines, terminal.paint(shortened(f"  {why}", terminal.width), "magenta")] if why else lines)
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()

@@ -188,16 +188,12 @@ class Shell:
         try:
             while True:
                 try:
-                    with patch_stdout(raw=True):
-                        text = prompt.prompt()
+                    if not self._goes_on(self._next_text(prompt)):
+                        return 0
                 except EndedBySignal:
                     raise
-                except KeyboardInterrupt:
+                except KeyboardInterrupt:  # also between two prompts, where the terminal makes a signal of Ctrl-C
                     continue
-                except EOFError:
-                    text = "\\q"
-                if not self._goes_on(text):
-                    return 0
         finally:
             self._close()
 
@@ -242,6 +238,13 @@ class Shell:
         self._print(entry.job.result(), perf_counter() - begun, entry.job)
 
     # Inside
+
+    def _next_text(self, prompt: PromptSession[str]) -> str:
+        try:
+            with patch_stdout(raw=True):
+                return prompt.prompt()
+        except EOFError:
+            return "\\q"
 
     def _goes_on(self, text: str) -> bool:
         from qoop.repl.commands import Quit
@@ -329,7 +332,7 @@ class Shell:
             return []
         terminal = self.terminal()
         lines = wrap(f"↕ {now or 'queries have all their room again'}", max(30, terminal.width - 1))
-        return [terminal.paint(line, "yellow") for line in lines]
+        return [terminal.paint(line, "magenta") for line in lines]
 
     def _sent_back(self, error: BaseException) -> bool:
         from qoop.repl.live import SentBack
@@ -434,6 +437,7 @@ class Shell:
             of_duckdb()
             self._commands()
             self._opened.set_result(session)
+            prompt.app.invalidate()  # the last line of the screen no longer says that it is being opened
         except BaseException as error:
             self._opened.set_exception(error)
             loop = prompt.app.loop

@@ -53,7 +53,7 @@ def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]
     told = []
     for record in history[since:]:
         if isinstance(record, Decided):
-            paints: tuple[Paint, ...] = ("bold", "yellow") if record.switched else ("faint",)
+            paints: tuple[Paint, ...] = ("bold", "magenta") if record.switched else ("faint",)
             mark = "⇄ switched plan" if record.switched else "· kept the plan"
             first, *rest = wrap(f"{mark} {record}", max(30, terminal.width - 1), subsequent_indent="  ")
             told += [terminal.paint(mark, *paints) + first.removeprefix(mark), *rest]
@@ -123,7 +123,7 @@ def _stage_line(stage: StageProgress, terminal: Terminal) -> str:
     room = terminal.width - width - width_of(right) - 11
     label = shortened(stage.label, room)
     drawn = bar(stage.done / stage.total if stage.total else 1.0, width)
-    painted = terminal.paint(drawn, "green" if _is_done(stage) else "cyan")
+    painted = terminal.paint(drawn, "green" if _is_done(stage) else "blue")
     text = f"  {stage.stage:<5} {label}{' ' * (room - width_of(label))} {terminal.paint('▕', 'faint')}{painted}"
     text += f"{terminal.paint('▏', 'faint')}{right}"
     return text if stage.running or _is_done(stage) or not terminal.colours else terminal.paint(_plain(text), "faint")

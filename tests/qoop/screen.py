@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -61,12 +62,19 @@ class Screen:
         return "\n".join(line.rstrip() for line in [*gone, *self._screen.display]).rstrip()
 
     def colour_of(self, text: str) -> str:
-        """The colour of the first character of a text that is on the screen."""
+        """The colour of the first character of a text that is on the screen, where it was written last: what is typed
+        before there is a prompt for it is first shown by the terminal, without colours."""
         self._read()
-        for number, line in enumerate(self._screen.display):
+        for number, line in reversed(list(enumerate(self._screen.display))):
             if text in line:
                 return str(self._screen.buffer[number][line.index(text)].fg)
         raise AssertionError(f"{text!r} is not to be seen in:\n{self.text}")
+
+    def colours(self) -> set[str]:
+        """All colours, of letters and behind them, that are on the screen."""
+        self._read()
+        cells = [cell for line in self._screen.buffer.values() for cell in line.values()]
+        return {colour for cell in cells for colour in (cell.fg, cell.bg)}
 
     def type(self, text: str) -> None:
         """Type a text; names of keys stand in braces: {enter}, {tab}, {ctrl-c}."""
@@ -103,7 +111,12 @@ class Screen:
 
     def close(self) -> None:
         """End the program, if it has not."""
-        self._child.close(force=True)
+        if self._child.isalive():
+            self._child.kill(signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE
+        while self._child.isalive() and time.monotonic() < deadline:  # on a busy machine that takes its time
+            time.sleep(0.02)
+        self._child.close()
 
     def _read(self) -> None:
         while not self._child.closed:

@@ -41,6 +41,7 @@ def screen(data: str, tmp_path: Path) -> Iterator[Screen]:
 
 def test_the_prompt_completes_colours_and_runs_several_lines(screen: Screen) -> None:
     screen.type("select pri from items{ctrl-c}")
+    screen.wait_now("qoop> ", times=2)
     screen.type("select count(*), max(pric{tab}")
     screen.wait("max(price")
     screen.type(") as top{enter}from ite{tab}")
@@ -172,3 +173,21 @@ def test_data_that_is_not_there_ends_it_with_a_message(tmp_path: Path) -> None:
     screen = Screen(str(tmp_path / "bad"), columns=160, home=tmp_path)
     assert screen.end() == 1
     assert "holds no tables" in screen.all_text and "Traceback" not in screen.all_text
+
+
+@pytest.mark.parametrize("no_colour", ["", "1"])
+def test_colours_can_be_read_on_white_and_there_are_none_if_none_are_wanted(
+    data: str, tmp_path: Path, no_colour: str
+) -> None:
+    screen = Screen(data, home=tmp_path, NO_COLOR=no_colour)
+    try:
+        screen.wait("2 tables")
+        screen.type("select nothing from items;{enter}")
+        screen.wait("^^^^^^^")
+        screen.type("select 'tea', 42, count(*) from items")
+        screen.wait("count(*)")
+        seen = screen.colours() - {"default"}
+        assert not seen if no_colour else {"red", "blue", "green", "magenta"} <= seen
+        assert not seen & {"brown", "cyan", "white"}  # brown: what pyte calls yellow
+    finally:
+        screen.close()
