@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def in_memory(name: str, result: Result) -> pa.Table:
     """The rows as Arrow holds them without loss. Raises QueryError for a type that is another one when it is read."""
-    _refuse(name, [(column, type_) for column, type_ in _columns(result) if "ENUM(" in type_], "memory")
+    _refuse(name, _of_types(result, "ENUM("), "memory")
     return result.lossless()
 
 
@@ -31,6 +31,7 @@ def in_folder(folder: Path, name: str, result: Result) -> Path:
     draft = folder / f".{name}.{secrets.token_hex(4)}.parquet"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _refuse(name, _of_types(result, "TIME WITH TIME ZONE"), "Parquet")  # which keeps it in UTC
         result.copy_to(draft, "(FORMAT parquet)")
         _refuse(name, _changed(result, draft), "Parquet")
         os.replace(draft, path)
@@ -60,6 +61,11 @@ def _changed(result: Result, path: Path) -> list[tuple[str, str]]:
     return [(column, type_) for column, type_ in _columns(result) if found.get(column) != type_]
 
 
+def _of_types(result: Result, part: str) -> list[tuple[str, str]]:
+    """The columns whose type is that, or holds it."""
+    return [(column, type_) for column, type_ in _columns(result) if part in type_]
+
+
 def _columns(result: Result) -> list[tuple[str, str]]:
     return list(zip(result.unique_columns, result.types, strict=True))
 
@@ -67,4 +73,4 @@ def _columns(result: Result) -> list[tuple[str, str]]:
 def _refuse(name: str, columns: list[tuple[str, str]], where: str) -> None:
     if columns:
         told = ", ".join(f"{column} of {type_}" for column, type_ in columns)
-        raise QueryError(f"table {name} cannot be kept in {where}: it would change the type of {told}; cast it")
+        raise QueryError(f"table {name} cannot be kept in {where}: it would change {told}; cast it")

@@ -41,7 +41,7 @@ def screen(data: str, tmp_path: Path) -> Iterator[Screen]:
 
 def test_the_prompt_completes_colours_and_runs_several_lines(screen: Screen) -> None:
     screen.type("select pri from items{ctrl-c}")
-    screen.wait_now("qoop> ", times=2)
+    screen.wait_now("qoop>", times=2)
     screen.type("select count(*), max(pric{tab}")
     screen.wait("max(price")
     screen.type(") as top{enter}from ite{tab}")
