@@ -27,7 +27,7 @@ help:
 	@echo "make docs          the documentation as a site in build/site"
 	@echo "make golden        write the golden plans anew; look at the diff before you commit it"
 	@echo "make bench         the 99 TPC-DS queries against DuckDB, at SCALE=1"
-	@echo "make picture       draw docs/timeline.svg anew, from the run of the demo"
+	@echo "make picture       draw docs/timeline.svg and docs/shell.svg anew, from runs of the demo and the shell"
 	@echo "make format        let ruff format the code"
 	@echo "make clean         remove what was built; data stays in $(DATA)"
 
@@ -86,6 +86,7 @@ bench: $(READY)
 
 picture: $(READY)
 	$(BIN)/python docs/demo.py --data $(DATA) --picture docs/timeline.svg
+	$(BIN)/python docs/screen.py $(DATA)
 
 format: $(READY)
 	$(BIN)/ruff format $(CODE)

@@ -32,7 +32,7 @@ from qoop.engine.task import AttemptId, MachineId
 from qoop.picture import FONT, page, save, write
 from qoop.planner.plan import Plan, Resources, Signature, Stage
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _LINE = 960, 72, 24, 64, 19
+_WIDTH, _LEFT, _RIGHT, _TOP, _LINE = 960, 72, 24, 88, 19
 _LANES_HEIGHT, _LANE = 360, 30
 _COLOURS = (
     "#3b6fb6",
@@ -370,18 +370,21 @@ def _line(share: Sequence[tuple[float, float]], scale: _Scale) -> Iterator[str]:
 
 
 def _marks(what: Timeline, scale: _Scale) -> Iterator[str]:
-    """A switch is a line through the picture, a decision to stay a tick below the axis."""
+    """A switch is a line through the picture under the plan's name, a decision to stay a tick below the axis."""
     for mark in what.marks:
         x = scale.x(mark.at)
         if not mark.switched:
             tick = f"M{x - 4:.1f},{scale.bottom + 34:.1f} h8 l-4,-8 z"
             yield f'<path d="{tick}" fill="#999"><title>{escape(mark.text)}</title></path>'
             continue
+        name = f"plan {mark.plan}"
+        width = 12 + 7 * len(name)
         yield (
-            f'<g><title>{escape(mark.text)}</title><line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}"'
-            f' y2="{scale.bottom + 24:.1f}" stroke="#c00" stroke-width="1.5"/>'
-            f'<text x="{x:.1f}" y="{scale.bottom + 36:.1f}" text-anchor="middle" fill="#c00" font-weight="bold">'
-            f"plan {escape(mark.plan)}</text></g>"
+            f'<g><title>{escape(mark.text)}</title><line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 8}"'
+            f' y2="{scale.bottom + 4:.1f}" stroke="#c00" stroke-width="2"/>'
+            f'<rect x="{x - width / 2:.1f}" y="{_TOP - 26}" width="{width}" height="18" rx="9" fill="#c00"/>'
+            f'<text x="{x:.1f}" y="{_TOP - 13}" text-anchor="middle" fill="#fff" font-weight="bold">'
+            f"{escape(name)}</text></g>"
         )
 
 

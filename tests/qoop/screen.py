@@ -76,6 +76,12 @@ class Screen:
         cells = [cell for line in self._screen.buffer.values() for cell in line.values()]
         return {colour for cell in cells for colour in (cell.fg, cell.bg)}
 
+    def cells(self) -> list[list[tuple[str, bool, str]]]:
+        """The screen by lines: colour, whether bold, and character of every place."""
+        self._read()
+        lines = (self._screen.buffer[number] for number in range(self._screen.lines))
+        return [[(line[x].fg, line[x].bold, line[x].data) for x in range(self._screen.columns)] for line in lines]
+
     def type(self, text: str) -> None:
         """Type a text; names of keys stand in braces: {enter}, {tab}, {ctrl-c}."""
         for name, key in KEYS.items():
