@@ -416,7 +416,7 @@ class Shell:
 
         room, status = self.session.room, self._jobs.status() if self._jobs is not None else ""
         tables = len(self.session.tables())
-        parts = [f"{tables} table{'' if tables == 1 else 's'}", room_of(room), self.session.held_back, status]
+        parts = [f"{tables} table{'' if tables == 1 else 's'}", room_of(room), status, self.session.held_back]
         return " " + " · ".join(filter(None, parts))
 
     # Opening and closing

@@ -61,3 +61,22 @@ def test_a_value_is_kept_as_duckdb_keeps_it_or_refused(session: qoop.Session, pl
     found = session.sql(read)
     assert repr(found.fetchall()) == repr(rows) and len(rows) == 3 and rows[1][1] is None
     assert len(types) == 4 and found.types[1] == rows[0][2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT CAST('10:00:00+02' AS TIMETZ) AS t",
+        "SELECT i, x::TIMETZ AS t FROM times WHERE CAST(x AS TIMETZ) > CAST('10:30:00+02' AS TIMETZ) ORDER BY i",
+        "SELECT i FROM times WHERE TIMETZ '10:00:00+02' < x::TIMETZ AND x::TIMETZ NOT IN ('11:00:00+02') ORDER BY i",
+        "SELECT TRY_CAST(x AS TIME WITH TIME ZONE) AS t, count(*) AS n FROM times GROUP BY t ORDER BY n, t::VARCHAR",
+        "SELECT a.i, b.i AS j FROM times a JOIN times b ON a.x::TIMETZ = b.x::TIMETZ ORDER BY a.i, j",
+    ],
+)
+def test_times_with_a_zone_within_a_query(session: qoop.Session, text: str) -> None:
+    make = "SELECT i, ['10:00:00+02', '08:00:00+00', '11:00:00-03'][i % 3 + 1] AS x FROM range(9) t(i)"
+    session.sql(f"CREATE OR REPLACE TABLE times AS {make}")
+    with duckdb.connect() as oracle:
+        oracle.execute(f"CREATE TABLE times AS {make}")
+        expected = oracle.execute(text).fetchall()
+    assert repr(session.sql(text).fetchall()) == repr(expected) and expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -191,3 +192,23 @@ def test_colours_can_be_read_on_white_and_there_are_none_if_none_are_wanted(
         assert not seen & {"brown", "cyan", "white"}  # brown: what pyte calls yellow
     finally:
         screen.close()
+
+
+def test_the_shell_says_what_other_programs_take_until_it_is_told_what_to_use(data: str, tmp_path: Path) -> None:
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    screen = Screen(data, "--slots", "4", "--memory", "1GB", columns=160, home=tmp_path, QOOP_WATCH_MACHINE="on")
+    try:
+        screen.wait_now("other programs take", "cpus", "2 tables")
+        screen.type("\\resize slots=0{enter}")
+        screen.wait("0 slots")
+        screen.type(LONG + ";{enter}")
+        screen.wait_now("waits for a slot")
+        screen.type("\\resize auto{enter}")  # in the line below the query: the room that the machine has
+        screen.wait("queries now have", "↕ other programs take", "1,000 rows")
+        screen.type("\\resize slots=4{enter}")
+        screen.wait_now("queries now have 4 slots")
+    finally:
+        screen.close()
+        for process in busy:
+            process.kill()
+            process.wait()
