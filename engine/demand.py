@@ -32,19 +32,19 @@ class Demands:
         self._machines.pop(name, None)
         if capacity is not None:
             self._machines[name] = capacity
-        self._forget()
+        self.forget()
 
     def asked(self, node: StageNode) -> tuple[Resources, float]:
-        """Both `of` and `seconds`; the same object as long as nothing of it changes."""
-        return self._known.get(node) or self._demand(node)
-
-    def of(self, node: StageNode) -> Resources:
-        """Slots and memory that one task of the stage asks for; never more than some empty machine has."""
-        return self._demand(node)[0]
+        """Slots and memory that one task of the stage asks for, never more than some empty machine has, and how long it
+        should take: as the longest so far, by estimate if there is none. The same object as long as nothing changes."""
+        known = self._known.get(node)
+        if known is None:
+            known = self._known[node] = self._demand(node)
+        return known
 
     def seconds(self, node: StageNode) -> float:
-        """How long a task of the stage should take: as the longest so far, by estimate if there is none."""
-        return self._demand(node)[1]
+        """The latter."""
+        return self.asked(node)[1]
 
     def expect_less(self, name: MachineId, capacity: Resources) -> None:
         """The machine will have this capacity; what fits it only before is no longer asked for."""
@@ -68,7 +68,7 @@ class Demands:
         whole = max((capacity.memory for capacity in self._machines.values() if capacity.cpu >= 1), default=math.inf)
         content, all_of_it = node.content, had >= whole
         self._raised[content] = max(self._raised.get(content, 0.0), 2 * had if all_of_it else min(2 * had, whole))
-        self._forget()
+        self.forget()
         return None if all_of_it else self._raised[content]
 
     @property
@@ -76,23 +76,16 @@ class Demands:
         """Bytes that tasks are known to need, learnt from those that ran out of memory."""
         return self._raised
 
-    def forget_plan(self) -> None:
-        """The stages asked about so far are of no more interest."""
-        self._forget()
-
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """All that was asked for so far is of no more interest, or no longer right."""
         self._known.clear()
         self.changes += 1
 
     def _demand(self, node: StageNode) -> tuple[Resources, float]:
-        known = self._known.get(node)
-        if known is None:
-            stage, content = node.stage, node.content
-            memory = max(self._least(), stage.estimate.task_memory, self._raised.get(content, 0.0))
-            room = cap(Resources(float(stage.slots), float(math.ceil(memory))), self._machines.values())
-            seconds = self._longest.get(content, on_threads(stage.estimate.task_seconds, room.cpu))
-            known = self._known[node] = room, seconds
-        return known
+        stage, content = node.stage, node.content
+        memory = max(self._least(), stage.estimate.task_memory, self._raised.get(content, 0.0))
+        room = cap(Resources(float(stage.slots), float(math.ceil(memory))), self._machines.values())
+        return room, self._longest.get(content, on_threads(stage.estimate.task_seconds, room.cpu))
 
     def _least(self) -> float:
         by_slot = [capacity.memory / capacity.cpu for capacity in self._machines.values() if capacity.cpu >= 1]

@@ -149,7 +149,7 @@ class Run:
         if same and before is not None:
             self._frontier.remember_made(before)
         self.plans.append(plan)
-        self._demands.forget_plan()
+        self._demands.forget()
         self._shown.clear()
         self._ready_version = (-1, -1, -1)
         self._useful = None  # until `keep_only` is told what the plans before this one have put out for others

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
@@ -80,8 +79,3 @@ def shortened(text: str, width: int) -> str:
     from rich.cells import set_cell_size
 
     return set_cell_size(text, max(0, width - 1)).rstrip() + "…"
-
-
-def main_terminal() -> Terminal:
-    """That of standard output."""
-    return Terminal.of(sys.stdout)

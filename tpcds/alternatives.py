@@ -19,6 +19,7 @@ from qoop.planner.candidate import MOST_TOLERANCE, Alternatives, Pool, cluster_g
 from qoop.planner.collector import collector_waits
 from qoop.planner.relation import Join, walk
 from qoop.session import Session, connect
+from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.queries import text
 
 _SCALES = (1.0, 10.0, 100.0, 1000.0, 3000.0)
@@ -247,6 +248,5 @@ def totals(found: list[QueryAlternatives]) -> str:
 
 
 def _percentiles(seconds: list[float]) -> str:
-    ordered = sorted(seconds)
-    last = ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]
-    return f"median {ordered[len(ordered) // 2] * 1e3:.0f} ms, 95th percentile {last * 1e3:.0f} ms"
+    median, last = (quantile(seconds, part) * 1e3 for part in (0.5, 0.95))
+    return f"median {median:.0f} ms, 95th percentile {last:.0f} ms"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +22,7 @@ from qoop.tpcds.data import read_manifest
 from qoop.tpcds.memory import PeakMemory
 from qoop.tpcds.oracle import is_empty_answer
 from qoop.tpcds.oracle_process import OracleError, OracleProcess
+from qoop.tpcds.quantiles import quantile_if_any
 from qoop.tpcds.queries import texts
 
 if TYPE_CHECKING:
@@ -112,10 +113,10 @@ class BenchReport:
             "duckdb_seconds": theirs,
             "ratio": ours / theirs if theirs else None,
             "slow": [r.query for r in self.queries if r.slow],
-            "planning_seconds_median": quantile(planning, 0.5),
-            "planning_seconds_p95": quantile(planning, 0.95),
-            "task_seconds_median": quantile(tasks, 0.5),
-            "task_seconds_p99": quantile(tasks, 0.99),
+            "planning_seconds_median": quantile_if_any(planning, 0.5),
+            "planning_seconds_p95": quantile_if_any(planning, 0.95),
+            "task_seconds_median": quantile_if_any(tasks, 0.5),
+            "task_seconds_p99": quantile_if_any(tasks, 0.99),
             "longest_task_seconds": max(tasks, default=None),
             "wider_than_one": sum((r.max_width or 0) > 1 for r in self.queries),
             "without_opaque_stage": sum(r.opaque_stages == 0 for r in self.queries),
@@ -132,14 +133,6 @@ class BenchReport:
             "settings": dict(self.settings),
             "versions": dict(self.versions),
         }
-
-
-def quantile(values: Iterable[float], fraction: float) -> float | None:
-    """The smallest value that at least this fraction of the values does not exceed; None of no values."""
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    return ordered[max(0, min(len(ordered) - 1, -int(-fraction * len(ordered) // 1) - 1))]
 
 
 def run(options: Options, told: Callable[[QueryReport], None] = lambda report: None) -> BenchReport:

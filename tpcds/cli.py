@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.whole_file import write_whole
 from qoop.tpcds import alternatives, bench, qerror, report, stage_cost
 from qoop.tpcds.data import Progress, generate
 from qoop.tpcds.queries import SUITES, parse_selection
@@ -223,10 +224,8 @@ def _target(path: str | None) -> Path | None:
 
 
 def _write(target: Path, content: str) -> None:
-    partial = target.with_name(f".{target.name}.partial")
     try:
-        partial.write_text(content + "\n")
-        partial.replace(target)
+        write_whole(target, content + "\n")
     except OSError as error:
         print(content)
         raise ConfigError(f"cannot write the report to {target}: {error.strerror}") from error

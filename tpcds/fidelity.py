@@ -44,7 +44,7 @@ from qoop.planner.variants import Variant
 from qoop.profiles import CapacityProfile, Point, replay
 from qoop.session import Session, connect
 from qoop.simulation import Kernels
-from qoop.tpcds.bench import quantile
+from qoop.tpcds.quantiles import quantile, quantile_if_any
 from qoop.tpcds.queries import text
 from qoop.tpcds.replica import Replica, Solo, ended, fastest, interrupted, room_changes, solo, tables_of
 from qoop.tpcds.results import Results
@@ -117,7 +117,7 @@ class Fidelity:
     @property
     def median_error(self) -> float | None:
         """Of all completion times; None if nothing ran."""
-        return quantile([pair.error for pair in self.judged], 0.5)
+        return quantile_if_any([pair.error for pair in self.judged], 0.5)
 
     def orders(self) -> tuple[int, int]:
         """Of pairs of plans of one query whose real times differ by more than 10 %: how many the simulator has in the

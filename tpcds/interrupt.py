@@ -18,6 +18,7 @@ from statistics import median
 from qoop.tpcds.contest import Contestant, judge, scratch_folder
 from qoop.tpcds.contestant import Room, Task
 from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.quantiles import ratio_of_sums
 from qoop.tpcds.queries import texts
 from qoop.tpcds.results import Results
 from qoop.tpcds.shrink import FULL, longest
@@ -26,7 +27,6 @@ MEANS = (1.0, 0.5, 0.25)
 LIMIT = 10.0
 SIDES = ("qoop", "running")
 """Kinds of contestants: qoop, and DuckDB, which starts again with every process."""
-_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,8 @@ def table(trials: Sequence[Trial]) -> str:
     for mean in dict.fromkeys(trial.mean for trial in trials):
         ours = [trial for trial in trials if trial.mean == mean and trial.side == "qoop"]
         theirs = [trial for trial in trials if trial.mean == mean and trial.side == "running"]
-        low, high = _interval(ours, theirs)
+        pairs = _pairs(ours, theirs)
+        _, low, high = ratio_of_sums([pairs]) if pairs else (0.0, 0.0, 0.0)
         a, b = sum(trial.seconds for trial in ours), sum(trial.seconds for trial in theirs)
         lines.append(
             f"{mean:13g} {a:8.1f} {_ended(ours)} {b:10.1f} {_ended(theirs)} {b / a if a else 0:13.2f}"
@@ -176,17 +177,7 @@ def _ended(trials: Sequence[Trial]) -> str:
     return f"{sum(trial.ended for trial in trials) / len(trials):6.0%}" if trials else "     -"
 
 
-def _interval(ours: Sequence[Trial], theirs: Sequence[Trial]) -> tuple[float, float]:
-    """Bootstrap over the pairs of trials (Efron 1979): the middle 95 % of the ratio of sums."""
+def _pairs(ours: Sequence[Trial], theirs: Sequence[Trial]) -> list[tuple[float, float]]:
+    """Their seconds and ours, of the trials that both have made."""
     other = {(trial.query, trial.seed): trial.seconds for trial in theirs}
-    keys = [(trial.query, trial.seed) for trial in ours]
-    pairs = [(one.seconds, other[key]) for one, key in zip(ours, keys, strict=True) if key in other]
-    if not pairs:
-        return 0.0, 0.0
-    chance = random.Random(0)
-    ratios = []
-    for _ in range(_RESAMPLES):
-        drawn = chance.choices(pairs, k=len(pairs))
-        ratios.append(sum(pair[1] for pair in drawn) / sum(pair[0] for pair in drawn))
-    ratios.sort()
-    return ratios[int(0.025 * len(ratios))], ratios[int(0.975 * len(ratios))]
+    return [(other[key], one.seconds) for one in ours if (key := (one.query, one.seed)) in other]

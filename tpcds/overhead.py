@@ -8,7 +8,6 @@ where it was lost, the query is behind. The first answer of each side is compare
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import Counter
@@ -26,12 +25,12 @@ from qoop.planner.alternatives import keep, pool
 from qoop.planner.candidate import local_grid
 from qoop.session import Session, connect
 from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.quantiles import quantile, ratio_of_sums
 from qoop.tpcds.queries import texts
 from qoop.tpcds.results import Results
 
 NOTABLE = 0.05
 """From this difference on a query is listed."""
-RESAMPLES = 2000
 START, ROWS, OTHER = "the alternatives became known", "rows", "other"
 """Kinds of reasons."""
 
@@ -208,26 +207,15 @@ def kind(cause: str) -> str:
     return ROWS if " rows where " in cause else OTHER
 
 
-def ratio_of_sums(done: Sequence[QueryResult], part: str) -> tuple[float, float, float]:
+def adaptive_by_held(done: Sequence[QueryResult], part: str) -> tuple[float, float, float]:
     """Adaptive by held time, summed over all pairs, and its 95 % interval. part: wall or cpu.
 
-    The interval is that of the bootstrap (Efron, 1979): pairs drawn again, with replacement, within each query, since
-    the queries are the ones there are and not a sample of others. One pair a query says nothing of chance: no width.
+    Pairs are drawn again within each query, since the queries are the ones there are and not a sample of others. One
+    pair a query says nothing of chance: no width.
     """
-    pairs = [
+    return ratio_of_sums(
         [(getattr(a, part), getattr(b, part)) for a, b in zip(one.adaptive, one.held, strict=True)] for one in done
-    ]
-    chance = random.Random(1)
-    drawn = sorted(_ratio(chance.choices(own, k=len(own)) for own in pairs) for _ in range(RESAMPLES))
-    return _ratio(iter(pairs)), drawn[round(0.025 * RESAMPLES)], drawn[round(0.975 * RESAMPLES) - 1]
-
-
-def _ratio(pairs: Iterator[Sequence[tuple[float, float]]]) -> float:
-    ours = theirs = 0.0
-    for own in pairs:
-        ours += sum(a for a, _ in own)
-        theirs += sum(b for _, b in own)
-    return ours / theirs
+    )
 
 
 def table(done: Sequence[QueryResult]) -> str:
@@ -237,7 +225,7 @@ def table(done: Sequence[QueryResult]) -> str:
         return "\nno query could be measured"
     lines = ["", f"{len(good)} queries, {sum(len(one.held) for one in good)} pairs; adaptive : held"]
     for part in ("wall", "cpu"):
-        ratio, low, high = ratio_of_sums(good, part)
+        ratio, low, high = adaptive_by_held(good, part)
         lines.append(f"  {part:4} seconds {ratio:.4f}  (95 % interval {low:.4f} to {high:.4f})")
     lines += _bets(good)
     thoughts = [thought for one in good for thought in one.thoughts]
@@ -259,7 +247,7 @@ def _bets(done: Sequence[QueryResult]) -> Iterator[str]:
         ("without", [o for o in done if not o.switches]),
     ):
         if some:
-            yield f"  {len(some)} queries {name} switches: wall {ratio_of_sums(some, 'wall')[0]:.4f}"
+            yield f"  {len(some)} queries {name} switches: wall {adaptive_by_held(some, 'wall')[0]:.4f}"
     for word, least in (("behind", NOTABLE), ("ahead", -NOTABLE)):
         notable = [one for one in done if (one.ahead - 1 > least if least > 0 else one.ahead - 1 < least)]
         shown = (
@@ -271,9 +259,8 @@ def _bets(done: Sequence[QueryResult]) -> Iterator[str]:
 def _quantiles(seconds: Sequence[float]) -> str:
     if not seconds:
         return "none"
-    ordered = sorted(seconds)
-    cells = (f"{name} {ordered[round(at * (len(ordered) - 1))] * 1e3:.1f} ms" for name, at in _QUANTILES)
-    return f"{len(ordered)}; {', '.join(cells)}"
+    cells = (f"{name} {quantile(seconds, at) * 1e3:.1f} ms" for name, at in _QUANTILES)
+    return f"{len(seconds)}; {', '.join(cells)}"
 
 
 _QUANTILES = (("median", 0.5), ("p95", 0.95), ("p99", 0.99), ("longest", 1.0))
@@ -282,5 +269,5 @@ _QUANTILES = (("median", 0.5), ("p95", 0.95), ("p99", 0.99), ("longest", 1.0))
 def to_json(done: Sequence[QueryResult]) -> dict[str, object]:
     """The results as JSON values."""
     good = [one for one in done if one.error is None]
-    ratios = {part: ratio_of_sums(good, part) for part in ("wall", "cpu")} if good else {}
+    ratios = {part: adaptive_by_held(good, part) for part in ("wall", "cpu")} if good else {}
     return {"ratios": ratios, "queries": [asdict(one) for one in done]}

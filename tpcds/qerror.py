@@ -25,8 +25,8 @@ from qoop.planner.planner import logical, stats_needed
 from qoop.planner.provenance import Provenances
 from qoop.planner.relation import Aggregate, Join, Relation, walk
 from qoop.planner.sqlgen import to_sql
-from qoop.tpcds.bench import quantile
 from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.quantiles import quantile_if_any
 from qoop.tpcds.queries import texts
 
 
@@ -186,9 +186,9 @@ def _summary(nodes: Sequence[NodeError]) -> dict[str, Any]:
     return {
         "nodes": len(nodes),
         "not_counted": len(nodes) - len(errors),
-        "median": quantile(errors, 0.5),
-        "p90": quantile(errors, 0.9),
-        "p95": quantile(errors, 0.95),
+        "median": quantile_if_any(errors, 0.5),
+        "p90": quantile_if_any(errors, 0.9),
+        "p95": quantile_if_any(errors, 0.95),
         "max": max(errors, default=None),
     }
 

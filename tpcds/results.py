@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.whole_file import write_whole
 
 FORMAT, VERSION = "qoop-results", 2
 
@@ -82,10 +83,8 @@ def read(path: Path) -> Kept:
 
 
 def _write(path: Path, content: list[dict[str, Any]]) -> None:
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text("".join(json.dumps(item) + "\n" for item in content))
-        partial.replace(path)
+        write_whole(path, "".join(json.dumps(item) + "\n" for item in content))
     except OSError as error:
         raise ConfigError(f"cannot write the results to {path}: {error.strerror}") from error
 

@@ -22,7 +22,7 @@ from qoop.planner.observed import NOTHING
 from qoop.planner.plan import Plan, StageId
 from qoop.planner.variants import Variant
 from qoop.session import Session
-from qoop.tpcds.bench import quantile
+from qoop.tpcds.quantiles import quantile_if_any
 from qoop.tpcds.queries import texts
 
 NOISE = 0.002
@@ -84,9 +84,9 @@ def _summary(stages: Sequence[StageCost]) -> dict[str, Any]:
     errors = [stage.error for stage in stages]
     return {
         "stages": len(stages),
-        "median_error": quantile(errors, 0.5),
-        "p90_error": quantile(errors, 0.9),
-        "median_ratio": quantile([stage.predicted / stage.measured for stage in stages], 0.5),
+        "median_error": quantile_if_any(errors, 0.5),
+        "p90_error": quantile_if_any(errors, 0.9),
+        "median_ratio": quantile_if_any([stage.predicted / stage.measured for stage in stages], 0.5),
         "rank_correlation": rank_correlation([s.predicted for s in stages], [s.measured for s in stages]),
         "predicted_seconds": sum(stage.predicted for stage in stages),
         "measured_seconds": sum(stage.measured for stage in stages),

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from qoop.catalog.errors import ConfigError
-from qoop.planner.finish import NOTHING, Done, Finish
+from qoop.planner.finish import Done, Finish
 from qoop.planner.plan import Resources
 from qoop.policies.demand import on_slots
-from qoop.profiles.prices import Prices
 from qoop.replanner import Decision, Greedy, Question, Stay, switch_to
 
 
@@ -113,21 +112,6 @@ class Priced:
     def _much_better(self, best: Offer, mine: Offer, now: float) -> bool:
         (late, cost), (my_lateness, my_cost) = self._cost(best, now), self._cost(mine, now)
         return late < my_lateness or cost < (1.0 - self.hysteresis) * my_cost
-
-
-def per_slot(prices: Prices, begin: float = 0.0, slots: float = 30.0) -> tuple[tuple[float, float], ...]:
-    """Dollars of a slot and second, for a job that begins at that second of a series of prices of machines.
-
-    >>> per_slot(Prices(((0, 36.0), (60, 72.0)), 120), begin=30, slots=10)
-    ((0.0, 0.001), (30, 0.002))
-    """
-    steps = [(0.0, prices.at(begin)), *((at - begin, price) for at, price in prices.steps if at > begin)]
-    return tuple((at, price / 3600 / slots) for at, price in steps)
-
-
-def line_of(finishes: Sequence[Finish], share: Resources, price: float) -> tuple[Offer, ...]:
-    """The Pareto line of a query that has not begun."""
-    return pareto(offers(finishes, [NOTHING] * len(finishes), share, price))
 
 
 def _numbers(most: float) -> list[float]:

@@ -16,8 +16,9 @@ from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Started
 from qoop.letters import JobRequest
+from qoop.planner.finish import NOTHING
 from qoop.planner.plan import Resources
-from qoop.policies.price import Offer, Priced, line_of, pareto
+from qoop.policies.price import Offer, Priced, offers, pareto
 from qoop.replanner import Greedy, Stay, Switch, runs
 
 WIDE = option("wide 32 2\nroot 1 1 wide", "A")  # 65 s of work
@@ -33,7 +34,7 @@ def taken(policy: Priced, slots: float = 32, **told: object) -> tuple[int, float
 
 
 def test_the_line_by_hand() -> None:
-    line = line_of([WIDE.candidate.finish, LEAN.candidate.finish], Resources(32), 0.01)
+    line = pareto(offers([WIDE.candidate.finish, LEAN.candidate.finish], [NOTHING] * 2, Resources(32), 0.01))
     assert (line[0].place, line[0].slots) == (1, 1)
     assert line[0].seconds == pytest.approx(41, abs=0.1) and line[0].dollars == pytest.approx(0.41, abs=0.01)
     assert (line[-1].place, line[-1].slots) == (0, 32)

@@ -24,6 +24,7 @@ def drawn(seed: str, number: int) -> Schedule:
         happenings.append(Happening(_at(chance, length), ("close",)))
         if happenings and chance.random() < 0.5:  # soon after something else
             happenings.append(Happening(chance.choice(happenings).at + STEP, ("close",)))
+    fates = (*fates, *_late(chance, jobs))
     return Schedule(
         machines, jobs, fates, tuple(sorted(happenings, key=lambda one: one.at)),
         scheduler=chance.choice(("max-min",) * 5 + ("drf", "tetris", "sjf", "carbyne")),
@@ -63,7 +64,7 @@ def _job(chance: random.Random, name: str, plans: tuple[Nodes, ...], length: flo
         weight=chance.choice((0.5, 1.0, 1.0, 3.0)),
         timeout=chance.choice((0.0,) * 10 + (5.0, 20.0)),
         attempts=chance.choice((2, 3, 4)),
-        revocations=chance.choice((2, 50, 50, 50)),
+        revocations=chance.choice((1, 2, 50, 50)),
         adaptive=adaptive,
         at_once=chance.random() < 0.7,
         durable=chance.random() < 0.2,
@@ -127,6 +128,18 @@ def _capacity(
                 yield Happening(at, ("join", name, slots, memory))
 
 
+def _late(chance: random.Random, jobs: tuple[JobLine, ...]) -> Iterator[Fate]:
+    """What was made of an island's rows comes late, while the same is made of those of its second making: seldom by
+    chance alone."""
+    for job in jobs:
+        known = {node.id: node for nodes in job.plans for node in nodes}
+        read = [(node, known[name]) for node in known.values() for _, name in node.inputs if known[name].island]
+        if read and chance.random() < 0.3:
+            reader, island = chance.choice(read)
+            again = island.t * island.pace + chance.choice((0.25, 0.5, 0.75)) * reader.t * reader.pace
+            yield Fate(job.name, reader.id, chance.randrange(reader.width), 1, "spoiled", STEP * round(again / STEP))
+
+
 def _asked(chance: random.Random, jobs: tuple[JobLine, ...], length: float) -> Iterator[Happening]:
     """What owners of jobs ask for."""
     for job in jobs:
@@ -141,6 +154,9 @@ def _asked(chance: random.Random, jobs: tuple[JobLine, ...], length: float) -> I
                 yield Happening(job.at + _at(chance, min(8.0, since + 1)), ("switch", job.name, plan))
             if chance.random() < 0.2:
                 yield Happening(job.at + _at(chance, since + 1), ("reconsider", job.name))
+        if chance.random() < 0.5:
+            plan = str(chance.randrange(len(job.plans)))
+            yield Happening(job.at + _at(chance, min(4.0, since + 1)), ("pin", job.name, plan))
 
 
 def _ended(chance: random.Random, job: JobLine, at: float) -> Iterator[Happening]:
@@ -150,6 +166,8 @@ def _ended(chance: random.Random, job: JobLine, at: float) -> Iterator[Happening
             yield Happening(at, ("cancel", job.name))
         else:
             yield Happening(at, ("suspend", job.name, f"{STEP * chance.choice((0, 2, 8, 32)):g}"))
+        if chance.random() < 0.2:
+            yield Happening(at, ("pin", job.name, "0"))
         at += STEP * chance.randrange(4)
 
 

@@ -21,6 +21,7 @@ from sim_draw import drawn
 from sim_try import Failure, tried
 
 from qoop import cluster
+from qoop.adaptive import Replanner
 from qoop.cluster import Cluster
 from qoop.engine import frontier
 from qoop.engine.demand import Demands
@@ -151,6 +152,8 @@ MUTANTS = (
         "all the memory there was is asked for again", Demands, "raise_memory",
         "2 * had if all_of_it", "0.0 if all_of_it",
     ),
+    Mutant("what was handed out is made again", Replanner, "_as_pinned", "not self._pinned", "True"),
+    Mutant("rows that may come out otherwise are handed out", Cluster, "_pin", "found.run.lasting", "True"),
     Mutant("a suspended job keeps nothing", Cluster, "_suspend_job", "if output.width", "if not output.width"),
 )  # fmt: skip
 

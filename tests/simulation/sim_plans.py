@@ -19,6 +19,7 @@ class Query:
 
     truth, limits: by what a stage means, how it differs from what is believed of it, and whether it is limited, which
     makes it an island. islands: how often one is; deep: what rests on one is one, too, as in plans of the planner.
+    streams: the answer comes in as many parts as the last join has, which can be handed out one after the other.
     """
 
     relations: tuple[str, ...]
@@ -28,6 +29,7 @@ class Query:
     islands: float
     deep: bool
     width: int
+    streams: bool
 
     @classmethod
     def drawn(cls, chance: random.Random, relations: tuple[str, ...]) -> Query:
@@ -40,6 +42,7 @@ class Query:
             chance.choice((0.0, 0.0, 0.1, 0.3)),
             chance.random() < 0.7,
             chance.choice((4, 5, 6, 7)),
+            chance.random() < 0.4,
         )
 
 
@@ -139,9 +142,14 @@ def _nodes(chance: random.Random, query: Query, root: _Part, names: Names) -> No
         return name
 
     last = add(root, 1)
-    answer = Node(
-        "answer" + "".join(query.relations), 1, (("all", last),), t=0.5, island=query.deep and "!" in root.means
-    )
+    name, island = "answer" + "".join(query.relations), query.deep and "!" in root.means
+    if query.streams and root.width > 1:
+        name, means = f"{name}/{root.width}{root.cut}", name
+        answer = Node(
+            name, root.width, (("forward", last),), t=1.5, m=1.0, means=means, cut=root.cut, island=island
+        )  # fmt: skip
+    else:
+        answer = Node(name, 1, (("all", last),), t=0.5, island=island)
     return (*done.values(), answer)
 
 

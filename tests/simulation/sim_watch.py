@@ -9,6 +9,8 @@ that the first has led to is done, and everything must hold:
 - an attempt is told to stop once, and for a reason;
 - the job with the lowest share goes first, and no room is left free that somebody could use;
 - shares are those of Pseudocode 1 (spec section 2);
+- what was handed out of an answer stays in it: the job changes to no plan with another one, and makes nothing of it
+  again, unless it was lost;
 - a job fails if, and only if, it must; afterwards nothing of it is left;
 - its history tells one story.
 """
@@ -47,7 +49,7 @@ from qoop.engine.events import (
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
-from qoop.letters import Answered, CancelAsked, CloseAsked, HoldAsked, Submitted, SuspendAsked
+from qoop.letters import Answered, CancelAsked, CloseAsked, HoldAsked, PinAsked, Submitted, SuspendAsked
 from qoop.planner.plan import Plan, Resources
 from qoop.turns import Decision, Found, JobEnded, Questioned, Refused, Resizing, Turn
 
@@ -70,6 +72,7 @@ class Living:
 class JobModel:
     """What is known of a job. doomed: why it must fail. epoch: counts its plans.
 
+    given: outputs of the root that were handed out; root: all that it will put out, since then.
     hold: how many plans it had when it was told to begin nothing new. memory: too little for tasks of a content.
     """
 
@@ -90,6 +93,8 @@ class JobModel:
     epoch: int = 0
     records: int = 0
     hold: int = -1
+    given: set[CheckpointKey] = field(default_factory=set)
+    root: tuple[CheckpointKey, ...] = ()
     memory: dict[object, float] = field(default_factory=dict)
 
 
@@ -112,6 +117,7 @@ class Watch:
         self._begun: dict[AttemptId, Living] = {}
         self._touched: set[JobId] = set()
         self._suspended: list[tuple[SuspendAsked, set[CheckpointKey]]] = []
+        self._pinned: list[PinAsked] = []
         self._shapes: dict[int, Shape] = {}
         self._what: object = None
 
@@ -151,6 +157,8 @@ class Watch:
                     self.cover("job", self.jobs[job].condition, "CheckpointSaved")
             case HoldAsked(job) if job in self.jobs:
                 self.jobs[job].hold = len(self.jobs[job].run.plans)
+            case PinAsked():
+                self._pinned.append(what)
             case CancelAsked(job):
                 self._asked_to_end(job)
             case SuspendAsked(job):
@@ -284,6 +292,7 @@ class Watch:
             self._of_job[name].discard(key)
         self._rests.pop(key, None)
         for job in self.jobs.values():
+            job.given.discard(key)
             if key in job.held and job.condition != "gone":
                 job.losses[key] += 1
                 if job.losses[key] >= job.letter.request.limits.max_attempts and not job.run.ending:
@@ -323,6 +332,7 @@ class Watch:
         run = job.run
         where = f"{spec.attempt} at {spec.key} on {machine}"
         assert spec.attempt not in self._begun, f"{where} begins twice"
+        assert spec.key not in job.given, f"{where} begins, but its rows were handed out"
         assert all(living.key != spec.key for living in job.living.values()), f"{where} begins, but one runs already"
         assert not job.doomed and not job.asked, (
             f"{where} begins, but the job must end: {job.doomed or 'it was asked to'}"
@@ -443,12 +453,27 @@ class Watch:
             for key in kept:
                 self._put(asked.keeper, key)
         self._suspended = []
+        for pin in self._pinned:
+            self._handed_out(pin)
+        self._pinned = []
         for name in touched:
             job = self.jobs[name]
             if job.condition != "gone":
                 self._job_holds(name, job)
             else:
                 self._nothing_of(name, job)
+
+    def _handed_out(self, pin: PinAsked) -> None:
+        """What there is of the answer has been handed out, if it may be."""
+        job = self.jobs.get(pin.job)
+        if job is None or job.condition == "gone":
+            assert not pin.done.result(), f"{pin.job} is gone, but hands out rows"
+            return
+        there = {fact.key for fact in job.run.first_outputs} if job.run.lasting else set()
+        assert pin.done.result() == bool(there), f"{pin.job} hands out rows: {pin.done.result()}; there are {there}"
+        if there:
+            job.given |= there
+            job.root = tuple(self._shape(job.run.plan).root)
 
     def _job_holds(self, name: JobId, job: JobModel) -> None:
         run = job.run
@@ -467,6 +492,9 @@ class Watch:
             going = [attempt for attempt, living in job.living.items() if not living.stopping]
             assert not going, f"{name} is about to end, but {going} were not told to stop"
         assert not (job.doomed or job.asked) or run.ending or run.state.final, f"{name} must end: {job.doomed}"
+        if job.root and not run.ending:
+            root = tuple(self._shape(run.plan).root)
+            assert root == job.root, f"rows of {job.root} were handed out, and now {root} is to be the answer of {name}"
         job.held = held
         self._note_states(job)
 

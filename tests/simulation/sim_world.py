@@ -33,7 +33,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.state import Limits
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId, TaskSpec, checkpoint_key, own_islands
-from qoop.letters import HoldAsked, JobRequest, ReleaseAsked, ResizeAsked, SuspendAsked
+from qoop.letters import HoldAsked, JobRequest, PinAsked, ReleaseAsked, ResizeAsked, SuspendAsked
 from qoop.planner.candidate import Candidate
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources
@@ -121,6 +121,11 @@ class Machines(SimulatedBackend):
             _, spec = self._on.pop(attempt)
             self._world.ghost(spec)
 
+    def where(self, attempt: AttemptId) -> MachineId | None:
+        """On which machine the attempt runs; None: it has ended, or the machine is lost."""
+        found = self._on.get(attempt)
+        return found[0] if found is not None and self.on(found[0]) else None
+
     def on(self, machine: MachineId) -> bool:
         """Whether there is that machine."""
         return machine in self.machines()
@@ -155,6 +160,9 @@ class World:
         self._starts: Counter[tuple[str, str, int]] = Counter()
         self._number: dict[AttemptId, int] = {}
         self._suspended: list[SuspendAsked] = []
+        self._taken: dict[
+            str, tuple[int, str]
+        ] = {}  # of answers that are taken: parts, and the plan that is wanted then
         self._closed = False
 
     # --- how it goes ----------------------------------------------------------------------------------------
@@ -189,6 +197,7 @@ class World:
             if self._closed:
                 return
             self.cluster.step(self._agenda[0][0] - began if self._agenda else PATIENCE)
+            self._take_rows()
             turns += 1
             if turns > MOST_TURNS:
                 raise AssertionError(f"jobs never end: {self.cluster._jobs.keys()} after {turns} turns")
@@ -272,6 +281,22 @@ class World:
         self._suspended.append(asked)
         self.cluster.post(asked)
 
+    def _do_pin(self, job: str, plan: str) -> None:
+        """From now on somebody takes the rows of the answer as they come; then they would rather have another plan."""
+        if job in self._handles:
+            self._taken[job] = -1, plan
+            self._take_rows()
+
+    def _take_rows(self) -> None:
+        """Ask for the parts of answers that have come since they were asked for last."""
+        for job, (known, plan) in self._taken.items():
+            there = len(self._handles[job]._run.first_outputs)
+            if there > known:
+                self._taken[job] = there, plan
+                self.cluster.post(PinAsked(self._handles[job].id))
+                if there:
+                    self._do_switch(job, plan)
+
     def _do_release(self, job: str) -> None:
         if job in self._handles:
             self._handles[job].release()
@@ -335,11 +360,26 @@ class World:
                     return Outcome(HANGS, ExecutionError("it hung"))
                 case "slow":
                     seconds *= fate.value
+                case "spoiled":
+                    self.later(seconds / 2, lambda: self._spoil(spec))
         if spec.resources.memory < node.needs * GB:
             return Outcome(seconds / 2, OutOfMemory("it is too large"), n % 2 == 0)
         if spec.durable:
             self._save(spec, rows, seconds)
         return Outcome(seconds, rows=rows)
+
+    def _spoil(self, spec: TaskSpec) -> None:
+        """The attempt's machine is lost and comes again, and what the attempt reads of islands is lost."""
+        machine = self.backend.where(spec.attempt)
+        if machine is None:
+            return
+        capacity = self.backend.machines()[machine]
+        for event in (MachineLost(machine), MachineJoined(machine, capacity)):
+            self._happen(event)
+        job, _, _ = self._task(spec)
+        for item in spec.inputs:
+            if self._nodes.get((job, item.name), Node(item.name)).island:
+                self._happen(CheckpointLost(item.keys[0]))
 
     def _task(self, spec: TaskSpec) -> tuple[str, str, int]:
         task = spec.attempt.task
@@ -373,6 +413,6 @@ class World:
     def ghost(self, spec: TaskSpec) -> None:
         """The machine of the attempt is lost."""
         fate = self._fates.get((*self._task(spec), self._number.get(spec.attempt, 0)))
-        if fate is not None and fate.kind == "ghost":
+        if fate is not None and fate.kind in ("ghost", "spoiled"):
             done = TaskSucceeded(spec.attempt, self.watch.fact(spec))
             self.backend.happen(done, self.clock.now() + fate.value)

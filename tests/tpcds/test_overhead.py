@@ -14,7 +14,7 @@ from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 from qoop.replanner import Option
 from qoop.tpcds import overhead, reuse_share
-from qoop.tpcds.overhead import ROWS, START, QueryResult, Taken, Thought, kind, ratio_of_sums
+from qoop.tpcds.overhead import ROWS, START, QueryResult, Taken, Thought, adaptive_by_held, kind
 from qoop.tpcds.reuse_share import Moment, compared, structures
 
 
@@ -27,10 +27,10 @@ def taken(*walls: float) -> list[Taken]:
 
 def test_the_ratio_is_that_of_the_sums_and_lies_in_its_interval() -> None:
     done = [QueryResult(1, taken(1.0, 2.0, 3.0), taken(1.0, 1.0, 1.0)), QueryResult(2, taken(4.0), taken(2.0))]
-    ratio, low, high = ratio_of_sums(done, "wall")
+    ratio, low, high = adaptive_by_held(done, "wall")
     assert ratio == 2.0 and 7 / 5 <= low < ratio < high <= 13 / 5
     same = [QueryResult(1, taken(1.1, 1.1), taken(1.0, 1.0))]
-    assert ratio_of_sums(same, "cpu") == pytest.approx((1.1, 1.1, 1.1))
+    assert adaptive_by_held(same, "cpu") == pytest.approx((1.1, 1.1, 1.1))
 
 
 def test_bets_that_were_lost_are_listed() -> None:

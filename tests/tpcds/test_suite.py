@@ -18,13 +18,14 @@ from qoop.engine.events import SlotsChanged
 from qoop.planner.plan import Resources
 from qoop.replanner import Greedy
 from qoop.simulation import Fleet
+from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.results import Results
 from qoop.tpcds.suite import ablation, markets, report, runner, runs, situations, toy
 from qoop.tpcds.suite.claims import claims, reasons
 from qoop.tpcds.suite.figures import CLARINET_ERROR, ERROR, FIGURES, HYSTERESIS, THRESHOLD, Suite, sweep, variant
 from qoop.tpcds.suite.micro import DECISION_SECONDS, Arena
 from qoop.tpcds.suite.runner import Measured, Part
-from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran, by_query, quantile
+from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran, by_query
 from qoop.tpcds.workload import Query
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from qoop.profiles.summary import PERCENTS
+from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.suite import figures, runs
 from qoop.tpcds.suite.figures import FASTER, PAPER_FASTER, PAPER_MEDIAN, PAPER_TENTH, Suite
 from qoop.tpcds.suite.macro import CONTROLS
@@ -102,7 +103,7 @@ def _gains_of(number: str, where: str, gains: Sequence[float], kind: str, name: 
     yield Claim(number, f"{where}: queries faster", f"{wanted:.0%}", f"{faster:.0%} of {len(gains)}", faster >= wanted)
     yield Claim(number, f"{where}: median gain", f"{paper:.2f} ×", f"{middle:.3f} ×", middle >= paper)
     if name == "high":
-        tenth = runs.quantile(gains, 0.9)
+        tenth = quantile(gains, 0.9)
         least = PAPER_TENTH[kind]
         yield Claim(number, f"{where}: a tenth of the queries over", f"{least:g} ×", f"{tenth:.2f} ×", tenth >= least)
 
@@ -247,7 +248,7 @@ def _reasons_of(mets: Sequence[Met], kind: str) -> Iterator[str]:
 def _to_gain(name: str, mets: Sequence[Met]) -> str:
     ratios = [met.gain(CLARINET, HINDSIGHT) for met in mets]
     return (
-        f"{name}: median {median(ratios):.3f}, 90th percentile {runs.quantile(ratios, 0.9):.2f}, most "
+        f"{name}: median {median(ratios):.3f}, 90th percentile {quantile(ratios, 0.9):.2f}, most "
         f"{max(ratios):.2f}, over 1.02 in {runs.share(ratios, 1.02):.0%} of {len(ratios)} runs"
     )
 

@@ -13,11 +13,12 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from qoop.profiles.summary import PERCENTS
+from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.suite import charts, runs
 from qoop.tpcds.suite.charts import COLOURS, Picture, sheet
 from qoop.tpcds.suite.macro import Setting
 from qoop.tpcds.suite.macro import figures as macro_figures
-from qoop.tpcds.suite.runs import CLARINET, CLASSES, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, by_query, quantile
+from qoop.tpcds.suite.runs import CLARINET, CLASSES, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, by_query
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

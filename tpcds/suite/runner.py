@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import islice
@@ -150,13 +150,3 @@ def _timed(measure: Callable[[Any], Any], argument: Any) -> dict[str, Any]:
     except QoopError as error:
         value = {"error": f"{type(error).__name__}: {error}"}
     return {**value, "cpu_seconds": round(time.process_time() - since, 3)}
-
-
-def interleaved(*groups: Sequence[Any]) -> list[Any]:
-    """The first of each group, then the second of each, and so on: what is broken off has some of all.
-
-    >>> interleaved([1, 2, 3], [10, 20])
-    [1, 10, 2, 20, 3]
-    """
-    longest = max(map(len, groups), default=0)
-    return [group[place] for place in range(longest) for group in groups if place < len(group)]

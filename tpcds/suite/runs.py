@@ -102,19 +102,6 @@ def by_query(mets: Iterable[Met]) -> list[Query]:
     return [Query(number, group[0].joins, group) for number, group in groups]
 
 
-def quantile(values: Sequence[float], part: float) -> float:
-    """The value below which that part of them lies, between neighbours on a straight line.
-
-    >>> quantile([1, 2, 4], 0.5), quantile([1, 2], 0.25)
-    (2.0, 1.25)
-    """
-    ordered = sorted(values)
-    place = part * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low]) * 1.0 if high else float(ordered[0])
-
-
 def share(values: Sequence[float], above: float) -> float:
     """Which part of the values is above that."""
     return sum(value > above for value in values) / len(values)
