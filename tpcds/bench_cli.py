@@ -9,6 +9,7 @@ from pathlib import Path
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.stats_cache import default_directory
 from qoop.picture import write
+from qoop.profiles.volatility import Volatility
 from qoop.tpcds import (
     adversary,
     core_speed,
@@ -20,6 +21,7 @@ from qoop.tpcds import (
     overhead,
     pareto,
     ray_cost,
+    ray_spot,
     reuse_share,
     shared_cluster,
     shrink,
@@ -47,6 +49,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_fidelity(commands)
     _add_ray(commands)
     _add_eta(commands)
+    _add_ray_spot(commands)
     suite.add_commands(commands)
 
 
@@ -146,6 +149,18 @@ def _add_eta(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--memory", metavar="SIZE", help='for all tasks together, such as "2GB"')
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_eta)
+
+
+def _add_ray_spot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "A spot market replayed on real Ray nodes that come and go, with the simulator's prediction beside it"
+    parser = commands.add_parser("ray-spot", help=what, description=f"{what}.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
+    parser.add_argument("--queries", default="23,64,72,78", metavar="1,3,7-9", help="which ones (23,64,72,78)")
+    parser.add_argument("--volatility", choices=[*Volatility], default="high", help="of the region (high)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the market (1)")
+    parser.add_argument("--nodes", type=int, default=3, metavar="N", help="of one CPU each, at most (3)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_ray_spot)
 
 
 def _add_reuse(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -337,6 +352,18 @@ def _eta(options: argparse.Namespace) -> int:
     print(eta.table(done))
     _write(done.json(), options.json)
     return 1 if done.failed else 0
+
+
+def _ray_spot(options: argparse.Namespace) -> int:
+    done = ray_spot.run(
+        ray_spot.Options(
+            Path(options.directory), _queries(options), Volatility(options.volatility), options.seed,
+            _positive("--nodes", options.nodes),
+        ),
+        _tell,
+    )  # fmt: skip
+    _write(ray_spot.to_json(done), options.json)
+    return 1 if any(one.error is not None for one in done) else 0
 
 
 def _reuse(options: argparse.Namespace) -> int:

@@ -7,20 +7,17 @@ task that does nothing shows what one costs at least.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from qoop.catalog.errors import ConfigError, QoopError
+from qoop.catalog.errors import QoopError
+from qoop.config import available_memory
 from qoop.engine.history import Started
 from qoop.session import Session, connect
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import texts
-
-OBJECTS = 100 << 20
-"""Bytes of Ray's object store, which holds no rows of ours."""
+from qoop.tpcds.ray_nodes import LocalNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +54,9 @@ HEADER = "query    local      ray  ratio  tasks"
 def run(options: Options, told: Callable[[str], None] = print) -> list[QueryCost]:
     """Measure. Raises ConfigError without Ray, or data."""
     with (
-        node(options.slots) as address,
+        LocalNodes(options.slots, int(0.5 * available_memory())) as nodes,
         connect(slots=options.slots, replan=False, reuse=False) as here,
-        connect(ray=address, replan=False, reuse=False) as there,
+        connect(ray=nodes.address, replan=False, reuse=False) as there,
         Oracle(options.directory) as oracle,
     ):
         for session in (here, there):
@@ -70,30 +67,6 @@ def run(options: Options, told: Callable[[str], None] = print) -> list[QueryCost
             done.append(_query(number, here, there, oracle, options.repeat))
             told(done[-1].line())
         return done
-
-
-@contextmanager
-def node(slots: int) -> Iterator[str]:
-    """The address of a Ray cluster of one node on this machine, ended afterwards. Raises ConfigError without Ray."""
-    from qoop.engine.backends.ray.nodes import load
-
-    ray = load()
-    if ray.is_initialized():
-        raise ConfigError("this process is part of a Ray cluster already")
-    cluster = fleet(slots)
-    try:
-        yield cluster.address
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-
-
-def fleet(slots: int) -> Any:
-    """A Ray cluster on this machine, whose head has so many CPUs."""
-    from ray.cluster_utils import Cluster
-
-    arguments = {"num_cpus": slots, "object_store_memory": OBJECTS, "include_dashboard": False}
-    return Cluster(initialize_head=True, head_node_args=arguments)
 
 
 def _query(number: int, here: Session, there: Session, oracle: Oracle, repeat: int) -> QueryCost:

@@ -129,9 +129,9 @@ def test_a_notice_is_passed_on_and_heeded(make_nodes: NodesMaker, numbers: Path)
         wait_for(job, Succeeded, 2)
         node = nodes.there[0]
         client, preempted, deadline = GcsClient(nodes.address), 2, int((time.time() + 4) * 1000)
-        assert client.drain_node(node.node_id, preempted, "the market", deadline)[0]
+        assert client.drain_node(node, preempted, "the market", deadline)[0]
         notice = wait_for(job, CapacityAnnounced)[0]
-        assert isinstance(notice, CapacityAnnounced) and node.node_id.startswith(notice.machine.removeprefix("node-"))
+        assert isinstance(notice, CapacityAnnounced) and node.startswith(notice.machine.removeprefix("node-"))
         time.sleep(2)  # until then it is there
         assert not [record for record in job.history() if isinstance(record, CapacityTold) and record.capacity is None]
         nodes.kill(node)

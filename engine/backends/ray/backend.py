@@ -382,7 +382,7 @@ class RayBackend:
             if machine is None or machine.slots == slots:
                 return
             machine.slots = slots
-            changed = SlotsChanged(name, machine.capacity)
+            changed = SlotsChanged(name, machine.capacity, "sessions share it")
         self._events.put(changed)
 
     # Nodes that come and go
