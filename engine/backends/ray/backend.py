@@ -60,6 +60,7 @@ from qoop.planner.plan import Resources
 _LOOK = 0.5  # seconds between looks at the cluster's nodes
 _SHARE = 0.2  # seconds between talks about the share
 _PRESENCE = 0.01  # of a CPU: what holds nothing is idle to Ray, which ends a node that is to leave once it is idle
+_SILENCE = 1.0  # seconds after which a node that says nothing is looked at
 _START = 120.0  # seconds that a node's actor may take to begin
 _CLOSE = 15.0  # seconds that nodes are given to end
 _HOST_STORE = 64 << 20  # bytes of outputs that the session's own process may hold in memory
@@ -465,17 +466,19 @@ class RayBackend:
                 self._events.put(CapacityNotice(node.machine, Resources(), self._clock.now() + seconds_left(node)))
 
     def _listen(self, machine: _Machine) -> None:
-        """Take the events of a node until it is gone."""
+        """Take the events of a node until it is gone; the stream of one that died may just be silent."""
         streaming = machine.actor.events.options(concurrency_group="events", num_returns="streaming")
-        while not self._closed.is_set():
+        stream = streaming.remote()
+        while not self._closed.is_set() and self._machines.get(machine.name) is machine:
             try:
-                for answer in streaming.remote():
-                    for event in self._ray.get(answer):
-                        self._take(machine, event)
+                ready, _ = self._ray.wait([stream], timeout=_SILENCE, fetch_local=False)
+                for event in self._ray.get(next(stream)) if ready else ():
+                    self._take(machine, event)
+            except StopIteration:
+                stream = streaming.remote()
             except self._ray.exceptions.RayError:
                 if not self._closed.is_set():
                     self._lose(machine)
-                return
 
     def _take(self, machine: _Machine, event: Event) -> None:
         with self._lock:
