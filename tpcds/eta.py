@@ -16,7 +16,7 @@ from qoop.catalog.errors import QoopError
 from qoop.job import Job
 from qoop.session import Session
 from qoop.standing import Left
-from qoop.tpcds.bench import quantile
+from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.queries import texts
 
 _EVERY = 0.01
