@@ -121,3 +121,6 @@ def test_who_wants_less_than_all_is_left_alone_until_the_rest_is_gone() -> None:
     for n in range(10):
         judge = judge.after(reading(n, others=2.2))
     assert judge.now.slots == 2
+    for n in range(10, 20):
+        judge = judge.after(reading(n))
+    assert judge.now == Size(2, GB)  # however much is free
