@@ -343,7 +343,7 @@ def _s3_store(bucket: str, prefix: str, options: Mapping[str, str]) -> S3Store:
         settings |= {"endpoint": endpoint, "virtual_hosted_style_request": False}
     if options.get("anonymous", "").lower() in ("1", "true", "yes"):
         settings["skip_signature"] = True
-    client = {**_TIMEOUTS, "allow_http": bool(endpoint and endpoint.startswith("http://"))}
+    client: Any = {**_TIMEOUTS, "allow_http": bool(endpoint and endpoint.startswith("http://"))}
     try:
         return S3Store(bucket, prefix=prefix or None, client_options=client, retry_config=_RETRIES, **settings)
     except BaseError as error:
