@@ -23,6 +23,7 @@ PLANS = {
     (36, 2): "ROLLUP and a window over it",
     (51, 2): "windows over both sides of a full outer join",
     (64, 2): "the most joins",
+    (67, 2): "a ROLLUP of eight keys in two branches, and the first ranks of each task",
     (72, 2): "the largest table joined by inequalities, and outer joins",
     (76, 2): "a UNION ALL of which two branches have a stage of their own",
     (78, 8): "outer joins of large sides, partitioned by hash",
