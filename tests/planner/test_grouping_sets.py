@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from planner_world import World
-from run_plan import run_plan
+from run_plan import Kept, run_plan
 from test_exchange_rows import DEAR_BUILDS, HASH, same_rows
 
 from qoop.planner.expr import Column
@@ -158,6 +158,17 @@ def test_rows_that_others_need_are_not_dropped_early(query: str) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_random_grouping_sets_and_ranks(world: World, seed: int) -> None:
     check(world, random_query(random.Random(seed)))
+
+
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_what_one_plan_kept_serves_the_others(world: World, seed: int) -> None:
+    query = random_query(random.Random(seed))
+    wanted, kept = world.duckdb(query), Kept()
+    for parting in (ALWAYS.parting_factor, 0.0):
+        for parts in (5, 4):
+            limits = replace(ALWAYS, parting_factor=parting, most_parts=parts)
+            plan = world.plan(query, limits, DEAR_BUILDS, 3)
+            same_rows(run_plan(plan, world.tables, kept), wanted, ordered=False)
 
 
 def random_query(rng: random.Random) -> str:
