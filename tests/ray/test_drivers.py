@@ -53,6 +53,22 @@ def test_a_query_goes_on_in_another_driver(two_nodes: Nodes, tpcds_test: Path, t
         assert made and not made & kept
 
 
+def test_a_job_is_suspended_and_resumed(two_nodes: Nodes, tpcds_test: Path, tmp_path: Path) -> None:
+    query = text(4)
+    with qoop.connect(ray=two_nodes.address) as session, Oracle(tpcds_test) as oracle:
+        session.register_folder(tpcds_test)
+        job = session.submit(query)
+        while not any(isinstance(record, Succeeded) for record in job.history()):
+            assert not job.wait(0.02)
+        job.suspend(tmp_path / "bundle")
+        assert job.state == "CANCELLED"
+        again = session.resume(tmp_path / "bundle")
+        assert oracle.judge(query, again.result().arrow()) is None
+        done = {record.committed.key for record in job.history() if isinstance(record, Succeeded)}
+        made = {record.committed.key for record in again.history() if isinstance(record, Succeeded)}
+        assert done - made
+
+
 BUSY = """
 import sys, qoop
 address, path = sys.argv[1:]
