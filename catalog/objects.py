@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _DRAFT = ".draft-"
 _OPTIONS = ("endpoint", "region", "anonymous")
 _CODE = re.compile(r"<Code>(.*?)</Code>(?:\s*<Message>(.*?)</Message>)?", re.DOTALL)
-_RETRIES: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
+_PREAMBLE = re.compile(r"^Generic S3 error: Error performing.*? - ")
+_RETRIES: Any = {"max_retries": 7, "retry_timeout": timedelta(seconds=20)}
 _TIMEOUTS: Any = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=60)}
 _CHUNK = 8 << 20
 
@@ -283,7 +284,8 @@ def _reason(text: str) -> str:
     if found is not None:
         return ": ".join(part for part in found.groups() if part)
     status = re.search(r"status code: (\d+ [A-Za-z ]+)", text)
-    return status[1].strip() if status is not None else " ".join(text.split("Debug source")[0].split())
+    said = " ".join(text.split("Debug source")[0].split())
+    return status[1].strip() if status is not None else _PREAMBLE.sub("", said)
 
 
 def is_remote(place: str) -> bool:
