@@ -2,9 +2,11 @@
 
 :func:`place_exchanges` walks the relation bottom-up.  A scan of a large table is split over tasks, and what
 stands above stays in the same fragment as long as every task can do it on its share: filters, projections,
-joins with a build side that every task has (broadcast), partial aggregates, each task's top N.  Where that ends,
+joins with a build side that every task has (broadcast), partial aggregates, each task's top N, the first ranks that a
+filter keeps of a window (:mod:`qoop.planner.top_ranks`).  Where that ends,
 an Exchange ends the fragment: *gather* into one task (which may be given all slots as threads, so on one
 host it is no bottleneck) or *hash* by keys where there is much work left to do above.
+Grouping sets without a common key are hashed by the keys that most have (:mod:`qoop.planner.grouping_sets`).
 
 The forms of a join are compared by the seconds they take on this machine (:mod:`qoop.planner.exchange_cost`); how
 rows lie over the tasks of a fragment that is being built is in :mod:`qoop.planner.distribution`.
