@@ -25,7 +25,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stderr == ""
+    assert done.returncode == 0
     return folder
 
 

@@ -16,7 +16,7 @@ from qoop.catalog.errors import QoopError
 from qoop.job import Job
 from qoop.session import Session
 from qoop.standing import Left
-from qoop.tpcds.quantiles import quantile
+from qoop.tpcds.quantiles import quantile_if_any
 from qoop.tpcds.queries import texts
 
 _EVERY = 0.01
@@ -87,8 +87,8 @@ def _summary(told: Sequence[Told]) -> dict[str, Any]:
         "part": inside / len(told) if told else None,
         "sooner": sum(one.left < one.least for one in told),
         "later": sum(one.left > one.most for one in told),
-        "median_ratio": quantile([one.likely / max(one.left, 1e-3) for one in told], 0.5),
-        "median_width": quantile([one.most / max(one.least, 1e-3) for one in told], 0.5),
+        "median_ratio": quantile_if_any([one.likely / max(one.left, 1e-3) for one in told], 0.5),
+        "median_width": quantile_if_any([one.most / max(one.least, 1e-3) for one in told], 0.5),
     }
 
 
