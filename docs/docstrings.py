@@ -20,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "build" / "docs"
 """Where mkdocs.yml has the package looked for."""
 
+SOURCES.mkdir(parents=True, exist_ok=True)  # before mkdocstrings is set up, which forgets a folder that is not there
+
 _ROLE = re.compile(r":(?:py:)?[a-z]+:`~?([^`]+)`")
 _CODE = re.compile(r"``([^`]+)``")
 _MEANING = re.compile(r"(\w+(?:, \w+)*): (?=\S)")

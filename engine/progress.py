@@ -54,8 +54,6 @@ class Finished:
     done: by stage of the plan that runs, the parts that need not be done (any more).
     memory: bytes that a task of a content is known to need. exhausted: contents that cannot be made, since a task had
     all the memory of the largest machine and it was too little.
-    otherwise: of the running attempts that an earlier plan began at what the running plan makes by other steps, the
-    seconds that they were expected to take.
     """
 
     held: Mapping[Content, int]
@@ -64,7 +62,6 @@ class Finished:
     done: Mapping[StageId, int]
     memory: Mapping[Content, float] = field(default_factory=dict)
     exhausted: frozenset[Content] = frozenset()
-    otherwise: Mapping[Content, float] = field(default_factory=dict)
 
     @property
     def worked(self) -> Mapping[Content, float]:

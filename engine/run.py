@@ -338,15 +338,11 @@ class Run:
         """What has been done so far, in the terms in which another plan may be judged."""
         frontier = self._plan_frontier
         tainted = {task.key for task in frontier.tasks() if task.stage.tainted}
-        steps = {node.tasks[0].key.content: node.stage.sql for node in frontier.nodes.values()}
         running: dict[Content, tuple[float, ...]] = {}
-        otherwise: dict[Content, float] = {}
         for attempt in self._attempts.values():
             if not attempt.stopping:
-                content, stage = attempt.key.content, attempt.stage.stage
+                content = attempt.key.content
                 running[content] = (*running.get(content, ()), now - attempt.started)
-                if steps.get(content, stage.sql) != stage.sql:
-                    otherwise[content] = stage.estimate.task_seconds
         return Finished(
             held=Counter(key.content for key in self._held if key not in tainted),
             spent=dict(self._spent),
@@ -354,7 +350,6 @@ class Run:
             done={id: sum(not task.active for task in node.tasks) for id, node in frontier.nodes.items()},
             memory=dict(self._demands.raised),
             exhausted=frozenset(self._exhausted),
-            otherwise=otherwise,
         )
 
     def story(self, key: CheckpointKey) -> str:

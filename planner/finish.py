@@ -40,8 +40,7 @@ class Done:
     """How far a plan is.
 
     parts: by stage how many of its tasks are done, or need not be. running: by stage the seconds that each task
-    now running has spent; less than nothing, if it has more to do than a whole one. Tasks of a stage are taken for
-    alike, so their numbers do not matter.
+    now running has spent. Tasks of a stage are taken for alike, so their numbers do not matter.
     """
 
     parts: Mapping[StageId, int] = field(default_factory=dict)

@@ -73,42 +73,26 @@ def reestimate(option: Option, observed: Observations, memory: Mapping[Content, 
     return replace(option, candidate=replace(option.candidate, plan=plan), planned=first)
 
 
-def propagate(option: Option, finished: Finished, running: Option | None = None) -> Done:
+def propagate(option: Option, finished: Finished) -> Done:
     """How far a plan is, given what was done under others: spec section 3, at any depth.
 
     A stage has all parts that are held under its own signature and layout, whichever plan they were made for, and
     the attempts at them that run. That what a finished stage reads need not be done follows in the estimate.
-    running: the plan that has begun those attempts.
     """
-    begun = {} if running is None else {content: stage for stage, content, _ in running.stages}
     parts: dict[StageId, int] = {}
-    under_way: dict[StageId, tuple[float, ...]] = {}
+    running: dict[StageId, tuple[float, ...]] = {}
     for stage, content, usable in option.stages:
         if usable and content in finished.held:
             parts[stage.id] = finished.held[content]
         if usable and content in finished.running:
-            under_way[stage.id] = _spent(stage, content, finished, begun.get(content, stage))
-    return Done(parts, under_way)
+            running[stage.id] = finished.running[content]
+    return Done(parts, running)
 
 
 def own_progress(option: Option, finished: Finished) -> Done:
     """How far the plan is that runs: as its run says, which knows what was released because nothing needs it."""
-    running = {s.id: _spent(s, content, finished, s) for s, content, _ in option.stages if content in finished.running}
+    running = {stage.id: finished.running[c] for stage, c, _ in option.stages if c in finished.running}
     return Done(finished.done, running)
-
-
-def _spent(stage: Stage, content: Content, finished: Finished, begun: Stage) -> tuple[float, ...]:
-    """What the attempts at a content have spent of the seconds that a task of this stage takes.
-
-    An attempt makes it by the steps of the stage it was begun at, and goes on with them. Where those are others, such
-    as the whole query in one stage, it has as much left as they need, be that more than this stage takes in all: then
-    it has spent less than nothing.
-    """
-    seconds = finished.running[content]
-    whole = finished.otherwise.get(content)
-    if whole is None and begun.sql != stage.sql:
-        whole = begun.estimate.task_seconds
-    return seconds if whole is None else tuple(one + stage.estimate.task_seconds - whole for one in seconds)
 
 
 def left_out(old: Option, new: Option, finished: Finished) -> float:
@@ -218,9 +202,8 @@ class Question:
     @cached_property
     def done(self) -> tuple[Done, ...]:
         """How far each option is."""
-        mine = self.options[self.running]
         return tuple(
-            own_progress(option, self.finished) if place == self.running else propagate(option, self.finished, mine)
+            own_progress(option, self.finished) if place == self.running else propagate(option, self.finished)
             for place, option in enumerate(self.options)
         )
 

@@ -85,8 +85,8 @@ def pace(
     thought = sum(stage.done * seconds for stage, seconds in made)
     took = sum(stage.seconds for stage, _ in made)
     for id, tasks in running.items():
-        thought += sum(max(0.0, min(spent, estimated[id])) for spent in tasks)
-        took += sum(max(0.0, spent) for spent in tasks)
+        thought += sum(min(spent, estimated[id]) for spent in tasks)
+        took += sum(tasks)
     trust = _TRUST * total
     return (took + trust) / (thought + trust) if trust > 0 else 1.0
 

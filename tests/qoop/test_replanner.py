@@ -34,7 +34,7 @@ COLUMNS = (("x", "INTEGER"),)
 
 
 def option(text: str, name: str = "A") -> Option:
-    """``id width seconds [reads …] [as=signature] [rows=n] [parts=n] [sql=steps] [island]``, the last is the root."""
+    """``id width seconds [reads …] [as=signature] [rows=n] [parts=n] [island]``, the last line is the root."""
     plan = Plan(tuple(_stage(line.split()) for line in text.strip().splitlines()), COLUMNS)
     return Option(name, Candidate(plan, ""))
 
@@ -45,7 +45,7 @@ def _stage(words: list[str]) -> Stage:
     reads = [word for word in rest if "=" not in word and word != "island"]
     return Stage(
         name,
-        told.get("sql", ""),
+        "",
         tuple(StageInput(read, read, "all") for read in reads),
         COLUMNS,
         int(width),
@@ -106,17 +106,6 @@ def test_a_finished_stage_far_up_makes_all_below_it_needless() -> None:
     top = option("c 2 5\nroot 1 1 c as=r", "A")
     seconds = ask(top, deep, done=finished(top, {"c": 2})).remaining[1].seconds
     assert seconds == pytest.approx(1.0, abs=0.1)
-
-
-def test_an_attempt_goes_on_by_the_steps_it_was_begun_with_whatever_another_plan_makes_of_its_content() -> None:
-    whole = option("all 1 10 as=root sql=all", "A")
-    cut = option("scan 4 2\nroot 1 1 scan as=root sql=last", "B")
-    question = ask(whole, cut, done=finished(whole, {}, {"all": 3.0}), share=Resources(4, 0))
-    assert question.remaining[0].seconds == pytest.approx(7.0, abs=0.1)
-    assert question.remaining[1].seconds == pytest.approx(7.0, abs=0.1), "not what is left of a short last stage"
-    switched = replace(question.finished, otherwise=dict.fromkeys(question.finished.running, 10.0))
-    after = ask(whole, cut, done=switched, running=1)
-    assert after.remaining[1].seconds == pytest.approx(7.0, abs=0.1)
 
 
 # --- the work left out ------------------------------------------------------------------------------------
