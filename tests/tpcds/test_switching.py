@@ -72,7 +72,8 @@ def check(session: Session, oracle: Oracle, number: int, runs: int, seed: int) -
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", SAMPLE)
 def test_a_sample_of_queries_survives_switches_anywhere(number: int, session: Session, tpcds_oracle: Oracle) -> None:
-    assert check(session, tpcds_oracle, number, runs=3, seed=SEED) > 0, f"QOOP_SEED={SEED}: no switch came about"
+    tries = (check(session, tpcds_oracle, number, runs=3, seed=SEED + 1000 * more) for more in range(5))
+    assert any(tries), f"QOOP_SEED={SEED}: no switch came about"  # three moments may all come too late
 
 
 @pytest.mark.slow
