@@ -65,7 +65,7 @@ from qoop.engine.nearness import Nearness
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskId, TaskSpec
-from qoop.planner.plan import Plan, Resources, Stage, StageId
+from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 
 
 class Run:
@@ -130,9 +130,9 @@ class Run:
     def switch(self, plan: Plan, held: Iterable[Committed] = (), *, now: float) -> list[Command]:
         """Start the plan, or change to it: run what its root needs beyond the checkpoints there are.
 
-        held: checkpoints found outside; those this run holds already need not be named. Attempts that
-        the plan does not need are stopped, those that it shares go on. What rests on an island (law 12) is
-        taken over only where the plan stays the same.
+        held: checkpoints found outside; those this run holds already need not be named. Attempts that the plan does
+        not need, or would make of other things, are stopped; those that it shares go on. What rests on an island
+        (law 12) is taken over only where the plan stays the same.
         Raises PlanError if a stage reads a table that the job does not have.
         """
         self._tick(now)
@@ -156,6 +156,8 @@ class Run:
         self._release([key for key in self._held if self._useless(key)])
         self._move(State.RUNNING)
         self._stop_useless()
+        if before is not None and not same:
+            self._stop_otherwise_made(before)
         self._record_switch()
         self._settle()
         return self._flush()
@@ -556,6 +558,19 @@ class Run:
             task = self._node(attempt.key)
             if task is None or not task.active:
                 self._stop(attempt, "the plan does not need it")
+
+    def _stop_otherwise_made(self, before: Frontier) -> None:
+        """Stop attempts at what the plan makes of other things than the one before it did.
+
+        One task may make in an hour, of the tables, what another makes in a second of finished stages.
+        """
+        assert self._frontier is not None
+        for attempt in self._attempts.values():
+            old, new = before.by_key.get(attempt.key), self._node(attempt.key)
+            if old is None or new is None:
+                continue
+            if read_by(old.stage.stage, before.plan) != read_by(new.stage.stage, self._frontier.plan):
+                self._stop(attempt, "the plan makes it of other things")
 
     def _spoil(self, spoiled: list[TaskNode]) -> None:
         keys = {task.key for task in spoiled}

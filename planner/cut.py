@@ -17,8 +17,8 @@ from qoop.planner.distribution import fragment_nodes
 from qoop.planner.expr import Column, quote, substitute
 from qoop.planner.facts import UNTOLD, Facts, Told
 from qoop.planner.form import form
-from qoop.planner.observed import NOTHING, Observations, read_table
-from qoop.planner.plan import Layout, Plan, Signature, Stage, StageId, StageInput, TableInput
+from qoop.planner.observed import NOTHING, Observations
+from qoop.planner.plan import Layout, Plan, Signature, Stage, StageId, StageInput, TableInput, read_table
 from qoop.planner.relation import (
     Aggregate,
     Exchange,
@@ -189,7 +189,7 @@ class Cutter:
         return _Content(exchange, top, leaves, names, ordered, root, stage)
 
     def _read_by(self, leaves: Iterable[Scan | Exchange]) -> frozenset[str]:
-        """See :func:`~qoop.planner.observed.read_by`; nothing where nothing was observed."""
+        """See :func:`~qoop.planner.plan.read_by`; nothing where nothing was observed."""
         if not self.observed.by_signature:
             return frozenset()
         return frozenset(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from qoop.planner.plan import Estimate, Plan, Signature, Stage, StageId
+from qoop.planner.plan import Estimate, Plan, Signature, StageId, read_by
 
 Tables = frozenset[tuple[str, str]]
 """Tables as (name, version)."""
@@ -29,7 +29,7 @@ class Observation:
     """What a stage was seen to be.
 
     rows, bytes: of its whole output. seconds: of one thread, of all its tasks together. memory: peak bytes of the task
-    that took most. None: not known. reads: what it was made of (:func:`read_by`); seconds and memory say something of
+    that took most. None: not known. reads: what it was made of (`plan.read_by`); seconds and memory say something of
     a stage that reads the same alone, None: of any.
     """
 
@@ -95,17 +95,6 @@ def observe(plan: Plan, seen: Mapping[StageId, Observation]) -> Observations:
             by_signature[stage.meaning] = observation
             tables.add(below[stage.id])
     return Observations(by_signature, frozenset(tables))
-
-
-def read_by(stage: Stage, plan: Plan) -> frozenset[str]:
-    """What a stage is made of: the signatures of the stages it reads, and tables with their versions."""
-    stages = (plan.by_id[item.stage].signature for item in stage.stage_inputs)
-    return frozenset((*stages, *(read_table(item.table, item.version) for item in stage.table_inputs)))
-
-
-def read_table(name: str, version: str) -> str:
-    """A table among what a stage is made of."""
-    return f"table {name} {version}"
 
 
 def tables_below(plan: Plan) -> dict[StageId, Tables]:

@@ -207,3 +207,14 @@ class Plan:
         graph.add_nodes_from(stage.id for stage in self.stages)
         graph.add_edges_from((item.stage, stage.id) for stage in self.stages for item in stage.stage_inputs)
         return graph
+
+
+def read_by(stage: Stage, plan: Plan) -> frozenset[str]:
+    """What a stage is made of: the signatures of the stages it reads, and tables with their versions."""
+    stages = (plan.by_id[item.stage].signature for item in stage.stage_inputs)
+    return frozenset((*stages, *(read_table(item.table, item.version) for item in stage.table_inputs)))
+
+
+def read_table(name: str, version: str) -> str:
+    """A table among what a stage is made of."""
+    return f"table {name} {version}"

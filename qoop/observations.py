@@ -17,8 +17,8 @@ from qoop.engine.events import Committed
 from qoop.engine.history import Record, Succeeded
 from qoop.engine.task import layout_digest
 from qoop.planner.explain import q_error
-from qoop.planner.observed import Observation, Observations, Tables, read_by, tables_below
-from qoop.planner.plan import Plan, Signature, Stage, StageId
+from qoop.planner.observed import Observation, Observations, Tables, tables_below
+from qoop.planner.plan import Plan, Signature, Stage, StageId, read_by
 
 MOST = 4096
 """Signatures that a session remembers; the oldest are forgotten first."""

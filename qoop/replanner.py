@@ -20,7 +20,7 @@ from qoop.engine.task import Content, content_of
 from qoop.planner.candidate import Candidate
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.observed import Observations
-from qoop.planner.plan import Plan, Resources, Stage, StageId
+from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.reestimate import reestimated
 from qoop.planner.reuse import Held, held, reuse
 
@@ -53,6 +53,12 @@ class Option:
         return frozenset(content for _, content, usable in self.stages if usable)
 
     @cached_property
+    def made_of(self) -> Mapping[Content, frozenset[str]]:
+        """What each of them is made of (:func:`~qoop.planner.plan.read_by`)."""
+        plan = self.candidate.plan
+        return {content: read_by(stage, plan) for stage, content, _ in reversed(self.stages)}
+
+    @cached_property
     def readers(self) -> Mapping[StageId, tuple[StageId, ...]]:
         """Who reads each stage."""
         found: dict[StageId, list[StageId]] = {stage.id: [] for stage in self.candidate.plan.stages}
@@ -73,18 +79,20 @@ def reestimate(option: Option, observed: Observations, memory: Mapping[Content, 
     return replace(option, candidate=replace(option.candidate, plan=plan), planned=first)
 
 
-def propagate(option: Option, finished: Finished) -> Done:
+def propagate(option: Option, finished: Finished, by: Option) -> Done:
     """How far a plan is, given what was done under others: spec section 3, at any depth.
 
-    A stage has all parts that are held under its own signature and layout, whichever plan they were made for, and
-    the attempts at them that run. That what a finished stage reads need not be done follows in the estimate.
+    A stage has all parts that are held under its own signature and layout, whichever plan they were made for. That
+    what a finished stage reads need not be done follows in the estimate. It also has the attempts of the plan that runs
+    (by) where that makes the same of the same: one task that reads tables and puts out the answer says nothing of a
+    plan in which many read the tables and the last only adds up, although that puts out the answer, too.
     """
     parts: dict[StageId, int] = {}
     running: dict[StageId, tuple[float, ...]] = {}
     for stage, content, usable in option.stages:
         if usable and content in finished.held:
             parts[stage.id] = finished.held[content]
-        if usable and content in finished.running:
+        if usable and content in finished.running and by.made_of.get(content) == option.made_of[content]:
             running[stage.id] = finished.running[content]
     return Done(parts, running)
 
@@ -202,8 +210,9 @@ class Question:
     @cached_property
     def done(self) -> tuple[Done, ...]:
         """How far each option is."""
+        own = self.options[self.running]
         return tuple(
-            own_progress(option, self.finished) if place == self.running else propagate(option, self.finished)
+            own_progress(own, self.finished) if place == self.running else propagate(option, self.finished, own)
             for place, option in enumerate(self.options)
         )
 

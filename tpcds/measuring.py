@@ -18,8 +18,7 @@ from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, QoopError
 from qoop.catalog.stats_cache import default_directory
 from qoop.engine.history import Succeeded
-from qoop.planner.observed import read_by
-from qoop.planner.plan import Layout, Plan, Stage, StageId, TableInput
+from qoop.planner.plan import Layout, Plan, Stage, StageId, TableInput, read_by
 from qoop.session import Session, connect
 from qoop.tpcds.queries import text, texts
 from qoop.tpcds.results import Results

@@ -182,7 +182,7 @@ def compared(options: Sequence[Option], share: Resources, moment: Moment) -> lis
     served = Question(tuple(options), 0, finished, share).with_reuse().options
     result = []
     for plain, option in zip(options[1:], served[1:], strict=True):
-        used = _sources(launch, option, propagate(option, finished).parts)
+        used = _sources(launch, option, propagate(option, finished, launch).parts)
         same = _sources(launch, plain, _identical(launch, plain, moment.done))
         sizes = (sum(moment.sizes[stage] for stage in stages) for stages in (moment.sizes, used, same))
         result.append(Taken(moment.at, option.name, *sizes))

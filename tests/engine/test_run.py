@@ -494,6 +494,16 @@ def test_a_switch_keeps_what_is_shared_and_stops_the_rest() -> None:
     assert s.run.state is State.SUCCEEDED
 
 
+def test_a_switch_stops_what_the_new_plan_makes_of_other_things() -> None:
+    """A long task that does all at once is not waited for where the new plan has the answer from finished stages."""
+    s = Script("a 1\nall 1 t=100 as=R", limits=Limits(keep_checkpoints=True))
+    s.start("all.0")
+    assert s.switch("a 2\nroot 1 all:a as=R") == ["stop all.0"]
+    s.stopped("all.0")
+    s.play("a.0", "a.1", "root.0")
+    assert s.run.state is State.SUCCEEDED
+
+
 def test_a_switch_releases_what_the_new_plan_does_not_need() -> None:
     s = Script(LEFT)
     s.play("a.0", "a.1", "b.0", "ab.0")

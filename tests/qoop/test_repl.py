@@ -89,7 +89,7 @@ def test_tables_fit_the_screen(data: str, tmp_path: Path, columns: int) -> None:
 
 
 def test_a_query_changes_plan_before_the_eyes_of_who_resizes(screen: Screen) -> None:
-    screen.type("\\resize slots=0{enter}")
+    screen.type("\\resize slots=0 memory=200MB{enter}")
     screen.wait("0 slots")
     screen.type(LONG + ";{enter}")
     screen.wait_now("0 of 1 tasks", "waits for a slot", "scan facts")

@@ -83,21 +83,31 @@ def ask(*options: Option, done: Finished, share: Resources = SHARE, running: int
 
 
 def test_finished_parts_count_for_every_plan_that_has_the_same_stage_under_whatever_name() -> None:
-    done = propagate(B, finished(A, {"scan": 3}, {"scan": 0.25}))
+    done = propagate(B, finished(A, {"scan": 3}, {"scan": 0.25}), A)
     assert done.parts == {"first": 3} and done.running == {"first": (0.25,)}
+
+
+def test_a_running_task_that_makes_the_same_of_other_things_says_nothing_of_another_plan() -> None:
+    whole = option("all 1 100 as=root", "A")
+    fine = option("scan 4 20\nroot 1 1 scan", "B")
+    running = finished(whole, {}, {"all": 60.0})
+    assert propagate(fine, running, whole).running == {}
+    assert own_progress(whole, running).running == {"all": (60.0,)}
+    assert ask(whole, fine, done=running).remaining[1].seconds == pytest.approx(21.0, abs=0.1)
+    assert propagate(whole, finished(fine, {"scan": 4}, {"root": 0.5}), fine).running == {}
 
 
 def test_parts_cut_otherwise_do_not_count() -> None:
     cut = option("first 4 1 as=scan parts=8\nroot 1 1 first", "B")
-    assert propagate(cut, finished(A, {"scan": 4})).parts == {}
+    assert propagate(cut, finished(A, {"scan": 4}), A).parts == {}
 
 
 def test_what_rests_on_an_island_counts_for_its_own_plan_only() -> None:
     mine = option("draw 1 1 island\nuse 1 1 draw\nroot 1 1 use")
     same = option("draw 1 1 island\nuse 1 1 draw\nroot 1 2 use as=other", "B")
     progress = finished(mine, {"draw": 1, "use": 1})
-    assert propagate(same, progress).parts == {}
-    assert propagate(same, replace(progress, held={content: 1 for _, content, _ in same.stages})).parts == {}
+    assert propagate(same, progress, mine).parts == {}
+    assert propagate(same, replace(progress, held={content: 1 for _, content, _ in same.stages}), mine).parts == {}
     assert own_progress(mine, progress).parts == {"draw": 1, "use": 1, "root": 0}
 
 

@@ -127,7 +127,7 @@ def test_who_gives_up_waiting_cancels_the_job(session: Session) -> None:
 
 
 def test_followers_are_told_of_progress_and_of_decisions(session: Session) -> None:
-    session.resize(slots=0)
+    session.resize(slots=0, memory="200MB")
     job = session.submit(LONG)
     told: list[Standing] = []
     decided: list[Decided] = []
@@ -139,7 +139,7 @@ def test_followers_are_told_of_progress_and_of_decisions(session: Session) -> No
             ended.set()
 
     job.follow(progress, decided.append, every=0.02)
-    session.resize(slots=4)
+    session.resize(slots=4, memory="2GB")
     assert len(job.result(120)) == 1000 and ended.wait(30)
     assert any(one.switched and "rose from" in one.cause for one in decided), decided
     assert told[-1].left is None and told[0].elapsed <= told[-1].elapsed
