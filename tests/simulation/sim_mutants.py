@@ -74,6 +74,10 @@ MUTANTS = (
     Mutant("a lost checkpoint is forgotten", Run, "_lost", "self._held.pop(key, None) is None", "True"),
     Mutant("what others need is released at a switch", Run, "_useless", "or not task.wanted", "or True"),
     Mutant(
+        "a switch goes on with what the plan makes of other things", Run, "switch",
+        "before is not None and not same", "False and before is not None",
+    ),
+    Mutant(
         "a switch does not stop what it has no use for", Run, "_stop_useless",
         "task is None or", "task is not None and",
     ),

@@ -20,6 +20,11 @@ class Task(NamedTuple):
     sources: frozenset[CheckpointKey]
     tainted: bool
 
+    @property
+    def made_of(self) -> frozenset[str]:
+        """What outputs it is made of, however they are cut."""
+        return frozenset(source.signature for source in self.sources)
+
 
 class Shape:
     """The tasks of a plan by their keys; stages that put out the same are one."""

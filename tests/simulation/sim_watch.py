@@ -59,12 +59,15 @@ Making = tuple[CheckpointKey, AttemptId, int]
 
 @dataclass
 class Living:
-    """An attempt that has not reported. rests: the makings of islands that it reads, its own with them."""
+    """An attempt that has not reported. rests: the makings of islands that it reads, its own with them.
+    made_of: the signatures of what it reads.
+    """
 
     key: CheckpointKey
     machine: MachineId
     resources: Resources
     rests: frozenset[Making]
+    made_of: frozenset[str]
     stopping: bool = False
 
 
@@ -367,7 +370,7 @@ class Watch:
             rests.add((spec.key, spec.attempt, now))
         self._note_task(job, spec.key, "ready")
         self._note_task(job, spec.key, "runs")
-        living = Living(spec.key, machine, spec.resources, frozenset(rests))
+        living = Living(spec.key, machine, spec.resources, frozenset(rests), shape.tasks[spec.key].made_of)
         self._begun[spec.attempt] = job.living[spec.attempt] = living
         self._used.setdefault(machine, []).append(spec.resources)
 
@@ -420,6 +423,7 @@ class Watch:
         reason = (
             job.run.ending or task is None or task.tainted or living.key not in shape.active(job.run._held)
             or living.machine in self._leaving or self._tainted_before(job, living.key)
+            or living.made_of != task.made_of
         )  # fmt: skip
         assert reason, f"{attempt} is told to stop for no reason\n{job.run.story(living.key)}"
 
@@ -486,6 +490,10 @@ class Watch:
             f"{name}: {run.alive} are believed to be alive, {list(job.living)} are"
         )
         writing = {living.key for living in job.living.values()}
+        tasks = self._shape(run.plan).tasks if run.plans else {}
+        for attempt, living in job.living.items():
+            same = living.stopping or living.key not in tasks or tasks[living.key].made_of == living.made_of
+            assert same, f"{attempt} goes on, but the plan makes it of other things\n{run.story(living.key)}"
         for key in mine - held - writing:
             raise AssertionError(f"{key} is kept for {name}, which does not know\n{run.story(key)}")
         if run.ending:
