@@ -229,6 +229,14 @@ class Store:
                     entry.jobs.add(job)
             return [entry.committed for entry in found]
 
+    def verify(self, keys: Sequence[CheckpointKey]) -> None:
+        """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
+        reader = "verify"
+        for fact in self.held(keys, reader):
+            with contextlib.suppress(CheckpointError):
+                self.read(fact.key, None)
+        self.release(reader, keys)
+
     def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """Keep these outputs until the job releases them; keys that are not held, or not known of yet, are ignored."""
         with self._lock:

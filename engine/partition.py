@@ -56,9 +56,7 @@ def cut(table: pa.Table, parts: int, between: Callable[[], None]) -> tuple[pa.Ta
 
 def _cut_batch(batch: pa.RecordBatch, parts: int) -> Sequence[pa.RecordBatch]:
     last = batch.num_columns - 1
-    numbers = np.from_dlpack(
-        batch.column(last)
-    )  # to_numpy() and pa.array() would import pandas, for a third of a second
+    numbers = np.from_dlpack(batch.column(last))  # to_numpy() and pa.array() would load pandas: a third of a second
     order = np.argsort(numbers, kind="stable").astype(np.int32)
     places = pa.Array.from_buffers(pa.int32(), len(order), [None, pa.py_buffer(order)])
     ordered = batch.select(list(range(last))).take(places)

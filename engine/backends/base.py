@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -78,3 +80,15 @@ class LastingBackend(Backend, Protocol):
     def verify(self, keys: Sequence[CheckpointKey]) -> None:
         """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
         ...
+
+
+def happened(events: queue.SimpleQueue[Event | None], timeout: float | None) -> list[Event]:
+    """What `wait` returns, of a queue in which `wake` puts None: it blocks for the first, and takes all there is."""
+    found: list[Event] = []
+    with contextlib.suppress(queue.Empty):
+        first = events.get(timeout=timeout) if timeout != 0 else events.get_nowait()
+        while True:
+            if first is not None:
+                found.append(first)
+            first = events.get_nowait()
+    return found

@@ -31,6 +31,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
+from qoop.engine.backends.base import happened
 from qoop.engine.checkpoint import Keeping, Store
 from qoop.engine.events import (
     CapacityNotice,
@@ -180,14 +181,7 @@ class LocalBackend:
 
     def wait(self, timeout: float | None) -> Sequence[Event]:
         """Block until something happened; return all that happened so far."""
-        events: list[Event] = []
-        with contextlib.suppress(queue.Empty):
-            first = self._events.get(timeout=timeout) if timeout != 0 else self._events.get_nowait()
-            while True:
-                if first is not None:
-                    events.append(first)
-                first = self._events.get_nowait()
-        return events
+        return happened(self._events, timeout)
 
     def wake(self) -> None:
         """Make a blocked `wait` return."""
@@ -203,11 +197,7 @@ class LocalBackend:
 
     def verify(self, keys: Sequence[CheckpointKey]) -> None:
         """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
-        reader = "verify"
-        for fact in self.store.held(keys, reader):
-            with contextlib.suppress(CheckpointError):
-                self.store.read(fact.key, None)
-        self.store.release(reader, keys)
+        self.store.verify(keys)
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs."""

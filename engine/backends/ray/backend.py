@@ -33,6 +33,7 @@ import pyarrow as pa
 from qoop.catalog.errors import CheckpointError, ConfigError, ExecutionError
 from qoop.catalog.memory import ArrowSource
 from qoop.catalog.table import Table
+from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.nodes import Node, attach, host, living, load, seconds_left
 from qoop.engine.backends.ray.peers import Peers, PeerServer, PeerTable, Place, new_secret
@@ -223,14 +224,7 @@ class RayBackend:
     def wait(self, timeout: float | None) -> Sequence[Event]:
         """Tell the nodes what they are to do, then block until something happened; return all that did."""
         self._send()
-        events: list[Event] = []
-        with contextlib.suppress(queue.Empty):
-            first = self._events.get(timeout=timeout) if timeout != 0 else self._events.get_nowait()
-            while True:
-                if first is not None:
-                    events.append(first)
-                first = self._events.get_nowait()
-        return events
+        return happened(self._events, timeout)
 
     def wake(self) -> None:
         """Make a blocked `wait` return."""
@@ -291,11 +285,7 @@ class RayBackend:
 
     def verify(self, keys: Sequence[CheckpointKey]) -> None:
         """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
-        reader = "verify"
-        for fact in self.store.held(keys, reader):
-            with contextlib.suppress(CheckpointError):
-                self.store.read(fact.key, None)
-        self.store.release(reader, keys)
+        self.store.verify(keys)
 
     def close(self) -> None:
         """Stop all attempts, end the actors, join all threads. Leaves Ray if it was this that connected to it."""
