@@ -75,8 +75,7 @@ def _add_interrupt(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 def _add_adversary(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "Look for the changes of capacity under which re-planning does worst against the best plan in hindsight"
     parser = commands.add_parser("adversary", help=what, description=f"{what}. In virtual time; runs no query.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    _add_tables(parser, ", at scale 1")
     parser.add_argument("--stats-scale", type=float, default=100.0, metavar="N", help="plan for that scale (100)")
     parser.add_argument("--slots", type=int, default=16, metavar="N", help="at the start (16)")
     parser.add_argument("--evaluations", type=int, default=200, metavar="N", help="profiles tried for a query (200)")
@@ -103,8 +102,7 @@ def _add_pareto(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _add_forecasts(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "Greed and forecasts on profiles drawn by chance, against the best plan in hindsight"
     parser = commands.add_parser("forecasts", help=what, description=f"{what}. In virtual time; runs no query.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    _add_tables(parser, ", at scale 1")
     parser.add_argument("--stats-scale", type=float, default=100.0, metavar="N", help="plan for that scale (100)")
     parser.add_argument("--slots", type=int, default=16, metavar="N", help="at most (16)")
     parser.add_argument("--count", type=int, default=10, metavar="N", help="profiles for each query and pace (10)")
@@ -116,8 +114,7 @@ def _add_forecasts(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "Nothing changes: what being able to change plan costs against being held to the same plan"
     parser = commands.add_parser("overhead", help=what, description=f"{what}.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    _add_tables(parser)
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="pairs of runs of each (5)")
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
     parser.add_argument("--memory", metavar="SIZE", help='for all tasks, such as "2GB" (80 %% of what there is)')
@@ -132,8 +129,7 @@ def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 def _add_ray(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "What it costs to run on a Ray cluster: one node of it against as many slots of this process"
     parser = commands.add_parser("ray", help=what, description=f"{what}. Begins such a cluster, and ends it.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    _add_tables(parser)
     parser.add_argument("--repeat", type=int, default=2, metavar="N", help="runs of each on either side (2)")
     parser.add_argument("--slots", type=int, default=2, metavar="N", help="of the node, and of this process (2)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
@@ -143,8 +139,7 @@ def _add_ray(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _add_eta(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "Whether queries end within the range that they tell at half time"
     parser = commands.add_parser("eta", help=what, description=f"{what}. The machine should do nothing else.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    _add_tables(parser)
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
     parser.add_argument("--memory", metavar="SIZE", help='for all tasks together, such as "2GB"')
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
@@ -166,8 +161,7 @@ def _add_ray_spot(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 def _add_reuse(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "How much of what is finished serves after a switch, and how much would by identical subtrees only"
     parser = commands.add_parser("reuse", help=what, description=f"{what}. In virtual time, or --real.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    _add_tables(parser, ", at scale 1")
     parser.add_argument("--points", type=int, default=5, metavar="N", help="moments of each run (5)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the moments (1)")
     parser.add_argument("--slots", type=int, default=16, metavar="N", help="of the machine (16)")
@@ -191,8 +185,7 @@ def _add_shared(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _add_workload(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "The plans of the simulated queries, and which of them ends first on how many slots of the paper's cluster"
     parser = commands.add_parser("workload", help=what, description=f"{what}. Runs no query.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    _add_tables(parser, ", at scale 1")
     parser.add_argument(
         "--pace", type=float, default=PAPER.pace, metavar="N", help=f"times our kernel's seconds ({PAPER.pace:g})"
     )
@@ -203,8 +196,7 @@ def _add_workload(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 def _add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "Run the kept plans on small data: what simulations hold for true at the paper's size follows from it"
     parser = commands.add_parser("measure", help=what, description=f"{what}. Goes on where it was broken off.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    _add_tables(parser, ", at scale 1")
     parser.add_argument("--also", action="append", default=[], metavar="10=DIR", help="data of another scale, too")
     parser.add_argument("--repeat", type=int, default=2, metavar="N", help="runs of each plan; the fastest counts (2)")
     parser.add_argument("--again", action="store_true", help="measure what is known once more; the fastest counts")
@@ -225,14 +217,19 @@ def _add_core(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 def _add_fidelity(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "Run the queries under a few profiles, then the same in the simulator: how far is it off?"
     parser = commands.add_parser("fidelity", help=what, description=f"{what}. The machine should do nothing else.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+    _add_tables(parser)
     parser.add_argument("--quick", action="store_true", help="some of the queries, each run once")
     parser.add_argument("--profiles", default=",".join(fidelity.PROFILES), metavar="A,B", help="which ones (all)")
     parser.add_argument("--repeat", type=int, metavar="N", help="runs of each (3); the fastest counts")
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_fidelity)
+
+
+def _add_tables(parser: argparse.ArgumentParser, scale: str = "") -> None:
+    """Which tables and which queries. scale: of the tables, if it matters, as the help is to go on."""
+    parser.add_argument("directory", metavar="DIR", help=f"where `qoop tpcds generate` made the tables{scale}")
+    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
