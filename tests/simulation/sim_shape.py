@@ -12,18 +12,18 @@ Read = tuple[CheckpointKey, int | None]
 
 
 class Task(NamedTuple):
-    """One task. reads: by input, the outputs it reads, and which partition of each. tainted: it rests on an island."""
+    """One task.
+
+    reads: by input, the outputs it reads, and which partition of each. made_of: their signatures, however they are cut.
+    tainted: it rests on an island.
+    """
 
     key: CheckpointKey
     stage: Stage
     reads: tuple[tuple[Read, ...], ...]
     sources: frozenset[CheckpointKey]
+    made_of: frozenset[str]
     tainted: bool
-
-    @property
-    def made_of(self) -> frozenset[str]:
-        """What outputs it is made of, however they are cut."""
-        return frozenset(source.signature for source in self.sources)
 
 
 class Shape:
@@ -35,13 +35,14 @@ class Shape:
         keys = {stage.id: [checkpoint_key(stage, part) for part in range(stage.width)] for stage in plan.stages}
         tainted: dict[object, bool] = {}
         for stage in plan.stages:
+            made_of = frozenset(plan.by_id[item.stage].signature for item in stage.stage_inputs)
             below = [content_of(plan.by_id[item.stage]) for item in stage.stage_inputs]
             tainted[content_of(stage)] = not stage.shareable or any(tainted[content] for content in below)
             for part, key in enumerate(keys[stage.id]):
                 if key not in self.tasks:
                     reads = tuple(_reads(keys[item.stage], item.mode, part) for item in stage.stage_inputs)
                     sources = frozenset(source for read in reads for source, _ in read)
-                    self.tasks[key] = Task(key, stage, reads, sources, tainted[content_of(stage)])
+                    self.tasks[key] = Task(key, stage, reads, sources, made_of, tainted[content_of(stage)])
         self.root = tuple(keys[plan.root.id])
 
     def active(self, held: Collection[CheckpointKey]) -> set[CheckpointKey]:
