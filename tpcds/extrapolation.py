@@ -11,7 +11,9 @@ Rows
 Seconds
     The cost model by true rows, times a *residual*: measured seconds over what the model says by the true rows of the
     data they were measured on.  A stage of less than :data:`LEAST` seconds tells little; it has the residual of its
-    kind, which is its dearest operator: all seconds measured of that kind over all that the model says.
+    kind, which is its dearest operator: all seconds measured of that kind over all that the model says.  All of them
+    are relative to the residual of everything that was measured: the machines that are simulated are as fast as the
+    cost model says, however fast the one was that measured.
 Bytes
     As many a row as were measured.
 Memory
@@ -46,6 +48,9 @@ LEAST = 0.005
 _LEAST_WORK = 0.1
 """Of the seconds of a stage, what at least is its operators' work and not moving rows in and out."""
 
+ALL = ""
+"""Stands for all kinds together."""
+
 _MOST = 8.0
 """A residual beyond this factor is taken for noise."""
 
@@ -73,20 +78,23 @@ class StageTruth:
 
 
 def residuals(stages: Iterable[StageTruth]) -> dict[str, float]:
-    """By kind of stage, how many times what the model says was measured."""
+    """By kind of stage, and of all (ALL), how many times what the model says was measured."""
     sums: dict[str, tuple[float, float]] = {}
     for stage in stages:
         if stage.measured is not None and stage.model is not None:
-            measured, model = sums.get(stage.kind, (0.0, 0.0))
-            sums[stage.kind] = measured + stage.measured, model + stage.model
-    return {kind: _bounded(measured / model) for kind, (measured, model) in sums.items() if model > 0}
+            for kind in (stage.kind, ALL):
+                measured, model = sums.get(kind, (0.0, 0.0))
+                sums[kind] = measured + stage.measured, model + stage.model
+    return {kind: measured / model for kind, (measured, model) in sums.items() if model > 0}
 
 
 def residual(stage: StageTruth, kinds: Mapping[str, float]) -> float:
-    """Of one stage: its own if it was measured well enough, else that of its kind; 1 if nobody knows."""
+    """Of one stage, relative to that of all: its own if it was measured well enough, else that of its kind; 1 if nobody
+    knows."""
+    machine = kinds.get(ALL, 1.0)
     if stage.measured is not None and stage.model and stage.measured >= LEAST:
-        return _bounded(stage.measured / stage.model)
-    return kinds.get(stage.kind, 1.0)
+        return _bounded(stage.measured / stage.model / machine)
+    return _bounded(kinds.get(stage.kind, machine) / machine)
 
 
 def _bounded(factor: float) -> float:

@@ -154,11 +154,20 @@ def test_stages_that_were_measured_too_shortly_have_the_residual_of_their_kind()
         return StageTruth("0.0", 1, 0, 0, 0, 0, 1, 1, "Join", measured, model)
 
     long, short, none = stage(1.0, 0.5), stage(LEAST / 2, LEAST / 10), stage(None, None)
-    kinds = residuals([long, short, none])
-    assert kinds["Join"] == pytest.approx((1.0 + LEAST / 2) / (0.5 + LEAST / 10))
-    assert residual(long, kinds) == 2.0
-    assert residual(short, kinds) == residual(none, kinds) == kinds["Join"]
+    scan = replace(stage(6.0, 2.0), kind="Scan")
+    kinds = residuals([long, short, none, scan])
+    joins, all_ = (1.0 + LEAST / 2) / (0.5 + LEAST / 10), (7.0 + LEAST / 2) / (2.5 + LEAST / 10)
+    assert residual(long, kinds) == pytest.approx(2.0 / all_) and residual(scan, kinds) == pytest.approx(3.0 / all_)
+    assert residual(short, kinds) == residual(none, kinds) == pytest.approx(joins / all_)
     assert residual(none, {}) == 1.0
+
+
+def test_a_machine_that_is_slow_all_over_measures_the_same_truth() -> None:
+    quick = [StageTruth("0.0", 1, 0, 0, 0, 0, 1, 1, kind, s, 1.0) for kind, s in (("Join", 0.5), ("Scan", 2.0))]
+    slow = [replace(stage, measured=3 * (stage.measured or 0)) for stage in quick]
+    assert [residual(stage, residuals(slow)) for stage in slow] == pytest.approx(
+        [residual(stage, residuals(quick)) for stage in quick]
+    )
 
 
 def test_a_distorted_truth_is_off_by_so_much_and_the_same_each_time(found: dict[int, Query]) -> None:
