@@ -97,6 +97,23 @@ def test_kills_hit_both_sides_alike_and_the_answer_is_right(tpcds_small: Path, t
     assert not list(tmp_path.glob("**/*.arrow"))
 
 
+def test_a_life_in_which_duckdb_has_no_hope_counts_without_being_run(
+    tpcds_small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives: list[float] = []
+
+    def live(task: object, seconds: float, scratch: Path) -> tuple[None, float]:
+        lives.append(seconds)
+        return None, seconds
+
+    monkeypatch.setattr(interrupt, "intervals", lambda *_: iter([0.4, 0.6, 0.1] * 10))
+    monkeypatch.setattr(interrupt, "_live", live)
+    ours, theirs = interrupt.run(interrupt.Options(tpcds_small, (3,), seeds=1, means=(0.6,)), lambda _: None)
+    assert not ours.ended and not theirs.ended and ours.kills == theirs.kills == 27
+    assert ours.seconds == theirs.seconds == pytest.approx(10 * ours.undisturbed)
+    assert [round(life / ours.undisturbed, 1) for life in lives] == [0.4, 0.6, 0.1] * 9 + [0.1] + [0.6] * 9
+
+
 def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
     Results(path, {"repeat": 1}).put("a", [1, 2])
