@@ -30,7 +30,7 @@ from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.guard import Ledger, Origin, Side, mismatch
 from qoop.engine.manifest import CheckpointDirectory, Checkpoints, Saved
-from qoop.engine.segments import read_segment, write_segments
+from qoop.engine.segments import Damaged, read_segment, write_segments
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
 
@@ -126,7 +126,7 @@ class Store:
         self._used = 0
         self._queue: deque[_Entry] = deque()
         self._unsaved: deque[_Entry] = deque()  # what waits and what is being written, oldest first
-        self._waiting = 0
+        self._waiting = 0  # bytes that wait or are being written, with those for which room has been taken
         self._writers: list[threading.Thread] = []
         self._closing = False
         self._failure: QoopError | None = None
@@ -153,12 +153,12 @@ class Store:
         not be written; GuardMismatch if it differs from what it must equal.
         """
         durable = durable and self._directory is not None
-        if durable:
-            self._wait_for_writer(sum(committed.bytes), between)
         if self._keeping.always and origin is not None:
             committed = replace(committed, digest=self._digester.of(partitions))
             self._note(committed, origin)
         entry = _Entry(committed, tuple(partitions), durable=durable, busy=durable, origin=origin, jobs={job})
+        if durable:
+            self._wait_for_writer(entry, between)
         with self._lock:
             present = self._entries.get(committed.key)
             if present is None:
@@ -166,6 +166,7 @@ class Store:
                 self._used += entry.bytes
             else:
                 present.jobs.add(job)
+                self._leave_queue(entry)
         if present is not None:
             if origin is not None and present.origin is not None and not self._keeping.always:
                 self._compare([present], [entry])
@@ -175,6 +176,7 @@ class Store:
             self.trim(between)
         except BaseException:
             with self._lock:
+                self._leave_queue(entry)
                 entry.busy = False
                 self._drop(committed.key, entry)
             raise
@@ -334,9 +336,11 @@ class Store:
                 table = self._directory.read(saved, number, verify)
             else:
                 table = read_segment(saved.path, saved.segments[number], verify)
-        except CheckpointError:
+        except CheckpointError as error:
             with self._lock:
-                if self._entries.get(saved.committed.key) is entry:
+                if not isinstance(error, Damaged):
+                    self._drop(saved.committed.key, entry)  # others, or a later try, may well read it
+                elif self._entries.get(saved.committed.key) is entry:
                     self._forget(saved.committed.key, entry)
             raise
         entry.verified.add(number)
@@ -442,22 +446,32 @@ class Store:
             for entry in entries:
                 key = entry.committed.key
                 if directory is not None:
-                    for saved in directory.find_all([key]):
-                        directory.set_aside(saved, folder)
+                    try:
+                        for saved in directory.find_all([key]):
+                            directory.set_aside(saved, folder)
+                    except CheckpointError as problem:
+                        error.add_note(f"checkpoint {key} may still be there: {problem}")
                 if self._entries.get(key) is entry:
                     self._forget(key, entry)
         return error
 
     # Write-behind
 
-    def _wait_for_writer(self, bytes_: int, between: Callable[[], None]) -> None:
-        """Wait until that much may be queued; one output of any size may, if it is alone."""
+    def _wait_for_writer(self, entry: _Entry, between: Callable[[], None]) -> None:
+        """Wait until an output may be queued, and take room for it; one of any size has, if it is alone."""
         self._raise_failure()
-        limit = min(_WAITING_BYTES, self.budget // 2)
+        limit, bytes_ = min(_WAITING_BYTES, self.budget // 2), entry.bytes or 1
         with self._lock:
             while self._waiting and (self._waiting + bytes_ > limit or self._longest_wait() > _WAITING_SECONDS):
                 self._lock.wait(_PAUSE)
                 between()
+            self._waiting += bytes_
+
+    def _leave_queue(self, entry: _Entry) -> None:
+        """It is written, or will not be: its room in the queue is free. Only with the lock."""
+        if entry.durable and entry.busy:
+            self._waiting -= entry.bytes or 1
+            self._lock.notify_all()
 
     def _longest_wait(self) -> float:
         return time.monotonic() - self._unsaved[0].queued if self._unsaved else 0.0
@@ -467,7 +481,6 @@ class Store:
             entry.queued = time.monotonic()
             self._queue.append(entry)
             self._unsaved.append(entry)
-            self._waiting += entry.bytes or 1
             if self._directory is not None and len(self._writers) < min(self._directory.writers, len(self._unsaved)):
                 writer = threading.Thread(target=self._write_behind, name="qoop-writer", daemon=True)
                 self._writers.append(writer)
@@ -480,19 +493,22 @@ class Store:
             saved, failure = self._save(entry, tables or ())
             with self._lock:
                 self._failure = failure or self._failure
+                self._leave_queue(entry)
                 entry.busy, entry.durable, entry.saved = False, saved is not None, saved
                 if saved is not None and saved.committed.digest is entry.committed.digest:
                     entry.verified.update(range(len(entry.committed.rows)))  # written by this process
-                self._waiting -= entry.bytes or 1
                 self._unsaved.remove(entry)
-                jobs = tuple(sorted(entry.jobs))
-                if not jobs:
-                    self._idle(entry.committed.key, entry)
-                self._lock.notify_all()
-            if not jobs and self._directory is not None:
-                self._directory.let_go([entry.committed.key])
+                key, jobs = entry.committed.key, tuple(sorted(entry.jobs))
+                trusted = self._entries.get(key) is entry
+                if trusted and not jobs:
+                    self._idle(key, entry)
+            if self._directory is not None:
+                if saved is not None and not trusted:
+                    self._directory.remove(saved)  # while it was written it turned out that it must not be used
+                elif not jobs:
+                    self._directory.let_go([key])
             behind = time.monotonic() - entry.queued
-            self._told(CheckpointSaved(jobs, entry.committed.key, entry.bytes, behind, saved is not None))
+            self._told(CheckpointSaved(jobs, key, entry.bytes, behind, saved is not None and trusted))
 
     def _next_to_write(self) -> _Entry | None:
         with self._lock:

@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -129,18 +130,21 @@ class CheckpointDirectory:
         self._numbers = count(1)
         try:
             root.mkdir(parents=True, exist_ok=True)
-            self._users = Users(root)
-            with self._users.alone():
-                self._collect()
+            with contextlib.ExitStack() as stack:
+                self._users = Users(root)
+                stack.callback(self._users.close)
+                with self._users.alone():
+                    self._collect()
+                stack.pop_all()
         except OSError as error:
             raise DiskFull(f"the checkpoint directory {root} cannot be written: {error.strerror}") from error
 
     def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
         """Write data, then the manifest; the checkpoint exists once this returns. One that exists stays, since
-        another process may be reading it.
+        another process may be reading it, also if it came to be meanwhile.
 
         needed: a running job of this process needs it, so that it is not removed before `let_go`.
-        None: the budget has no room for it. Raises DiskFull, and leaves nothing behind then.
+        None: the budget has no room for it. Raises DiskFull. On any error nothing is left behind.
         """
         present = self.find(committed.key)
         if present is not None:
@@ -155,27 +159,45 @@ class CheckpointDirectory:
                 return None
             if needed:
                 self._users.need([name])
-            before = self._data_of(name)
             segments = _write_data(data, partitions)
-            _write_text(draft, dump_manifest(committed, data.name, segments))
-            draft.rename(self.root / f"{name}.json")
-            _sync(self.root)
-            if before is not None:
-                (self.root / before).unlink(missing_ok=True)
-        except OSError as error:
-            for path in (data, draft):
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
-            raise DiskFull(f"cannot write a checkpoint to {self.root}: {error.strerror or error}") from error
-        return Saved(committed, data, segments)
+            write_text(draft, dump_manifest(committed, data.name, segments))
+            present = self._commit(name, draft) or Saved(committed, data, segments)
+        except BaseException as error:
+            _remove(data, draft)
+            self._users.let_go([name])
+            if isinstance(error, OSError):
+                where, why = self.root, error.strerror or error
+                raise DiskFull(f"cannot write a checkpoint to {where}: {why}") from error
+            raise
+        if present.path != data:
+            _remove(data, draft)
+        return present
+
+    def _commit(self, name: str, draft: Path) -> Saved | None:
+        """Make a draft the manifest, unless there is one by now that can be believed."""
+        manifest = self.root / f"{name}.json"
+        with self._users.alone():
+            present = read_manifest(manifest)
+            if present is not None:
+                return present
+            before = self._data_of(name)
+            draft.rename(manifest)
+        if before is not None:
+            _remove(self.root / before)
+        sync(self.root)
+        return None
 
     def find(self, key: CheckpointKey) -> Saved | None:
         """The checkpoint of that key, or None if there is none that can be believed. It is not removed before
-        `let_go`."""
+        `let_go`. Raises CheckpointError if the directory cannot be read, or has no room for a word that it is needed.
+        """
         name = _name(key)
-        if not (self.root / f"{name}.json").exists():
-            return None
-        self._users.need([name])
+        try:
+            if not (self.root / f"{name}.json").exists():
+                return None
+            self._users.need([name])
+        except OSError as error:
+            raise CheckpointError(f"the checkpoints in {self.root} cannot be used: {error.strerror}") from error
         saved = read_manifest(self.root / f"{name}.json")
         if saved is None or saved.committed.key != key:
             self._users.let_go([name])
@@ -204,19 +226,20 @@ class CheckpointDirectory:
         self._users.let_go([_name(key) for key in keys])
 
     def remove(self, saved: Saved) -> None:
-        """Forget a checkpoint that proved unreadable; first the manifest, then the data."""
+        """Forget a checkpoint that proved unreadable; first the manifest, unless it was made anew, then the data."""
         name = _name(saved.committed.key)
-        for path in (self.root / f"{name}.json", saved.path):
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+        with self._users.alone():
+            if self._data_of(name) == saved.path.name:
+                _remove(self.root / f"{name}.json")
+            _remove(saved.path)
         self._users.let_go([name])
 
     def set_aside(self, saved: Saved, folder: Path) -> None:
-        """Move a checkpoint that is not to be used any more to a folder of the same file system, for people."""
-        for path in (self.root / f"{_name(saved.committed.key)}.json", saved.path):
-            with contextlib.suppress(OSError):
-                path.rename(folder / path.name)
-        self._users.let_go([_name(saved.committed.key)])
+        """Move a checkpoint that is not to be used any more to a folder, for people. It goes if it cannot be moved."""
+        with contextlib.suppress(OSError):
+            for path in (self.root / f"{_name(saved.committed.key)}.json", saved.path):
+                shutil.move(path, folder / path.name)
+        self.remove(saved)
 
     def close(self) -> None:
         """Let go of the directory."""
@@ -318,14 +341,22 @@ def _write_data(path: Path, partitions: Sequence[pa.Table]) -> tuple[Segment, ..
     return segments
 
 
-def _write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is there, with all that is in it, when the power fails. Raises OSError."""
     with path.open("w") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def _sync(root: Path) -> None:
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def sync(root: Path) -> None:
+    """Have the names in a folder be there when the power fails. Raises OSError."""
     directory = os.open(root, os.O_RDONLY)
     try:
         os.fsync(directory)

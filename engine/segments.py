@@ -24,6 +24,10 @@ from qoop.catalog.errors import CheckpointError
 _ALIGNMENT = 64
 
 
+class Damaged(CheckpointError):
+    """What was written is not there any more, or not as it was; other CheckpointErrors may pass."""
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Where one partition lies in its file: `length` bytes from `offset`, that yield `rows` rows.
@@ -52,8 +56,7 @@ class _Summing:
         view = memoryview(data)
         self.checksum = zlib.crc32(view, self.checksum)
         self.length += view.nbytes
-        while view.nbytes:  # an unbuffered file may take less than it is given
-            view = view[self._stream.write(view) :]
+        _write_all(self._stream, view)
         return len(data) if isinstance(data, bytes) else data.size
 
     def flush(self) -> None:
@@ -76,9 +79,14 @@ def write_segments(
         segment = _write_segment(stream, offset, table, between)
         segments.append(segment)
         padding = -segment.length % _ALIGNMENT
-        stream.write(bytes(padding))
+        _write_all(stream, memoryview(bytes(padding)))
         offset += segment.length + padding
     return tuple(segments)
+
+
+def _write_all(stream: BinaryIO, view: memoryview) -> None:
+    while view.nbytes:  # an unbuffered file may take less than it is given
+        view = view[stream.write(view) :]
 
 
 def _write_segment(stream: BinaryIO, offset: int, table: pa.Table, between: Callable[[], None]) -> Segment:
@@ -93,20 +101,28 @@ def _write_segment(stream: BinaryIO, offset: int, table: pa.Table, between: Call
 def read_segment(path: Path, segment: Segment, verify: bool) -> pa.Table:
     """The rows of a segment, mapped into memory: nothing is copied, and pages are read when touched.
 
-    verify: compare the checksum first. Raises CheckpointError if the file is missing, too short, or does not
-    hold what the index says.
+    verify: compare the checksum first. Raises Damaged if the file is missing, too short, or does not hold what the
+    index says, CheckpointError if it cannot be read for another reason.
     """
     try:
         with pa.memory_map(str(path)) as file:
             if file.size() < segment.offset + segment.length:
-                raise CheckpointError(f"{path} is cut short: {file.size()} bytes")
+                raise Damaged(f"{path} is cut short: {file.size()} bytes")
             file.seek(segment.offset)
             data = file.read_buffer(segment.length)
-        if verify and zlib.crc32(data) != segment.checksum:
-            raise CheckpointError(f"{path} is corrupt: bytes from {segment.offset} do not match their checksum")
+        if verify:
+            check(segment, data, path)
         table = pa.ipc.open_stream(data).read_all()
+    except FileNotFoundError as error:
+        raise Damaged(f"{path} is not there any more") from error
     except (OSError, pa.ArrowException) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if table.num_rows != segment.rows:
-        raise CheckpointError(f"{path} is corrupt: {table.num_rows} rows instead of {segment.rows}")
+        raise Damaged(f"{path} is corrupt: {table.num_rows} rows instead of {segment.rows}")
     return table
+
+
+def check(segment: Segment, data: pa.Buffer | memoryview, where: Path | str) -> None:
+    """Raise Damaged unless these bytes, which were found there, are those of the segment."""
+    if zlib.crc32(data) != segment.checksum:
+        raise Damaged(f"{where} is corrupt: bytes from {segment.offset} do not match their checksum")

@@ -10,6 +10,7 @@ removed that was asked for before.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -31,6 +32,7 @@ class Users:
         self._mutex = threading.Lock()  # flock belongs to the open file, which the threads share
         self._needed: set[str] = set()
         self._lines = 0
+        self._anew = False  # the log is to be written anew, since its end may be missing
         self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
             with self.alone():  # nobody sees the file before it is locked
@@ -50,15 +52,16 @@ class Users:
         """From now on this process needs these."""
         with self._mutex:
             new = [name for name in names if name not in self._needed]
-            self._needed.update(new)
             self._append("+", new)
+            self._needed.update(new)
 
     def let_go(self, names: Iterable[str]) -> None:
-        """This process does not need these any more."""
+        """This process does not need these any more. If the disk is full, the others hear of it later."""
         with self._mutex:
             old = [name for name in names if name in self._needed]
             self._needed.difference_update(old)
-            self._append("-", old)
+            with contextlib.suppress(OSError):
+                self._append("-", old)
 
     def living(self) -> set[str]:
         """The users whose processes live. Forgets the others. Only while `alone`."""
@@ -101,11 +104,14 @@ class Users:
         if not names:
             return
         with self._locked(fcntl.LOCK_SH):
-            if self._lines > _LONG + 4 * len(self._needed):
+            lines = [f"{sign}{name}\n" for name in names]
+            if self._anew or self._lines > _LONG + 4 * len(self._needed):
                 os.ftruncate(self._log, 0)
-                sign, names, self._lines = "+", sorted(self._needed), 0
-            os.write(self._log, "".join(f"{sign}{name}\n" for name in names).encode())
-            self._lines += len(names)
+                lines, self._lines = [*(f"+{name}\n" for name in sorted(self._needed)), *lines], 0
+            text, self._anew = "".join(lines).encode(), True  # for as long as it is not all there
+            if os.write(self._log, text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._lines, self._anew = self._lines + len(lines), False
 
     @contextlib.contextmanager
     def _locked(self, kind: int) -> Iterator[None]:

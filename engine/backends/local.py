@@ -122,7 +122,7 @@ class LocalBackend:
         self._scratch = Scratch(spill_dir)
         try:
             self.store = Store(int(memory * STORE_SHARE), self._scratch.path, keeping, self._events.put)
-        except DiskFull:
+        except BaseException:
             self._scratch.close()
             raise
         self._work: deque[_Attempt] = deque()
