@@ -49,14 +49,18 @@ class NodeCache:
             return None
         return path
 
-    def add(self, name: str, write: Callable[[BinaryIO], object]) -> Path:
-        """Have a file written, unbuffered, and keep it under a name. Raises OSError, and what `write` does."""
+    def add(
+        self, name: str, write: Callable[[BinaryIO], object], use: Callable[[Path], object] = lambda _: None
+    ) -> Path:
+        """Have a file written, unbuffered, and keep it under a name. use: is given the file while it is sure not to be
+        removed. Raises OSError, and what `write` and `use` do; nothing is kept then."""
         self.root.mkdir(parents=True, exist_ok=True)
         draft = self.root / f"{secrets.token_hex(8)}{_DRAFT}"
         try:
             with draft.open("x+b", buffering=0) as stream:
                 write(stream)
                 size = os.fstat(stream.fileno()).st_size
+            use(draft)
             draft.rename(self.root / name)
         finally:
             draft.unlink(missing_ok=True)

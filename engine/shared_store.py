@@ -44,7 +44,7 @@ from qoop.catalog.objects import Object, Objects
 from qoop.engine.events import Committed
 from qoop.engine.leases import SECONDS, Leases, Living
 from qoop.engine.manifest import Saved, dump_manifest, load_manifest
-from qoop.engine.segments import Segment, read_segment, write_segments
+from qoop.engine.segments import Damaged, Segment, check, read_segment, write_segments
 from qoop.engine.task import CheckpointKey
 
 _THREADS = 8
@@ -122,9 +122,13 @@ class SharedCheckpoints:
     def _write(self, name: str, committed: Committed, partitions: Sequence[pa.Table]) -> Saved | None:
         segments: list[Segment] = []
         data = f"{name}.{self._leases.own}-{next(self._numbers)}-{int(committed.seconds * 1000)}.arrow"
-        path = self._cache.add(_base(data), lambda stream: segments.extend(write_segments(stream, partitions)))
+        began = time.monotonic()
         try:
-            self._objects.upload(data, path)
+            self._cache.add(
+                _base(data),
+                lambda stream: segments.extend(write_segments(stream, partitions)),
+                lambda path: self._objects.upload(data, path),
+            )
             saved = self._commit(name, Saved(committed, Path(data), tuple(segments)))
         except BaseException:
             with contextlib.suppress(OSError):
@@ -133,6 +137,9 @@ class SharedCheckpoints:
         if saved is None or saved.path != Path(data):
             self._cache.drop(_base(data))
             self._objects.delete([data])
+        elif time.monotonic() - began > self._leases.seconds / 2 and not self._exists(data):
+            self.remove(saved)  # this process was held up for so long that the data were taken for garbage
+            return None
         return saved
 
     def _commit(self, name: str, mine: Saved) -> Saved | None:
@@ -143,15 +150,15 @@ class SharedCheckpoints:
                 self._objects.create(f"{name}.json", text)
                 return mine
             except FileExistsError:
-                other = self._manifest(name)
-            if isinstance(other, Saved) and other.path == mine.path:
+                tag, other = self._tagged_manifest(name)
+            if other is not None and other.path == mine.path:
                 return mine  # a try that seemed to have failed had not
             found = self.find(mine.committed.key)
             if found is not None:
                 return found
-            if isinstance(other, Object):  # it cannot be believed
-                with contextlib.suppress(FileExistsError):
-                    self._objects.replace(f"{name}.json", text, seen=other.tag)
+            if tag is not None and not self._exists(f"{name}.gone"):  # it cannot be believed, or its data are lost
+                with contextlib.suppress(FileExistsError, FileNotFoundError):
+                    self._objects.replace(f"{name}.json", text, seen=tag)
                     return mine
             time.sleep(_PAUSE)
         return None
@@ -174,25 +181,26 @@ class SharedCheckpoints:
             found = dict(zip(there, self._threads.map(self._manifest, there), strict=True))
         good = {name: saved for name, saved in found.items() if _is_whole(saved, names[name], parts[name])}
         self._leases.let_go(names.keys() - good.keys())
-        return [saved for saved in good.values() if isinstance(saved, Saved)]
+        return [saved for saved in good.values() if saved is not None]
 
     def read(self, saved: Saved, number: int, verify: bool) -> pa.Table:
-        """The rows of one partition. Raises CheckpointError, which names the key, if they are lost or damaged.
+        """The rows of one partition. Raises CheckpointError, which names the key: Damaged if they are lost or damaged.
 
         verify: compare the checksum even if the part stands on this machine."""
         cached = self._cached(saved, number)
         if cached is not None:
-            with contextlib.suppress(CheckpointError):  # it has just gone, or is damaged: the store has it
+            try:
                 return read_segment(*cached, verify=verify)
+            except CheckpointError:  # it has just gone, or is damaged: the store has it
+                self._cache.drop(cached[0].name)
         self._fetch(saved, [number])
         cached = self._cached(saved, number)
         if cached is None:
             raise CheckpointError(f"checkpoint {saved.committed.key}: no room for it in {self._cache.root}")
         try:
-            return read_segment(*cached, verify=True)
+            return read_segment(*cached, verify=False)  # the bytes were compared when they came
         except CheckpointError as error:
-            self._cache.drop(cached[0].name)
-            raise CheckpointError(f"checkpoint {saved.committed.key} in {self._objects.url}: {error}") from error
+            raise CheckpointError(f"checkpoint {saved.committed.key}: {error}") from error
 
     def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
         """Have partitions (None: all) on this machine, many at a time. Those that fail, fail when they are read."""
@@ -221,20 +229,18 @@ class SharedCheckpoints:
         name = _name(saved.committed.key)
         with contextlib.suppress(OSError):
             present = self._manifest(name)
-            if isinstance(present, Saved) and present.path == saved.path:  # and not one made since
+            if present is not None and present.path == saved.path:  # and not one made since
                 self._objects.delete([f"{name}.json"])
             self._objects.delete([saved.path.as_posix()])
         self._leases.let_go([name])
 
     def set_aside(self, saved: Saved, folder: Path) -> None:
-        """Move a checkpoint that is not to be used any more to a folder of this machine, for people."""
-        name, data = _name(saved.committed.key), saved.path.as_posix()
+        """Move a checkpoint that is not to be used any more to a folder of this machine, for people. It goes if it
+        cannot be moved."""
         with contextlib.suppress(OSError):
-            for object_ in (f"{name}.json", data):
+            for object_ in (f"{_name(saved.committed.key)}.json", saved.path.as_posix()):
                 (folder / object_.replace("/", "-")).write_bytes(self._objects.read(object_)[1])
-            self._objects.delete([f"{name}.json"])
-            self._objects.delete([data])
-        self._leases.let_go([name])
+        self.remove(saved)
 
     def close(self) -> None:
         """Let go of the store."""
@@ -243,9 +249,10 @@ class SharedCheckpoints:
 
     def collect(self) -> None:
         """Remove what dead users left unfinished. Raises OSError as the store does."""
-        living = self._leases.living()
-        self._collect(self._look(), living)
-        self._objects.delete(living.dead)
+        with self._room:
+            living = self._leases.living()
+            self._collect(self._look(), living)
+            self._objects.delete(living.dead)
 
     # What lies where
 
@@ -258,17 +265,21 @@ class SharedCheckpoints:
         return None if piece is None else (piece, replace(saved.segments[number], offset=0))
 
     def _fetch(self, saved: Saved, numbers: Sequence[int]) -> None:
-        wanted = [saved.segments[number] for number in numbers]
+        segments = [saved.segments[number] for number in numbers]
+        ranges = [(segment.offset, segment.length) for segment in segments]
         names = [f"{saved.path.name}.{number}" for number in numbers]
         if len(numbers) == len(saved.segments):  # all of them lie side by side
-            last = saved.segments[-1]
-            wanted, names = [replace(last, offset=0, length=last.offset + last.length)], [saved.path.name]
+            ranges, names = [(0, segments[-1].offset + segments[-1].length)], [saved.path.name]
+        where = f"checkpoint {saved.committed.key} in {self._objects.url}"
         try:
-            ranges = [(segment.offset, segment.length) for segment in wanted]
             found = self._objects.ranges(saved.path.as_posix(), ranges)
+        except FileNotFoundError as error:
+            raise Damaged(f"{where} is lost: {error}") from error
         except OSError as error:
-            where = f"checkpoint {saved.committed.key} in {self._objects.url}"
-            raise CheckpointError(f"{where} is lost or cannot be read: {error}") from error
+            raise CheckpointError(f"{where} cannot be read: {error}") from error
+        whole = len(found) < len(segments)
+        for place, segment in enumerate(segments):
+            check(segment, found[0][segment.offset :][: segment.length] if whole else found[place], where)
         with self._reading(f"checkpoint {saved.committed.key}"):
             for name, data in zip(names, found, strict=True):
                 self._cache.add_bytes(name, data)
@@ -280,19 +291,23 @@ class SharedCheckpoints:
             return False
         return True
 
-    def _manifest(self, name: str) -> Saved | Object | None:
-        """What the manifest says; the object, if it cannot be believed; None if there is none."""
+    def _manifest(self, name: str) -> Saved | None:
+        """What the manifest says; None if there is none, or it cannot be believed."""
+        return self._tagged_manifest(name)[1]
+
+    def _tagged_manifest(self, name: str) -> tuple[str | None, Saved | None]:
+        """The tag of the manifest, if there is one, and what it says, if it can be believed."""
         try:
             seen, text = self._objects.read(f"{name}.json")
         except FileNotFoundError:
-            return None
+            return None, None
         try:
             committed, data, segments = load_manifest(text.decode())
         except (CheckpointError, UnicodeDecodeError):
-            return seen
+            return seen.tag, None
         path = Path(name).parent / data
         match = _OURS.fullmatch(path.as_posix())
-        return Saved(committed, path, segments) if match is not None and match["part"] == name else seen
+        return seen.tag, Saved(committed, path, segments) if match is not None and match["part"] == name else None
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -355,7 +370,7 @@ class SharedCheckpoints:
         """Whether a removal was left unfinished: by this process, which does one at a time, or a dead one."""
         with contextlib.suppress(FileNotFoundError):
             user = self._objects.read(gone.name)[1].decode(errors="replace")
-            return user not in living.users
+            return user == self._leases.own or user not in living.users
         return False
 
     def _finish_removal(self, name: str, part: _Part) -> None:
@@ -375,7 +390,7 @@ class SharedCheckpoints:
         if len(part.data) == 1:
             return part.data[0].name
         saved = self._manifest(name)
-        return saved.path.as_posix() if isinstance(saved, Saved) else None
+        return None if saved is None else saved.path.as_posix()
 
     def _remove(self, part: _Part, data: Sequence[Object]) -> None:
         self._objects.delete([item.name for item in data])
@@ -397,14 +412,23 @@ class SharedCheckpoints:
             bytes_ -= parts[name].bytes
         if not chosen:
             return
-        gone = [f"{name}.gone" for name in chosen]
-        list(self._threads.map(lambda name: self._objects.replace(name, self._leases.own.encode()), gone))
+        began = time.monotonic()
+        marked = [name for name, mine in zip(chosen, self._threads.map(self._mark, chosen), strict=True) if mine]
         needed = self._leases.living().needed
-        going = [name for name in chosen if name not in needed]
+        going = [name for name in marked if name not in needed]
+        if time.monotonic() - began > self._leases.seconds:
+            going = []  # this process was held up: others may have removed them by now, and made some anew
         self._objects.delete([f"{name}.json" for name in going])
         self._objects.delete([item.name for name in going for item in parts[name].data])
-        self._objects.delete(gone)
+        self._objects.delete([f"{name}.gone" for name in marked])
         self._used -= sum(parts[name].bytes for name in going)
+
+    def _mark(self, name: str) -> bool:
+        """Mark a checkpoint as gone. False if somebody else just did, and removes it."""
+        with contextlib.suppress(FileExistsError):
+            self._objects.create(f"{name}.gone", self._leases.own.encode())
+            return True
+        return False
 
 
 def _match(name: str) -> re.Match[str]:
@@ -429,8 +453,8 @@ def _parts(objects: Iterable[Object]) -> dict[str, _Part]:
     return parts
 
 
-def _is_whole(saved: Saved | Object | None, key: CheckpointKey, part: _Part) -> bool:
-    if not isinstance(saved, Saved) or saved.committed.key != key:
+def _is_whole(saved: Saved | None, key: CheckpointKey, part: _Part) -> bool:
+    if saved is None or saved.committed.key != key:
         return False
     end = max((segment.offset + segment.length for segment in saved.segments), default=0)
     return any(item.name == saved.path.as_posix() and item.size >= end for item in part.data)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -239,9 +243,10 @@ def test_damaged_data_are_lost_and_made_anew(machine: Machine, objects: Objects,
     assert again is not None and here.read(again, 0, verify=True).equals(ROWS)
 
 
-def test_a_damaged_file_on_the_machine_is_read_from_the_store_again(machine: Machine) -> None:
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_damaged_file_on_the_machine_is_read_from_the_store_again(machine: Machine, partitions: int) -> None:
     store = machine()
-    saved = store.save(facts(1), [ROWS])
+    saved = store.save(facts(1, times=partitions), [ROWS] * partitions)
     assert saved is not None
     file = store._cache.find(saved.path.name)
     assert file is not None
@@ -249,6 +254,60 @@ def test_a_damaged_file_on_the_machine_is_read_from_the_store_again(machine: Mac
     content[5000] ^= 255
     file.write_bytes(bytes(content))
     assert store.read(saved, 0, verify=True).equals(ROWS)
+
+
+def test_what_cannot_be_read_for_the_moment_stays(
+    place: str, objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    here = Store(1 << 30, tmp_path / "a", Keeping(place))
+    here.put(facts(1), "job", [ROWS], durable=True)
+    here.close()
+    monkeypatch.setenv("QOOP_CACHE_DIR", str(tmp_path / "another"))
+    there = Store(1 << 30, tmp_path / "b", Keeping(place))
+
+    def fails(*_: object) -> None:
+        raise OSError("503 Slow Down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(objects), "ranges", fails)
+        with pytest.raises(CheckpointError, match="503"):
+            there.read(key(1), None)
+    assert there.held([key(1)]) and there.read(key(1), None).equals(ROWS)
+    there.close()
+
+
+def test_a_checkpoint_whose_data_are_lost_is_made_anew(machine: Machine, objects: Objects) -> None:
+    here, there = machine(), machine()
+    assert here.save(facts(1), [ROWS])
+    objects.delete(data(objects))
+    assert there.find(key(1)) is None
+    saved = there.save(facts(1), [ROWS])
+    assert saved is not None and here.find(key(1)) == saved
+
+
+def test_what_is_not_believed_goes_even_if_it_cannot_be_set_aside(
+    machine: Machine, objects: Objects, tmp_path: Path
+) -> None:
+    here = machine()
+    saved = here.save(facts(1), [ROWS])
+    assert saved is not None
+    here.set_aside(saved, tmp_path / "no such folder")
+    assert here.find(key(1)) is None and data(objects) == []
+
+
+def test_what_is_uploaded_is_not_removed_from_the_machine_meanwhile(
+    machine: Machine, objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, upload = machine(), type(objects).upload
+
+    def crowded(self: Objects, name: str, path: Path) -> None:
+        NodeCache(here._cache.root, 5000).add_bytes("another", memoryview(bytes(5000)))  # another process's
+        upload(self, name, path)
+
+    monkeypatch.setattr(type(objects), "upload", crowded)
+    assert here.save(facts(1), [ROWS]) is not None
 
 
 def test_a_manifest_that_cannot_be_read_is_written_anew(machine: Machine, objects: Objects) -> None:
@@ -287,3 +346,136 @@ def test_a_place_that_cannot_be_written_is_told(bucket: str, tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskFull, match="cannot write a checkpoint"):
         Store(1 << 30, tmp_path, Keeping((tmp_path / "file" / "x").as_uri()))
+
+
+STOPS = """
+import os, signal, sys
+from pathlib import Path
+import pyarrow as pa
+from qoop.catalog import objects
+from qoop.catalog.node_cache import NodeCache
+from qoop.engine.events import Committed
+from qoop.engine.leases import Leases
+from qoop.engine.shared_store import SharedCheckpoints
+from qoop.engine.task import CheckpointKey
+place, cache, where = sys.argv[1:]
+rows = pa.table({"a": pa.array(range(1250), pa.int64())})
+seen = []
+
+def stops(function, times):
+    def call(*arguments, **more):
+        found = function(*arguments, **more)
+        seen.append(1)
+        if len(seen) == times:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return found
+    return call
+
+store = SharedCheckpoints(objects.open_objects(place), NodeCache(Path(cache), 1 << 30), 25_000, lease=0.5)
+store._collecting.result()
+if where == "writer":
+    objects.Folder.upload = stops(objects.Folder.upload, 1)  # before there is a manifest
+else:
+    Leases.living = stops(Leases.living, 2)  # when all is marked and nobody wants it
+print(store.save(Committed(CheckpointKey("sig9", "layout", 0), (1250,), (rows.nbytes,), 1.0), [rows], needed=False))
+store.close()
+"""
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """A process that is stopped while it saves number 9 to a folder with room for two, as a writer or as a remover."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def begin(where: str) -> subprocess.Popen[str]:
+        place, cache = (tmp_path / "shared").as_uri(), str(tmp_path / "stopped")
+        command = [sys.executable, "-c", STOPS, place, cache, where]
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        _, status = os.waitpid(processes[0].pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        time.sleep(1.0)  # its lease runs out
+        return processes[0]
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+Stopped = Callable[[str], "subprocess.Popen[str]"]
+
+
+@pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
+def test_a_writer_that_was_held_up_does_not_take_what_is_lost_for_saved(
+    machine: Machine, objects: Objects, stopped: Stopped
+) -> None:
+    process, living = stopped("writer"), machine()
+    assert len(data(objects)) == 1
+    time.sleep(0.4)
+    living.collect()
+    assert data(objects) == []
+    process.send_signal(signal.SIGCONT)
+    assert process.communicate(timeout=20)[0] == "None\n"
+    assert [item.name for item in objects.list() if item.name.endswith("/0.json")] == []
+
+
+@pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
+def test_a_remover_that_was_held_up_leaves_what_was_made_since(
+    machine: Machine, objects: Objects, stopped: Stopped
+) -> None:
+    living = machine()
+    for number in (1, 2):
+        assert living.save(facts(number, number), [ROWS], needed=False)
+    time.sleep(0.6)  # neither of them is new any more
+    process = stopped("remover")
+    assert any(item.name.endswith(".gone") for item in objects.list()) and living.find(key(1)) is None
+    living.collect()
+    assert living.save(facts(1), [ROWS]) is not None
+    process.send_signal(signal.SIGCONT)
+    process.communicate(timeout=20)
+    assert living.find(key(1)) is not None
+
+
+@pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
+def test_of_two_that_remove_the_first_does(
+    machine: Machine, objects: Objects, wait: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, look = machine(budget=25_000), SharedCheckpoints._look
+    for number in (1, 2):
+        assert one.save(facts(number, number), [ROWS], needed=False)
+    wait()
+    manifest = next(saved.path.with_name("0.gone").as_posix() for saved in one.find_all([key(1)]))
+    one.let_go([key(1)])
+
+    def overtaken(self: SharedCheckpoints) -> object:
+        found = look(self)
+        objects.replace(manifest, b"0123456789abcdef")  # another remover's, which looked at the same time
+        return found
+
+    monkeypatch.setattr(SharedCheckpoints, "_look", overtaken)
+    assert one.save(facts(3), [ROWS], needed=False) is None
+    assert objects.read(manifest)[1] == b"0123456789abcdef" and len(data(objects)) == 2
+
+
+@pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
+def test_a_removal_that_failed_is_finished_by_the_same_process(
+    machine: Machine, objects: Objects, wait: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = machine(budget=25_000)
+    store._collecting.result()
+    for number in (1, 2):
+        assert store.save(facts(number, number), [ROWS], needed=False)
+    wait()
+
+    def fails(_: object, names: Iterable[str]) -> None:
+        if list(names):
+            raise OSError("503 Slow Down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(objects), "delete", fails)
+        with pytest.raises(DiskFull, match="503"):
+            store.save(facts(3), [ROWS], needed=False)
+    assert store.find(key(1)) is None, "it is marked"
+    wait()
+    store.collect()
+    assert store.save(facts(1), [ROWS], needed=False) is not None and store.find(key(1)) is not None
