@@ -62,7 +62,7 @@ from qoop.statements.definitions import Definitions
 from qoop.statements.parameters import Parameters, with_values
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
 from qoop.story import story
-from qoop.suspend import Bundle, Place, TableRef, best_plan, check_free, check_tables, read, references, write
+from qoop.suspend import Bundle, Place, TableRef, begun, best_plan, check_tables, read, references, write
 from qoop.trace import TraceFile
 
 DATA_FILES = (*PARQUET, *CSV, *JSON)
@@ -718,16 +718,16 @@ class Session:
 
     def _suspend(self, handle: JobHandle, planned: Planned, path: Path, grace: float) -> None:
         """Stop a job and write its bundle."""
-        check_free(path)
         tables = references(planned.tables, self._places)
         fraction, keeper = handle.progress().fraction, f"bundle-{handle.id}"
-        outputs = handle.suspend(keeper, grace, Suspended(f"the job was suspended to {path}"))
-        try:
-            bound = planned.bound
-            bundle = Bundle(bound.text, bound.settings, tables, handle.plans(), fraction, bound.moment.at)
-            write(path, bundle, outputs, self._backend)
-        finally:
-            self._backend.release(keeper, [output.key for output in outputs])
+        with begun(path) as draft:  # if that is of no use, the job goes on
+            outputs = handle.suspend(keeper, grace, Suspended(f"the job was suspended to {path}"))
+            try:
+                bound = planned.bound
+                bundle = Bundle(bound.text, bound.settings, tables, handle.plans(), fraction, bound.moment.at)
+                write(path, draft, bundle, outputs, self._backend)
+            finally:
+                self._backend.release(keeper, [output.key for output in outputs])
 
     def _take(self, handle: JobHandle) -> pa.Table:
         """The root's output; from now on the caller owns its memory."""

@@ -12,10 +12,9 @@ text, and the plans that ran, the one that is done first, given what the checkpo
 
 from __future__ import annotations
 
+import contextlib
 import json
-import secrets
-import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -24,7 +23,8 @@ from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, PlanErro
 from qoop.engine.digest import Digester
 from qoop.engine.events import Committed
 from qoop.engine.guard import versions
-from qoop.engine.manifest import CheckpointDirectory, Saved, manifests
+from qoop.engine.manifest import CheckpointDirectory, Saved, manifests, sync, write_text
+from qoop.engine.scratch import Scratch
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.planner.finish import Done, finish_time
 from qoop.planner.plan import Plan, Resources
@@ -78,29 +78,39 @@ def references(tables: Mapping[str, Table], places: Mapping[str, Place]) -> tupl
     return tuple(TableRef(table.name, table.version, places.get(table.name.lower())) for table in tables.values())
 
 
-def write(path: Path, bundle: Bundle, outputs: Sequence[Committed], backend: Backend) -> None:
-    """Write the folder, whole or not at all. Outputs that cannot be read any more are left out.
+@contextlib.contextmanager
+def begun(path: Path) -> Iterator[Path]:
+    """A folder to `write` a bundle in that is to be at `path`, as long as there is reason to. What a killed process
+    left there goes when another bundle is begun beside it.
 
-    Raises ConfigError if there is something at `path`, DiskFull if it cannot be written.
+    Raises ConfigError if there is something that the bundle would replace, DiskFull if nothing can be written there.
     """
-    check_free(path)
-    draft = path.parent / f".{path.name}.{secrets.token_hex(4)}"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.mkdir()
+        free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    except OSError as error:
+        raise ConfigError(f"a bundle cannot be written to {path}: {error.strerror}") from error
+    if not free:
+        raise ConfigError(f"there is something at {path} already; a bundle needs a path of its own")
+    scratch = Scratch(path.parent, "bundle")
+    try:
+        yield scratch.path / path.name
+    finally:
+        scratch.close()
+
+
+def write(path: Path, draft: Path, bundle: Bundle, outputs: Sequence[Committed], backend: Backend) -> None:
+    """Write the folder that was `begun`, whole or not at all. Outputs that cannot be read any more are left out.
+
+    Raises DiskFull if it cannot be written.
+    """
+    try:
         _write_checkpoints(draft / _CHECKPOINTS, outputs, backend)
-        (draft / _FILE).write_text(json.dumps(_to_json(bundle), indent=1))
+        write_text(draft / _FILE, json.dumps(_to_json(bundle), indent=1))
+        sync(draft)
         draft.rename(path)
+        sync(path.parent)
     except OSError as error:
         raise DiskFull(f"the bundle {path} cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def check_free(path: Path) -> None:
-    """Raise ConfigError if there is something that a bundle would replace."""
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise ConfigError(f"there is something at {path} already; a bundle needs a path of its own")
 
 
 def read(path: Path) -> tuple[Bundle, tuple[Saved, ...]]:

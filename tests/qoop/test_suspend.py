@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
+from qoop import suspend
 from qoop.__main__ import main
-from qoop.catalog.errors import ConfigError, SourceError, Suspended, TableChanged
+from qoop.catalog.errors import ConfigError, DiskFull, SourceError, Suspended, TableChanged
 from qoop.engine.history import Started
 from qoop.engine.kernel import Kernel
 from qoop.job import Job
@@ -201,6 +204,45 @@ def test_what_cannot_be_suspended(data: Path, tmp_path: Path, pause: Callable[[i
         with pytest.raises(ConfigError, match="cancelled"):
             job.suspend(tmp_path / "late")
         assert not (tmp_path / "late").exists()
+
+
+def test_a_job_goes_on_where_a_bundle_cannot_be_written(
+    data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]
+) -> None:
+    (tmp_path / "file").touch()
+    waits = pause(1)
+    with qoop.connect(slots=2) as session:
+        session.register_folder(data)
+        job = session.submit(TEXT)
+        assert waits.wait(20)
+        with pytest.raises(DiskFull, match=r"the bundle directory .*file cannot be written"):
+            job.suspend(tmp_path / "file" / "bundle")
+        assert job.state == "RUNNING"
+
+
+def test_a_bundle_that_is_not_written_whole_leaves_nothing(
+    data: Path, tmp_path: Path, pause: Callable[[int], threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    waits = pause(3)
+    monkeypatch.setattr(suspend, "write_text", fails)  # of what is written last
+    with pytest.raises(DiskFull, match="No space left"):
+        suspended(data, tmp_path / "bundles" / "one", waits)
+    assert list((tmp_path / "bundles").iterdir()) == []
+
+
+def test_what_a_process_left_that_was_killed_while_it_wrote_a_bundle_goes(
+    data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]
+) -> None:
+    with suspend.begun(tmp_path / "bundles" / "dead") as draft:
+        (draft / "checkpoints").mkdir(parents=True)
+        (draft / "checkpoints" / "half.arrow").touch()
+        os.rename(draft.parent, tmp_path / "moved")  # nobody removes it
+    os.rename(tmp_path / "moved", draft.parent)
+    suspended(data, tmp_path / "bundles" / "one", pause(3))
+    assert [path.name for path in (tmp_path / "bundles").iterdir()] == ["one"]
 
 
 def test_the_grace_lets_tasks_under_way_finish(
