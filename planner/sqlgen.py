@@ -157,6 +157,8 @@ class _Printer:
             group = f" GROUP BY GROUPING SETS ({sets})"
         elif relation.keys:
             group = f" GROUP BY {_names(relation.keys)}"
+        elif not relation.aggregations:
+            group = " GROUP BY ()"
         return f"SELECT {', '.join(items) or '1'}{self.tail(relation.input)}{group}"
 
     def limit(self, relation: Limit) -> str:

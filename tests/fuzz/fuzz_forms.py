@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from qoop.plan_cache import PlanCache
 from qoop.planner import exchange, planner
 from qoop.planner.cardinality import Cardinality
 from qoop.planner.exchange_cost import JoinSeconds
@@ -68,7 +69,16 @@ class AtRandom(JoinSeconds):
 
 @contextmanager
 def planning_as(form: str) -> Iterator[None]:
-    """Plan in this form: ``usual``, ``split``, ``hash``, or ``random N`` with a seed N."""
+    """Plan in this form: ``usual``, ``split``, ``hash``, or ``random N`` with a seed N.
+
+    Texts are planned anew: the plan that a session keeps for a text may be of another form.
+    """
+    with patch.object(PlanCache, "find", lambda *_: None), _planner_believes(form):
+        yield
+
+
+@contextmanager
+def _planner_believes(form: str) -> Iterator[None]:
     if form == "usual":
         yield
         return

@@ -40,6 +40,36 @@ FOUND = {
         SELECT r2.s FROM t3 AS r2
         WHERE r2.f OR DATE '2020-03-01' <= (SELECT min(NULL) FROM t4 AS r7, t4 AS r8 WHERE r2.s = r8.s)""",
     "a number as a truth": "SELECT CAST((k AND true) AS VARCHAR) FROM t3",
+    "a rollup of which no column is read": """
+        SELECT 1 FROM (SELECT s FROM t1 GROUP BY ROLLUP (s)) AS r LEFT JOIN t2 ON false""",
+    "the last of two aliases": "SELECT id AS a, k AS a FROM t3 ORDER BY a NULLS FIRST, 1 LIMIT 20",
+    "an alias that is also the name of a column": "SELECT *, -id AS id FROM t3 ORDER BY id LIMIT 5",
+    "an alias before a column of its name": "SELECT -id AS k, k FROM t3 ORDER BY k LIMIT 5",
+    "the first of two names of a union": "SELECT id AS a, k AS a FROM t3 UNION ALL SELECT 99, -5 ORDER BY a LIMIT 5",
+    "equal values of a correlated subquery with DISTINCT": """
+        SELECT id, (SELECT DISTINCT t1.s FROM t1 WHERE t1.s = t3.s) FROM t3""",
+    "a small number that was a column": "SELECT c + x, c * y FROM (SELECT c, 32767 AS x, -9999 AS y FROM t1)",
+    "a text that was a column": """
+        SELECT CASE WHEN k > 1 THEN x ELSE s END, typeof(list_value(x, s)) FROM (SELECT 'x' AS x, s, k FROM t3)""",
+    "a field of a column that is called as its table": """
+        SELECT q.q.a FROM (SELECT {'a': k} AS q, 5 AS a FROM t3) AS q""",
+    "a field of a column that is called as a table around": """
+        SELECT (SELECT count(*) FROM (SELECT {'a': k} AS q FROM t3) AS i WHERE q.a = 1) FROM (SELECT 2 AS a) AS q""",
+    "a text like a mark": "SELECT concat('__slot0__', s, '__slot1__') FROM t3",
+    "lists of numbers of different kinds": "SELECT a FROM (SELECT [1] AS a UNION ALL SELECT [2.5]) AS q",
+    "a CTE whose rows are others each time": """
+        WITH q AS (SELECT id, random() AS r FROM t3) SELECT count(*) FROM q AS a JOIN q AS b ON a.r = b.r""",
+    "a sample read twice": "WITH q AS (FROM t3 USING SAMPLE 9 ROWS) SELECT count(*) FROM q AS a JOIN q AS b USING (id)",
+    "a CTE whose rows are others each time, in an opaque block, too": """
+        WITH q AS (SELECT id, random() AS r FROM t3)
+        SELECT count(*) FROM (SELECT DISTINCT ON (id) id, r FROM q ORDER BY id) AS a JOIN q AS b ON a.r = b.r""",
+    "a CTE that is to be computed for each use": """
+        WITH q AS NOT MATERIALIZED (SELECT random() AS r FROM t3)
+        SELECT count(*) FROM q AS a JOIN q AS b ON a.r = b.r""",
+    "columns of a CTE that need quotes, in an opaque block": """
+        WITH q("a b", "Select") AS (SELECT id, k FROM t3)
+        SELECT "a b", u FROM (SELECT "a b", unnest(["Select"]) AS u FROM q) JOIN q USING ("a b")""",
+    "what sqlglot cannot print": "SELECT approx_top_k(id % 1, 2) FROM t1",
 }
 
 
