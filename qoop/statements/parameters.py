@@ -22,7 +22,7 @@ def with_values(text: str, parameters: Parameters) -> str:
     """The text with every parameter as a literal.
 
     >>> with_values("SELECT ?, '?', $2, $1", [1, "it's"]), with_values("SELECT $a", {"a": None})
-    ("SELECT 1, '?', 'it''s', 1", 'SELECT NULL')
+    ("SELECT CAST(1 AS INTEGER), '?', 'it''s', CAST(1 AS INTEGER)", 'SELECT NULL')
 
     Raises QueryError for a parameter without a value, a value without a parameter, or one of a type that has no
     literal.
@@ -67,9 +67,9 @@ def literal(value: object) -> str:
         case bool():
             return str(value).lower()
         case int():
-            return str(value) if value >= 0 else f"({value})"
+            return _integer(int(value))
         case float():
-            return _float(value)
+            return _float(float(value))
         case Decimal() if value.is_finite():
             return f"CAST({value:f} AS DECIMAL({_digits(value)}))"
         case str():
@@ -84,13 +84,15 @@ def literal(value: object) -> str:
 
 
 def _time(value: object) -> str | None:
+    if type(value).__name__ in ("NaTType", "NAType"):  # pandas' NULLs; that of times is a datetime, too
+        return "NULL"
     match value:
         case datetime():
             return f"{'TIMESTAMPTZ' if value.tzinfo else 'TIMESTAMP'} '{value.isoformat(sep=' ')}'"
         case date():
             return f"DATE '{value.isoformat()}'"
-        case time() if value.tzinfo is None:
-            return f"TIME '{value.isoformat()}'"
+        case time():
+            return f"CAST('{value.isoformat()}' AS {'TIMETZ' if value.tzinfo else 'TIME'})"
         case timedelta():
             microseconds = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
             return f"to_microseconds({microseconds})"
@@ -99,17 +101,32 @@ def _time(value: object) -> str | None:
 
 def _nested(value: object) -> str:
     if isinstance(value, Mapping):
+        if not value:
+            return "MAP {}"
         return f"{{{', '.join(f'{_quoted(str(name))}: {literal(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(literal, value))}]"
-    if hasattr(value, "item"):  # a scalar of NumPy
-        return literal(value.item())
+    if hasattr(value, "dtype") and hasattr(value, "tolist"):  # of NumPy
+        finest = value.dtype.name.endswith(("[ns]", "[ps]", "[fs]", "[as]"))  # Python has numbers for such times
+        return literal((value.astype(f"{value.dtype.kind}8[us]") if finest else value).tolist())
     raise QueryError(f"a {type(value).__name__} cannot be the value of a parameter: {value!r}")
 
 
+def _integer(value: int) -> str:
+    """Of the type of its size: a number as such would take on the type of what is around it.
+
+    >>> _integer(-7), _integer(1 << 40)
+    ('CAST(-7 AS INTEGER)', 'CAST(1099511627776 AS BIGINT)')
+    """
+    for type_, bits in (("INTEGER", 31), ("BIGINT", 63), ("HUGEINT", 127)):
+        if -(1 << bits) <= value < 1 << bits:
+            return f"CAST({value} AS {type_})"
+    return str(value) if value >= 0 else f"({value})"
+
+
 def _float(value: float) -> str:
-    text = repr(value) if math.isfinite(value) else f"'{value}'"
-    return f"CAST({text} AS DOUBLE)"
+    plain = math.isfinite(value) and (value or math.copysign(1, value) > 0)  # minus 0.0 is 0.0 to DuckDB
+    return f"CAST({value!r} AS DOUBLE)" if plain else f"CAST('{value!r}' AS DOUBLE)"
 
 
 def _digits(value: Decimal) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import numpy
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -154,6 +156,7 @@ VALUES = [
     datetime.datetime(2026, 1, 2, 3, 4, 5, 6), datetime.time(1, 2, 3), datetime.timedelta(days=1, seconds=-1),
     uuid.UUID(int=5), [1, None], {"a": 1, "b": "x"},
     datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone(datetime.timedelta(hours=2))),
+    datetime.time(1, 2, 3, tzinfo=datetime.UTC), -0.0, {}, 2**31, -(2**31), 2**40, 2**64,
 ]  # fmt: skip
 
 
@@ -161,6 +164,29 @@ VALUES = [
 def test_a_parameter_comes_back(session: Session, value: object) -> None:
     ((found, same),) = session.sql("SELECT ? AS v, [$1] = [$1] AS w", [value]).fetchall()
     assert found == value and type(found) is type(value) and same
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("SELECT typeof(price::TINYINT + ?) AS t FROM items", 127), ("SELECT typeof(?) AS t", 2**31),
+        ("SELECT price::UBIGINT - ? AS v FROM items", 2**40), ("SELECT price::DECIMAL(4, 1) * ? AS v FROM items", 7),
+        ("SELECT item FROM items ORDER BY price LIMIT $1 OFFSET $1", 1), ("SELECT 1 / ? AS v", -0.0),
+        ("SELECT ? AS v, typeof($1) AS t", numpy.float64(1.5)), ("SELECT ? AS v", numpy.array([1, 2])),
+        ("SELECT ? AS v", numpy.datetime64("2020-01-01")), ("SELECT ? AS v", pandas.NaT), ("SELECT ? AS v", pandas.NA),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_parameter_is_what_it_is_in_duckdb(session: Session, text: str, value: object) -> None:
+    found = session.sql(text, [value])
+    with duckdb.connect() as oracle:
+        oracle.register("items", ITEMS)
+        assert repr(found.fetchall()) == repr(oracle.execute(text, [value] * text.count("?") or [value]).fetchall())
+
+
+def test_times_of_numpy_that_python_has_no_type_for(session: Session) -> None:
+    found = session.sql("SELECT ? AS v", [numpy.datetime64("2020-01-01T00:00:00.000001", "ns")])
+    assert found.fetchall() == [(datetime.datetime(2020, 1, 1, 0, 0, 0, 1),)]
 
 
 def test_parameters_by_name_and_number(session: Session) -> None:
