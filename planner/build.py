@@ -27,8 +27,10 @@ from qoop.planner.expr import (
     columns_of_all,
     conjuncts,
     equals,
+    quote,
     transform,
 )
+from qoop.planner.island import is_island
 from qoop.planner.relation import (
     Aggregate,
     Aggregation,
@@ -66,6 +68,7 @@ class Block:
     correlated: predicates between the block's columns and outer ones that are still to be applied.
     single: the block has exactly one row (for each value of the correlated columns).
     grouped: it aggregates. of_nothing: what its columns are where no row is found, if that is not NULL.
+    distinct: of its rows that are equal only one is meant, for each value of the correlated columns.
     """
 
     relation: Relation
@@ -75,6 +78,7 @@ class Block:
     single: bool = False
     grouped: bool = False
     of_nothing: Mapping[Column, Literal] = field(default_factory=dict)
+    distinct: bool = False
 
 
 def build(bound: Bound, describe: Describe) -> Relation:
@@ -188,16 +192,17 @@ class Builder:
         for item in clause.expressions:
             name = item.alias.lower()
             columns = tuple(column.name for column in item.args["alias"].columns)
-            visible[name] = Cte(name, item.this, columns, dict(visible), self.uses.get(name, 0))
+            inlined = item.args.get("materialized") is False
+            visible[name] = Cte(name, item.this, columns, dict(visible), self.uses.get(name, 0), inlined)
         return visible
 
     def cte(self, cte: Cte) -> Source:
-        """One use of a CTE: shared where it is used more than once and worth computing once."""
-        if cte.uses < 2 or not _worth_sharing(cte.query):
-            relation, columns, names = self.derived(cte.query, cte.visible)
-            return self._source(cte.name, cte.columns or names, columns, relation)
+        """One use of a CTE: shared where it is used more than once and worth computing once, or may vary."""
         if cte.shared is None:
             relation, columns, names = self.derived(cte.query, cte.visible)
+            varies = is_island(relation)
+            if cte.uses < 2 or (cte.inlined if varies else not _worth_sharing(cte.query)):
+                return self._source(cte.name, cte.columns or names, columns, relation)
             if relation.columns != columns:
                 relation = Project(relation, tuple((c, c) for c in columns))
             cte.shared = (Shared(self.names.fresh(f"cte_{cte.name}", "").name, relation), cte.columns or names)
@@ -205,6 +210,10 @@ class Builder:
         fresh = tuple(self.names.fresh(column.name, column.type) for column in shared.columns)
         reader = Project(shared, tuple(zip(fresh, shared.columns, strict=True)))
         return self._source(cte.name, names, fresh, reader)
+
+    def _varies(self, cte: Cte) -> bool:
+        """True if all of its readers must have the rows of one evaluation."""
+        return not cte.inlined and is_island(self.derived(cte.query, cte.visible)[0])
 
     def _source(self, alias: str, names: Sequence[str], columns: Sequence[Column], relation: Relation) -> Source:
         every = [*names, *(column.name for column in columns[len(names) :])]
@@ -219,6 +228,8 @@ class Builder:
             relation, columns = self.project(block)
             return relation, columns, block.names
         except (Unsupported, PlanError, BindError) as reason:
+            if any(cte.uses > 1 and self._varies(cte) for cte in _named(node, ctes)):
+                raise Unsupported(f"{reason}, over a CTE whose rows are others each time") from reason
             sql = _with_definitions(node, ctes)
             try:
                 typed = self.describe(sql)
@@ -254,7 +265,8 @@ class Builder:
         columns = tuple(self.names.fresh(name, type_) for name, type_ in zip(names, types, strict=True))
         union = SetOp(kind, keep_duplicates, aligned, columns)
         scope = Scope(None, [Source("", tuple(zip(names, columns, strict=True)), union)])
-        order = _order_exprs(node, names, Env(scope, self.names, self.subqueries, self.bound.moment))
+        places = {name.lower(): i for i, name in reversed(tuple(enumerate(names)))}
+        order = _order_exprs(node, places, Env(scope, self.names, self.subqueries, self.bound.moment))
         return self.order_and_limit(node, Block(union, columns, names), columns, order)
 
     def _aligned(self, relation: Relation, columns: tuple[Column, ...], types: Sequence[str]) -> Relation:
@@ -270,12 +282,12 @@ class Builder:
     # -- ORDER BY, LIMIT ------------------------------------------------------------------------------------
 
     def order_and_limit(
-        self, node: exp.Expression, block: Block, originals: Sequence[Expr], order: Sequence[Expr | None]
+        self, node: exp.Expression, block: Block, originals: Sequence[Expr], order: Sequence[Expr | int]
     ) -> Block:
         """Apply ORDER BY, LIMIT and OFFSET to a block whose select list is final.
 
         originals: the select list as it was written (before DISTINCT made columns of it).
-        order: the ORDER BY items, None where an item names an output column.
+        order: the ORDER BY items, a place in the select list where an item names an output column.
         """
         limit = self._limit(node)
         if not order and limit is None:
@@ -286,7 +298,7 @@ class Builder:
             return block
         columns = self.output_columns(block.exprs, block.names)
         hidden: list[tuple[Column, Expr]] = []
-        keys = self._sort_keys(node, block.names, columns, originals, order, hidden)
+        keys = self._sort_keys(node, columns, originals, order, hidden)
         if hidden and node.args.get("distinct"):
             raise Unsupported("ORDER BY of an expression outside SELECT DISTINCT")
         relation: Relation = Project(block.relation, (*zip(columns, block.exprs, strict=True), *hidden))
@@ -301,18 +313,18 @@ class Builder:
     def _sort_keys(
         self,
         node: exp.Expression,
-        names: Sequence[str],
         columns: tuple[Column, ...],
         originals: Sequence[Expr],
-        order: Sequence[Expr | None],
+        order: Sequence[Expr | int],
         hidden: list[tuple[Column, Expr]],
     ) -> tuple[SortKey, ...]:
         keys = []
         for item, expr in zip(node.args["order"].expressions if order else (), order, strict=True):
             if item.args.get("with_fill"):
                 raise Unsupported("WITH FILL")
-            found = _output_column(item.this, names, columns) if expr is None else None
-            if found is None and expr is not None:
+            if isinstance(expr, int):
+                found = columns[expr] if 0 <= expr < len(columns) else None
+            else:
                 found = next((c for c, own in zip(columns, originals, strict=True) if own == expr), None)
                 if found is None:
                     found = self.names.fresh("sort_key", expr.type)
@@ -512,7 +524,7 @@ class _SelectBlock:
         """The select list with stars spelt out: (node, or column of a star; name)."""
         items: list[tuple[exp.Expression | Column, str]] = []
         for node in self.node.expressions:
-            if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+            if _is_star(node):
                 items.extend(self.star(node))
             elif isinstance(node, exp.Alias):
                 items.append((node.this, node.alias))
@@ -551,7 +563,7 @@ class _SelectBlock:
         exprs = [item if isinstance(item, Column) else env.convert(item) for item, _ in selects]
         having_exprs = conjuncts(env.convert(having.this)) if having is not None else ()
         qualify_exprs = conjuncts(env.convert(qualify.this)) if qualify is not None else ()
-        order = _order_exprs(node, names, env)
+        order = _order_exprs(node, self.places(names), env)
         if aggregated:
             self.aggregate(keys, env)
         self.relation = _attached(self.relation, env)
@@ -580,7 +592,22 @@ class _SelectBlock:
         originals = block.exprs
         if node.args.get("distinct"):
             block = self.distinct(block)
-        return self.builder.order_and_limit(node, block, originals, [e and after(e) for e in order])
+        return self.builder.order_and_limit(
+            node, block, originals, [e if isinstance(e, int) else after(e) for e in order]
+        )
+
+    def places(self, names: Sequence[str]) -> dict[str, int]:
+        """What ORDER BY means by a name: of the aliases written out the last, else the first column called so."""
+        places = {name.lower(): i for i, name in reversed(tuple(enumerate(names)))}
+        place = 0
+        for node in self.node.expressions:
+            if _is_star(node):
+                place += len(self.star(node))
+            else:
+                if isinstance(node, exp.Alias):
+                    places[node.alias.lower()] = place
+                place += 1
+        return places
 
     def is_aggregated(self, items: Iterable[exp.Expression | Column]) -> bool:
         node = self.node
@@ -640,7 +667,7 @@ class _SelectBlock:
         if self.node.args["distinct"].args.get("on"):
             raise Unsupported("DISTINCT ON")
         if block.correlated:
-            return block  # EXISTS and IN ignore duplicates; a scalar subquery checks for itself
+            return replace(block, distinct=True)  # EXISTS and IN ignore duplicates; a scalar subquery sees to it
         relation, columns = self.builder.project(block)
         return Block(Aggregate(relation, columns, ()), columns, block.names)
 
@@ -714,17 +741,20 @@ def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp
     return parts
 
 
-def _order_exprs(node: exp.Expression, names: Sequence[str], env: Env) -> list[Expr | None]:
-    """The ORDER BY items over the block's own columns; None where an item names an output column."""
+def _order_exprs(node: exp.Expression, places: Mapping[str, int], env: Env) -> list[Expr | int]:
+    """The ORDER BY items over the block's own columns; its place in the select list where an item names an output
+    column, by number or by name (`places`, lower-case)."""
     order = node.args.get("order")
     if order is None:
         return []
-    found: list[Expr | None] = []
-    lower = {name.lower() for name in names}
+    found: list[Expr | int] = []
     for item in order.expressions:
+        position = _position(item.this)
         plain = isinstance(item.this, exp.Column) and not item.this.table
-        if _position(item.this) is not None or (plain and item.this.name.lower() in lower):
-            found.append(None)
+        if position is not None:
+            found.append(position - 1)
+        elif plain and item.this.name.lower() in places:
+            found.append(places[item.this.name.lower()])
         elif plain and item.this.name.upper() == "ALL":
             raise Unsupported("ORDER BY ALL")
         else:
@@ -732,12 +762,8 @@ def _order_exprs(node: exp.Expression, names: Sequence[str], env: Env) -> list[E
     return found
 
 
-def _output_column(node: exp.Expression, names: Sequence[str], columns: Sequence[Column]) -> Column | None:
-    """The output column that an ORDER BY item names, by position or by alias."""
-    position = _position(node)
-    if position is not None:
-        return columns[position - 1] if 1 <= position <= len(columns) else None
-    return next((c for name, c in zip(names, columns, strict=True) if name.lower() == node.name.lower()), None)
+def _is_star(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
 def _operands(node: exp.SetOperation) -> list[exp.Expression]:
@@ -812,6 +838,13 @@ def _worth_sharing(query: exp.Expression) -> bool:
     )
 
 
+def _named(node: exp.Expression, ctes: Mapping[str, Cte]) -> list[Cte]:
+    """The CTEs that a block reads, directly or through others."""
+    names = {table.name.lower() for table in node.find_all(exp.Table)}
+    direct = [ctes[name] for name in sorted(names & ctes.keys())]
+    return [*direct, *(inner for cte in direct for inner in _named(cte.query, cte.visible))]
+
+
 def _with_definitions(node: exp.Expression, ctes: dict[str, Cte]) -> str:
     """The block's text with all CTEs it may use in front."""
     text = node.sql(dialect="duckdb")
@@ -819,6 +852,6 @@ def _with_definitions(node: exp.Expression, ctes: dict[str, Cte]) -> str:
         return text
     definitions = []
     for cte in ctes.values():
-        columns = f"({', '.join(cte.columns)})" if cte.columns else ""
-        definitions.append(f'"{cte.name}"{columns} AS ({cte.query.sql(dialect="duckdb")})')
+        columns = f"({', '.join(map(quote, cte.columns))})" if cte.columns else ""
+        definitions.append(f"{quote(cte.name)}{columns} AS ({cte.query.sql(dialect='duckdb')})")
     return f"WITH {', '.join(definitions)} SELECT * FROM ({text})"

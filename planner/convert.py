@@ -104,9 +104,11 @@ class Env:
         if isinstance(node.this, exp.Star):
             raise Unsupported("a star inside an expression")
         name, table = node.name.lower(), node.table.lower() or None
-        if node.args.get("catalog"):
+        if node.args.get("catalog") or node.db.lower() not in ("", "main"):
             raise Unsupported(f"the qualified name {node.sql()}")
         found = self.scope.local(name, table)
+        if found is None and table is not None and self.scope.local(table, None) is not None:
+            raise Unsupported(f"the field {node.sql(dialect='duckdb')}")
         if found is None and table is None and name in self.aliases:
             alias = self.aliases[name]
             return replace(self, aliases={k: v for k, v in self.aliases.items() if k != name}).convert(alias)
@@ -250,6 +252,8 @@ class Env:
 
     def templated(self, node: exp.Expression, type_: str | None = None) -> Call:
         """Print the node with its arguments replaced by slots; DuckDB tells the type unless it is given."""
+        if any("__slot" in leaf.name for leaf in node.find_all(exp.Literal, exp.Identifier)):
+            raise Unsupported("a text like the marks that stand for arguments")
         args: list[Expr] = []
         text = _escape(self._rebuilt(node, args).sql(dialect="duckdb"))
         template = re.sub(r"__slot(\d+)__", r"{\1}", text)

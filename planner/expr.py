@@ -13,8 +13,9 @@ A call prints by its template, in which ``{0}``, ``{1}`` … stand for its argum
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Union
 
@@ -156,12 +157,27 @@ def transform(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def substitute(expr: Expr, mapping: Mapping[Column, Expr]) -> Expr:
-    """Replace columns by expressions."""
+    """Replace columns by expressions.
+
+    >>> one = Column("one", "INTEGER")
+    >>> str(substitute(binary("+", Column("a", "TINYINT"), one, "INTEGER"), {one: Literal("1", "INTEGER", 1)}))
+    '(a + CAST(1 AS INTEGER))'
+    """
     if not mapping or not (columns_of(expr) & mapping.keys()):
         return expr
-    return transform(expr, lambda node: mapping.get(node) if isinstance(node, Column) else None)
+    if isinstance(expr, Column):
+        return mapping[expr]
+    return transform(expr, lambda node: _typed(mapping[node]) if isinstance(node, Column) and node in mapping else None)
 
 
+def _typed(expr: Expr) -> Expr:
+    """The expression as it stands for a column: DuckDB fits a number as such to the type of what is around it."""
+    if isinstance(expr, Literal) and _FITTED.match(expr.sql):
+        return replace(expr, sql=f"CAST({expr.sql} AS {expr.type})")
+    return expr
+
+
+_FITTED = re.compile(r"\(?-?\d+\)?$")
 TRUE = Literal("true", "BOOLEAN", True)
 FALSE = Literal("false", "BOOLEAN", False)
 

@@ -77,9 +77,10 @@ def reads_alike(text: str, ast: exp.Expression) -> bool:
     (True, False)
     """
     try:
-        theirs, ours = parse_tree(text), parse_tree(_parenthesised(ast).sql(dialect="duckdb", copy=False))
+        printed = _parenthesised(ast).sql("duckdb", copy=False, unsupported_level=sqlglot.ErrorLevel.RAISE)
+        theirs, ours = parse_tree(text), parse_tree(printed)
         return theirs == ours or _plain(json.loads(theirs)) == _plain(json.loads(ours))
-    except (QueryError, RecursionError):
+    except (QueryError, sqlglot.UnsupportedError, RecursionError):
         return False
 
 

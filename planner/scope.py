@@ -67,13 +67,17 @@ class Scope:
 
 @dataclass
 class Cte:
-    """A WITH item: its definition, and its relation once it was built to be shared."""
+    """A WITH item: its definition, and its relation once it was built to be shared.
+
+    inlined: it says NOT MATERIALIZED, so that every use is computed anew.
+    """
 
     name: str
     query: exp.Expression
     columns: tuple[str, ...]
     visible: dict[str, Cte]
     uses: int
+    inlined: bool = False
     shared: tuple[Relation, tuple[str, ...]] | None = None
 
 

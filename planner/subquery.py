@@ -170,7 +170,9 @@ class SubqueryJoins:
         pairs = [_sides(predicate, inner_set) for predicate in block.correlated]
         keys = tuple((names.fresh("scalar_key", inner.type), inner) for inner, _ in pairs)
         value = names.fresh(block.names[0], block.exprs[0].type)
-        projected = Project(block.relation, (*keys, (value, block.exprs[0])))
+        projected: Relation = Project(block.relation, (*keys, (value, block.exprs[0])))
+        if block.distinct:
+            projected = Aggregate(projected, projected.columns, ())
         relation, checked = self._first(projected, tuple(key for key, _ in keys), value)
         on = tuple(equals(outer, key) for (key, _), (_, outer) in zip(keys, pairs, strict=True))
         env.attachments.append(

@@ -72,10 +72,14 @@ def fold(expr: Expr) -> Expr:
 
     What cannot be evaluated (or raises) is left to the query's own evaluation.
     """
-    if not isinstance(expr, Call) or expr.type.partition("(")[0] not in _FOLDED or is_volatile(expr):
+    if not isinstance(expr, Call) or not _is_folded(expr.type) or is_volatile(expr):
         return expr
     known, value = _value_of(str(expr))
     return Literal(str(expr), expr.type, value) if known else expr
+
+
+def _is_folded(type_: str) -> bool:
+    return type_.partition("(")[0] in _FOLDED and not type_.endswith("]")
 
 
 def value_of_nothing(call: Call) -> Literal | None:

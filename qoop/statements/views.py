@@ -1,4 +1,5 @@
-"""Views: queries with a name. A query that names one is read as if it began with ``WITH name AS (…)``."""
+"""Views: queries with a name. A query that names one is read as if it began with ``WITH name AS (…)``, which is
+computed anew wherever it is named."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class View:
     def as_common_table(self) -> str:
         """What follows WITH."""
         name = '"' + self.name.replace('"', '""') + '"'
-        return f"{name}{self.columns} AS ({self.text}\n)"
+        return f"{name}{self.columns} AS NOT MATERIALIZED ({self.text}\n)"
 
 
 class Views:
@@ -50,7 +51,7 @@ class Views:
         >>> views = Views()
         >>> views.add(View("cheap", "", "FROM items WHERE price < 3"))
         >>> print(views.expand("SELECT count(*) FROM cheap"))
-        WITH "cheap" AS (FROM items WHERE price < 3
+        WITH "cheap" AS NOT MATERIALIZED (FROM items WHERE price < 3
         )
         SELECT count(*) FROM cheap
         >>> views.expand("SELECT 1")

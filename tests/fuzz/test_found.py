@@ -49,8 +49,6 @@ FOUND = {
     "equal values of a correlated subquery with DISTINCT": """
         SELECT id, (SELECT DISTINCT t1.s FROM t1 WHERE t1.s = t3.s) FROM t3""",
     "a small number that was a column": "SELECT c + x, c * y FROM (SELECT c, 32767 AS x, -9999 AS y FROM t1)",
-    "a text that was a column": """
-        SELECT CASE WHEN k > 1 THEN x ELSE s END, typeof(list_value(x, s)) FROM (SELECT 'x' AS x, s, k FROM t3)""",
     "a field of a column that is called as its table": """
         SELECT q.q.a FROM (SELECT {'a': k} AS q, 5 AS a FROM t3) AS q""",
     "a field of a column that is called as a table around": """
