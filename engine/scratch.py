@@ -44,7 +44,11 @@ class Scratch:
 def _make(parent: Path, prefix: str) -> tuple[Path, int]:
     while True:
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError:
+            path.rmdir()
+            raise
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (path / _LOCK).exists():
             return path, lock

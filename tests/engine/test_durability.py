@@ -262,6 +262,24 @@ def differing(layout: str, values: list[int]) -> tuple[Committed, list[pa.Table]
     return committed, [rows], Origin(stage)
 
 
+@pytest.mark.parametrize("moment", ["while it is written", "after that"])
+def test_what_a_job_needed_may_go_once_it_was_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    store = Store(PLENTY, tmp_path, Keeping(tmp_path / "kept", budget=15_000))
+    gate = Gate(monkeypatch)
+    store.put(facts(1), "job", [ROWS], durable=True)
+    assert gate.reached.wait(20)
+    if moment == "after that":
+        gate.open.set()
+        store.flush()
+    store.release("job", [key(1)])
+    gate.open.set()
+    store.put(facts(2), "job", [ROWS], durable=True)
+    store.close()
+    assert [saved.committed.key for saved in manifests(tmp_path / "kept")] == [key(2)]
+
+
 @pytest.mark.parametrize("moment", ["while it is written", "when no job needs it"])
 def test_what_turned_out_wrong_is_not_there_for_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str

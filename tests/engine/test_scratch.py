@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -70,3 +71,13 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DiskFull, match="spill directory"):
         Scratch(tmp_path / "file")
+
+
+def test_a_disk_without_room_for_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("qoop.engine.scratch.os.open", fails)
+    with pytest.raises(DiskFull, match="No space left"):
+        Scratch(tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -181,6 +181,36 @@ def test_what_is_cheap_to_make_goes_first(machine: Machine, wait: Wait) -> None:
 
 
 @pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
+def test_room_is_made_by_what_nobody_needs(machine: Machine, wait: Wait) -> None:
+    store, user = machine(budget=25_000), machine()
+    for number in (1, 2):
+        assert store.save(facts(number, number), [ROWS], needed=False)
+    assert user.find(key(1)) is not None
+    wait()
+    assert store.save(facts(3), [ROWS], needed=False), "though 1 would be cheaper to make again"
+    assert store.find(key(2)) is None and user.find(key(1)) is not None
+
+
+@pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
+def test_what_was_just_written_is_no_garbage_though_its_lease_is_gone(
+    machine: Machine, objects: Objects, wait: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who was held up for longer than its lease goes on, and has a lease again in a third of its time."""
+    held_up, living = machine(), machine()
+    held_up._leases._closed.set()
+    create = type(objects).create
+
+    def collected(self: Objects, name: str, text: bytes) -> None:
+        objects.delete([held_up._leases._name])
+        living.collect()
+        create(self, name, text)
+
+    monkeypatch.setattr(type(objects), "create", collected)
+    assert held_up.save(facts(1), [ROWS]) is not None
+    assert living.find(key(1)) is not None
+
+
+@pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
 def test_who_finds_and_who_removes_never_both_go_on(
     machine: Machine, objects: Objects, monkeypatch: pytest.MonkeyPatch, wait: Wait
 ) -> None:
