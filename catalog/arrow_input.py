@@ -3,6 +3,9 @@
 DuckDB asks of all it is given whether it is a pandas frame, and loads pandas to know: 0.3 s, in which Python does
 nothing else, once in every process. Where the rows are Arrow's, it is told meanwhile that there is no pandas, in this
 thread alone; it asks anew each time, so that frames are still frames to others.
+
+Of a slice of rows, DuckDB 1.5.5 reads what lies two structs deep, and unions, from the slice's first row on as if it
+were the first of all. Such columns are copied before.
 """
 
 from __future__ import annotations
@@ -42,13 +45,33 @@ def _without_pandas() -> Iterator[None]:
         _not_now.thread.without = False
 
 
-def register(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+def register(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
     """Make Arrow rows known to a connection under a name, until they are unregistered."""
     with _without_pandas():
-        connection.register(name, rows)
+        connection.register(name, _readable(rows))
 
 
 def relation(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> duckdb.DuckDBPyRelation:
     """Arrow rows as a relation of a connection."""
     with _without_pandas():
-        return connection.from_arrow(rows)
+        return connection.from_arrow(_readable(rows))
+
+
+def _readable(rows: pa.Table) -> pa.Table:
+    """The rows with those columns copied that DuckDB would misread."""
+    for index, field in enumerate(rows.schema):
+        chunks = rows.column(index).chunks if _misread_if_sliced(field.type) else ()
+        if any(chunk.offset for chunk in chunks):
+            copies = [pa.concat_arrays([chunk]) for chunk in chunks]
+            rows = rows.set_column(index, field, pa.chunked_array(copies, field.type))
+    return rows
+
+
+def _misread_if_sliced(type_: pa.DataType, within: bool = False) -> bool:
+    """True for unions and for structs in structs, unless they lie in lists. within: the type is that of a field."""
+    struct = pa.types.is_struct(type_)
+    if pa.types.is_union(type_) or (struct and within):
+        return True
+    if not struct and not pa.types.is_fixed_size_list(type_):
+        return False
+    return any(_misread_if_sliced(type_.field(i).type, struct or within) for i in range(type_.num_fields))

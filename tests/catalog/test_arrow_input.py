@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import duckdb
+import pyarrow as pa
 import pytest
+
+from qoop.catalog.arrow_input import register, relation
 
 ROWS = "import sys, duckdb; rows = duckdb.sql('SELECT * FROM range(3) t(i)').to_arrow_table()"
 
@@ -57,3 +61,25 @@ print([part.to_pydict()['i'] for part in cut(numbered, 3, int)])
 print('pandas' in sys.modules)
 """
     assert lines(script) == ["[[2], [1], [0]]", "False"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{'a': {'b': i}}", "{'a': {'b': [i, NULL], 'c': 'x' || i}, 'd': i}", "{'a': {'b': {'c': MAP {'k': i}}}}",
+        "{'a': {'b': array_value(i, i)}}", "union_value(n := i)", "{'u': union_value(n := i)}",
+        "array_value({'a': {'b': i}}, NULL)", "[{'a': {'b': i}}]", "{'a': [i]}", "array_value(i, i)", "[[i]]",
+    ],
+)  # fmt: skip
+def test_slices_of_nested_rows_are_read_as_they_are(value: str) -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE rows AS SELECT CASE WHEN i % 5 > 0 THEN i END AS i FROM range(40) r(i)")
+    query = f"SELECT i, {value} AS v FROM rows"
+    whole = connection.sql(query).to_arrow_table()
+    batch = whole.to_batches()[0]
+    slices = pa.Table.from_batches([batch.slice(23, 6), batch.slice(0, 4), batch.slice(7, 9)])
+    text = [(row,) for (row,) in connection.sql(f"SELECT (i, {value})::VARCHAR FROM rows").fetchall()]
+    expected = [*text[23:29], *text[:4], *text[7:16]]
+    register(connection, "slices", slices)
+    assert connection.sql("SELECT (i, v)::VARCHAR FROM slices").fetchall() == expected
+    assert relation(connection, slices).project("(i, v)::VARCHAR").fetchall() == expected
