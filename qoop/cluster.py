@@ -531,8 +531,8 @@ class Cluster:
         except BaseException as error:
             self._fail_all(error)
         finally:
+            self._close_backend()  # without the lock: threads that it joins may be about to ask what is wanted
             with self.lock:
-                self._close_backend()
                 self._abandon(SessionClosed("the session was closed"))
 
     def _close_backend(self) -> None:

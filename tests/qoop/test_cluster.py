@@ -202,6 +202,22 @@ def test_close_cancels_what_runs_and_refuses_what_comes() -> None:
             b.submit()
 
 
+def test_a_backend_that_closes_may_wait_for_threads_that_ask_what_is_wanted() -> None:
+    ended = []
+    with bench() as b:
+        close = b.backend.close
+
+        def joins() -> None:
+            asking = threading.Thread(target=b.cluster.wanted, daemon=True)
+            asking.start()
+            asking.join(20)
+            ended.append(not asking.is_alive())
+            close()
+
+        b.backend.close = joins  # type: ignore[method-assign]
+    assert ended == [True]
+
+
 def test_the_loop_does_not_die_in_silence() -> None:
     def broken(_: TaskSpec) -> Outcome:
         raise ZeroDivisionError("a bug")
