@@ -22,7 +22,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,7 +35,7 @@ from qoop.catalog.memory import ArrowSource
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
-from qoop.engine.backends.ray.nodes import Node, attach, host, living, load, seconds_left
+from qoop.engine.backends.ray.nodes import ControlAway, Node, attach, host, living, load, seconds_left
 from qoop.engine.backends.ray.peers import Peers, PeerServer, PeerTable, Place, new_secret
 from qoop.engine.backends.ray.worker import Begin, Drop, End, Introduced, NodeConfig, NodeWorker, Order
 from qoop.engine.checkpoint import Keeping, Store
@@ -62,11 +62,13 @@ _LOOK = 0.5  # seconds between looks at the cluster's nodes
 _SHARE = 0.2  # seconds between talks about the share
 _PRESENCE = 0.01  # of a CPU: what holds nothing is idle to Ray, which ends a node that is to leave once it is idle
 _SILENCE = 1.0  # seconds after which a node that says nothing is looked at
+_FETCH = 60.0  # seconds that what a node has said may take to come
 _START = 120.0  # seconds that a node's actor may take to begin
 _CLOSE = 15.0  # seconds that nodes are given to end
 _HOST_STORE = 64 << 20  # bytes of outputs that the session's own process may hold in memory
 
 _NOTHING = Keeping()
+_NOBODY: JobId = ""  # whom what was only looked up is given back for
 _logger = logging.getLogger(__name__)
 
 
@@ -151,10 +153,13 @@ class RayBackend:
         self._machines: dict[MachineId, _Machine] = {}
         self._attempts: dict[AttemptId, tuple[_Machine, int]] = {}  # where, on how many slots
         self._outputs: dict[CheckpointKey, _Output] = {}
+        self._doubtful: set[CheckpointKey] = set()  # a node that held them is gone; it is looked up who else has them
+        self._put_off: list[tuple[_Machine, TaskSpec]] = []  # attempts that read such, until that is known
         self._told: dict[MachineId, float] = {}  # notices
         self._coming: dict[str, _Recruit] = {}  # by node; of one thread at a time
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._failure: Exception | None = None  # of one of these threads
         self._scratch = Scratch(spill_dir)
         self.store = Store(_HOST_STORE, self._scratch.path, keeping, self._events.put)
         self._server = PeerServer(host(), self.store, self._secret)
@@ -194,24 +199,37 @@ class RayBackend:
             if found is None:  # it was lost, which the driver is about to hear
                 return
             self._attempts[spec.attempt] = found, int(spec.resources.cpu)
-            job, away = spec.attempt.task.job, dict[Place, list[CheckpointKey]]()
-            for key in dict.fromkeys(key for item in spec.inputs for key in item.keys):
-                output = self._outputs.get(key)
-                if output is not None:
-                    output.jobs.add(job)
-                    if output.machine is None or output.machine is not found:
-                        place = self._server.place if output.machine is None else output.machine.place
-                        away.setdefault(place, []).append(key)
-            tables = tuple(self._abroad(table) for table in self._new_tables(found, spec))
-            places = tuple((place, tuple(keys)) for place, keys in away.items())
-            found.orders.append(Begin(replace(spec, tables={}), tables, places))
+            if self._doubtful and any(key in self._doubtful for item in spec.inputs for key in item.keys):
+                self._put_off.append((found, spec))
+            else:
+                self._begin(found, spec)
+
+    def _begin(self, machine: _Machine, spec: TaskSpec) -> None:
+        job, away = spec.attempt.task.job, dict[Place, list[CheckpointKey]]()
+        for key in dict.fromkeys(key for item in spec.inputs for key in item.keys):
+            output = self._outputs.get(key)
+            if output is not None:
+                output.jobs.add(job)
+                if output.machine is None or output.machine is not machine:
+                    place = self._server.place if output.machine is None else output.machine.place
+                    away.setdefault(place, []).append(key)
+        tables = tuple(self._abroad(table) for table in self._new_tables(machine, spec))
+        places = tuple((place, tuple(keys)) for place, keys in away.items())
+        machine.orders.append(Begin(replace(spec, tables={}), tables, places))
 
     def stop(self, attempt: AttemptId) -> None:
         """Interrupt an attempt."""
         with self._lock:
             found = self._attempts.get(attempt)
-            if found is not None:
+            if found is None:
+                return
+            waiting = [one for one in self._put_off if one[1].attempt != attempt]
+            if len(waiting) == len(self._put_off):
                 found[0].orders.append(End(attempt))
+                return
+            self._put_off = waiting
+            del self._attempts[attempt]
+            self._events.put(TaskStopped(attempt))
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Raises ConfigError."""
@@ -222,9 +240,14 @@ class RayBackend:
         self.resize(slots, memory)
 
     def wait(self, timeout: float | None) -> Sequence[Event]:
-        """Tell the nodes what they are to do, then block until something happened; return all that did."""
+        """Tell the nodes what they are to do, then block until something happened; return all that did.
+
+        Raises ExecutionError if the nodes are not looked after any more: this process has left the cluster."""
         self._send()
-        return happened(self._events, timeout)
+        found = happened(self._events, timeout)
+        if self._failure is not None:
+            raise ExecutionError(f"the Ray cluster cannot be followed any more: {self._failure}") from self._failure
+        return found
 
     def wake(self) -> None:
         """Make a blocked `wait` return."""
@@ -249,7 +272,6 @@ class RayBackend:
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs; the nodes drop what no other does."""
-        self.store.release(job, keys)
         with self._lock:
             for machine in self._machines.values():
                 machine.orders.append(Drop(job, tuple(keys)))
@@ -259,6 +281,7 @@ class RayBackend:
                     output.jobs.discard(job)
                     if not output.jobs and not self._keeping.retain:
                         del self._outputs[key]
+        self.store.release(job, keys)  # last: who looks them up meanwhile sees that the job has no need of them
 
     def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
         """The rows of an output, from where it is. Raises CheckpointError."""
@@ -295,23 +318,35 @@ class RayBackend:
         self._events.put(None)
         with self._lock:
             machines, self._machines = list(self._machines.values()), {}
-        ending = [machine.actor.close.remote() for machine in machines]
-        if ending:
-            self._ray.wait(ending, num_returns=len(ending), timeout=_CLOSE)
-        for machine in machines:
-            self._ray.kill(machine.actor)
+        self._end(machines)
         for thread in self._threads:
             thread.join()
         if self._share is not None:
             self._share.leave()
-        for recruit in self._coming.values():
-            self._ray.kill(recruit.actor)
+        self._end(self._coming.values())
         self._peers.close()
-        self._server.shutdown()
+        self._shut_server()
         self.store.close()
         self._scratch.close()
         if self._attached:
             self._ray.shutdown()
+
+    def _end(self, actors: Iterable[_Machine | _Recruit]) -> None:
+        """End actors; those that are at work are given a while for it."""
+        try:
+            ending = [one.actor.close.remote() for one in actors if isinstance(one, _Machine)]
+            if ending:
+                self._ray.wait(ending, num_returns=len(ending), timeout=_CLOSE)
+            for one in actors:
+                self._ray.kill(one.actor)
+        except self._ray.exceptions.RayError as error:  # they end by themselves, for their owner is gone
+            _logger.warning("the processes on Ray nodes could not be told to end: %s", error)
+
+    def _shut_server(self) -> None:
+        """It waits for those that read, of which one may be on a machine that has vanished."""
+        ending = threading.Thread(target=self._server.shutdown, name="qoop-ray-server", daemon=True)
+        ending.start()
+        ending.join(_CLOSE)
 
     # Orders
 
@@ -379,9 +414,18 @@ class RayBackend:
     # Nodes that come and go
 
     def _run(self, work: Any, *arguments: object, name: str) -> None:
-        thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
+        thread = threading.Thread(target=self._watched, args=(work, *arguments), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
+
+    def _watched(self, work: Any, *arguments: object) -> None:
+        """Do the work of a thread; what it raises is raised by `wait`."""
+        try:
+            work(*arguments)
+        except Exception as error:
+            if not self._closed.is_set():
+                self._failure = error
+                self._events.put(None)
 
     def _call_up(self, nodes: Iterable[Node]) -> None:
         """Have actors started on these nodes, unless that is under way."""
@@ -427,19 +471,29 @@ class RayBackend:
 
     def _watch(self) -> None:
         """Look which nodes there are, again and again."""
+        away = False
         while not self._closed.wait(_LOOK):
             try:
-                found = living()
-            except Exception:  # the control service may be away for a while; the actors are not
-                continue
-            with self._lock:
-                known = {machine.node.id: machine for machine in self._machines.values()}
-            for id_, machine in known.items():
-                if id_ not in found:
-                    self._lose(machine)
-            self._call_up(node for id_, node in found.items() if id_ not in known and node.leaves_at is None)
-            self._let_in()
-            self._announce(found.values())
+                self._look()
+            except (ControlAway, self._ray.exceptions.RpcError) as error:  # the actors are still there
+                if not away:
+                    _logger.warning("the control service of the Ray cluster does not answer: %s", error)
+                away = True
+            else:
+                if away:
+                    _logger.info("the control service of the Ray cluster answers again")
+                away = False
+
+    def _look(self) -> None:
+        found = living()
+        with self._lock:
+            known = {machine.node.id: machine for machine in self._machines.values()}
+        for id_, machine in known.items():
+            if id_ not in found:
+                self._lose(machine)
+        self._call_up(node for id_, node in found.items() if id_ not in known and node.leaves_at is None)
+        self._let_in()
+        self._announce(found.values())
 
     def _let_in(self) -> None:
         try:
@@ -462,7 +516,7 @@ class RayBackend:
         while not self._closed.is_set() and self._machines.get(machine.name) is machine:
             try:
                 ready, _ = self._ray.wait([stream], timeout=_SILENCE, fetch_local=False)
-                for event in self._ray.get(next(stream)) if ready else ():
+                for event in self._ray.get(next(stream), timeout=_FETCH) if ready else ():
                     self._take(machine, event)
             except StopIteration:
                 stream = streaming.remote()
@@ -495,7 +549,11 @@ class RayBackend:
             machine.orders.append(Drop(job, (committed.key,)))
 
     def _lose(self, machine: _Machine) -> None:
-        """A node, or its actor, is gone with all that only it held."""
+        """A node, or its actor, is gone with all that only it held.
+
+        What is in the directory of checkpoints is looked up without the lock, for that may be far away. The driver
+        hears of the loss once it is known what that is.
+        """
         with self._lock:
             if self._machines.get(machine.name) is not machine:
                 return
@@ -503,23 +561,46 @@ class RayBackend:
             self._told.pop(machine.name, None)
             self._attempts = {name: place for name, place in self._attempts.items() if place[0] is not machine}
             there = [key for key, output in self._outputs.items() if output.machine is machine]
-            safe = {committed.key for committed in self._in_files(there)}
-            lost = [key for key in there if key not in safe]
-            for key in lost:
-                del self._outputs[key]
+            self._doubtful.update(there)
         self._peers.forget(machine.place)
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._ray.kill(machine.actor)
-        self._events.put(MachineLost(machine.name))
-        for key in lost:
-            self._events.put(CheckpointLost(key))
+        found = self._in_files(there)
+        with self._lock:
+            self._doubtful.difference_update(there)
+            lost = self._moved(machine, there, found)
+            self._events.put(MachineLost(machine.name))
+            for key in lost:
+                self._events.put(CheckpointLost(key))
+            waiting, self._put_off = self._put_off, []
+            for where, spec in waiting:
+                if spec.attempt in self._attempts:
+                    self.start(where.name, spec)
 
-    def _in_files(self, keys: Sequence[CheckpointKey]) -> list[Committed]:
-        """Those of the keys that are in the directory of checkpoints, kept for the jobs that need them."""
-        found = self.store.held(keys)
-        for committed in found:
-            output = self._outputs[committed.key]
-            output.machine = None
-            for job in output.jobs:
-                self.store.hold(job, [committed.key])
-        return found
+    def _in_files(self, keys: Sequence[CheckpointKey]) -> set[CheckpointKey]:
+        """Those of the keys that are in the directory of checkpoints."""
+        try:
+            return {committed.key for committed in self.store.held(keys)}
+        except CheckpointError as error:
+            _logger.warning("what a Ray node held is made again, for the checkpoints cannot be looked up: %s", error)
+            return set()
+
+    def _moved(
+        self, machine: _Machine, keys: Sequence[CheckpointKey], found: Collection[CheckpointKey]
+    ) -> list[CheckpointKey]:
+        """Have outputs that were on a machine read from files, where they are found; the keys of the others, which are
+        forgotten. What has been released meanwhile, or is elsewhere, is left as it is."""
+        lost = []
+        for key in keys:
+            output = self._outputs.get(key)
+            if output is None:
+                if key in found:
+                    self.store.release(_NOBODY, [key])
+            elif output.machine is machine and key in found:
+                output.machine = None
+                for job in output.jobs:
+                    self.store.hold(job, [key])
+            elif output.machine is machine:
+                del self._outputs[key]
+                lost.append(key)
+        return lost

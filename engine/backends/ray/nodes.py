@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from qoop.catalog.errors import ConfigError
+from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.engine.task import MachineId
 
 _REACH = 10.0  # seconds that the head of a cluster may take to answer
@@ -84,12 +84,25 @@ def host() -> str:
     return str(load().util.get_node_ip_address())
 
 
+class ControlAway(ExecutionError):
+    """The control service of a Ray cluster does not answer just now."""
+
+
 def living() -> dict[str, Node]:
-    """The nodes that live and have a CPU to give, by id."""
+    """The nodes that live and have a CPU to give, by id.
+
+    Raises ControlAway if nobody can say that now, ExecutionError if this process has left the cluster."""
     ray = load()
-    leaving: Mapping[str, int] = ray._private.state.state.get_draining_nodes()  # no public function tells these
+    if not ray.is_initialized():
+        raise ExecutionError("this process has left the Ray cluster")
+    leaving: Mapping[str, int]
+    try:
+        leaving = ray._private.state.state.get_draining_nodes()  # no public function tells these
+        nodes = ray.nodes()
+    except (ray.exceptions.RayError, RuntimeError) as error:  # the latter where the service cannot be reached in time
+        raise ControlAway(str(error)) from error
     found = {}
-    for facts in ray.nodes():
+    for facts in nodes:
         slots = int(facts["Resources"].get("CPU", 0))
         if facts["Alive"] and slots >= 1:
             deadline = leaving.get(facts["NodeID"])

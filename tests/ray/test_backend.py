@@ -1,0 +1,283 @@
+"""What the backend does when nodes go, on nodes that are played: every moment of a loss can be held on to."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from qoop.catalog.errors import CheckpointError, ExecutionError
+from qoop.engine.backends.ray import backend as module
+from qoop.engine.backends.ray.backend import RayBackend
+from qoop.engine.backends.ray.nodes import ControlAway, Node
+from qoop.engine.backends.ray.peers import Place
+from qoop.engine.backends.ray.worker import Begin, Introduced, NodeConfig, Order
+from qoop.engine.events import CheckpointLost, Committed, Event, MachineLost, TaskStopped, TaskSucceeded
+from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec
+from qoop.planner.plan import Layout, Resources, Stage
+
+pytestmark = pytest.mark.ray
+
+A, B = "a" * 56, "b" * 56
+ROOM = Resources(1, 1 << 30)
+PLACE = Place("grpc://127.0.0.1:1", "nobody's")
+
+
+class Actor:
+    """A node's: `says` events, is told `orders`."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        import duckdb
+
+        self.name, self.orders, self.told = config.machine, list[Order](), queue.SimpleQueue[Sequence[Event]]()
+        self.introduce = Call(lambda: Introduced(ROOM, PLACE, 1, duckdb.__version__))
+        self.obey = Call(self.orders.extend)
+        self.events = Call(lambda: Stream(self.told))
+        self.close = Call(lambda: None)
+
+    def says(self, *events: Event) -> None:
+        self.told.put(events)
+
+    def begun(self) -> list[int]:
+        """The numbers of the attempts that it was told to begin."""
+        return [order.spec.attempt.number for order in self.orders if isinstance(order, Begin)]
+
+
+class Call:
+    """A method of an actor, whose result is there at once."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.remote = method
+
+    def options(self, **_: object) -> Call:
+        return self
+
+
+class Stream:
+    """The events of an actor."""
+
+    def __init__(self, told: queue.SimpleQueue[Sequence[Event]]) -> None:
+        self.told = told
+
+    def __next__(self) -> Sequence[Event]:
+        return self.told.get_nowait()
+
+
+class Ray:
+    """As much of the module as the backend uses."""
+
+    def __init__(self) -> None:
+        import ray
+
+        self.exceptions, self.actors = ray.exceptions, dict[str, Actor]()
+        self.nodes: Callable[[], dict[str, Node]] = self.both
+
+    def both(self) -> dict[str, Node]:
+        return {id_: Node(id_, "host", 1, 1 << 30) for id_ in (A, B)}
+
+    def only_b(self) -> dict[str, Node]:
+        return {B: self.both()[B]}
+
+    def remote(self, **_: object) -> Callable[[object], object]:
+        return lambda kind: SimpleNamespace(options=lambda **_: SimpleNamespace(remote=self.begin))
+
+    def begin(self, config: NodeConfig) -> Actor:
+        actor = self.actors[config.machine.removeprefix("node-")[0]] = Actor(config)
+        return actor
+
+    def wait(self, what: Sequence[Any], timeout: float, **_: object) -> tuple[list[Any], list[Any]]:
+        deadline = time.monotonic() + min(timeout, 0.05)
+        while [one for one in what if isinstance(one, Stream) and one.told.empty()]:
+            if time.monotonic() > deadline:
+                return [], list(what)
+            time.sleep(0.001)
+        return list(what), []
+
+    def get(self, what: Any, timeout: float) -> Any:
+        return what
+
+    def kill(self, actor: Actor) -> None:
+        pass
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
+    pytest.importorskip("ray")
+    made = Ray()
+    monkeypatch.setattr(module, "load", lambda: made)
+    monkeypatch.setattr(module, "attach", lambda *_: False)
+    monkeypatch.setattr(module, "host", lambda: "127.0.0.1")
+    monkeypatch.setattr(module, "living", lambda: made.nodes())
+    monkeypatch.setattr(module, "_LOOK", 0.01)
+    return made
+
+
+@pytest.fixture
+def backend(ray: Ray) -> Iterator[RayBackend]:
+    found = RayBackend("auto")
+    yield found
+    found.close()
+
+
+class Looks:
+    """Looks into the store that last as long as one likes. held: what is found there."""
+
+    def __init__(self, held: Sequence[Committed] = ()) -> None:
+        self.held, self.began, self.may_end = held, threading.Event(), threading.Event()
+
+    def __call__(self, keys: Sequence[CheckpointKey], job: str | None = None) -> Sequence[Committed]:
+        self.began.set()
+        assert self.may_end.wait(60)
+        return [one for one in self.held if one.key in keys]
+
+
+@pytest.fixture
+def looks(backend: RayBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks]:
+    made = Looks()
+    monkeypatch.setattr(backend.store, "held", made)
+    yield made
+    made.may_end.set()
+
+
+def key(part: int) -> CheckpointKey:
+    return CheckpointKey("signature", "layout", part)
+
+
+def fact(part: int) -> Committed:
+    return Committed(key(part), (1,), (8,), 0.1)
+
+
+def spec(number: int, *reads: int) -> TaskSpec:
+    stage = Stage("s", "", (), (("x", "INTEGER"),), 9, "signature of s", Layout())
+    inputs = (ResolvedInput("i", tuple(map(key, reads)), None),) if reads else ()
+    return TaskSpec(AttemptId(TaskId("job", "s", number), number), stage, key(100 + number), inputs, {}, ROOM)
+
+
+def until(backend: RayBackend, kind: type[Event]) -> list[Event]:
+    """What the backend tells up to the first event of a kind."""
+    found: list[Event] = []
+    deadline = time.monotonic() + 60
+    while not any(isinstance(event, kind) for event in found):
+        assert time.monotonic() < deadline, found
+        found += backend.wait(0.05)
+    return found
+
+
+def put_out(backend: RayBackend, actor: Actor, *parts: int) -> None:
+    """Have tasks run on a node; what they put out lies there."""
+    for part in parts:
+        backend.start(actor.name, spec(part))
+        backend.wait(0.0)
+        actor.says(TaskSucceeded(spec(part).attempt, fact(part)))
+        until(backend, TaskSucceeded)
+
+
+def test_while_it_is_looked_up_what_a_lost_node_held_all_else_goes_on(
+    ray: Ray, backend: RayBackend, looks: Looks
+) -> None:
+    a, b = ray.actors["a"], ray.actors["b"]
+    put_out(backend, a, 1, 2)
+    ray.nodes = ray.only_b
+    assert looks.began.wait(60)
+    put_out(backend, b, 3)  # is begun, and what it says is heard
+    assert set(backend.machines()) == {b.name}
+    backend.start(b.name, spec(4, 1))
+    backend.start(b.name, spec(5, 3))
+    assert backend.wait(0.0) == [] and b.begun() == [3, 5]
+    looks.may_end.set()
+    told = until(backend, CheckpointLost)
+    while len(told) < 3:
+        told += backend.wait(0.05)
+    assert told == [MachineLost(a.name), CheckpointLost(key(1)), CheckpointLost(key(2))]
+    backend.wait(0.0)
+    assert b.begun() == [3, 5, 4]  # it may find what it reads made again
+
+
+def test_what_was_put_off_can_be_stopped(ray: Ray, backend: RayBackend, looks: Looks) -> None:
+    a, b = ray.actors["a"], ray.actors["b"]
+    put_out(backend, a, 1)
+    ray.nodes = ray.only_b
+    assert looks.began.wait(60)
+    backend.start(b.name, spec(2, 1))
+    backend.stop(spec(2).attempt)
+    assert until(backend, TaskStopped) == [TaskStopped(spec(2).attempt)]
+    looks.may_end.set()
+    until(backend, CheckpointLost)
+    backend.wait(0.0)
+    assert b.orders == []
+
+
+def test_what_is_found_in_files_is_read_from_there(ray: Ray, backend: RayBackend, looks: Looks) -> None:
+    a, b = ray.actors["a"], ray.actors["b"]
+    put_out(backend, a, 1, 2)
+    looks.held = [fact(1)]
+    ray.nodes = ray.only_b
+    assert looks.began.wait(60)
+    backend.start(b.name, spec(3, 1))
+    looks.may_end.set()
+    assert until(backend, CheckpointLost)[-1] == CheckpointLost(key(2))
+    backend.wait(0.0)
+    [order] = b.orders
+    assert isinstance(order, Begin)
+    [(place, keys)] = order.places
+    assert keys == (key(1),) and place != PLACE  # but from the process of the session
+
+
+def test_what_nobody_needs_any_more_once_it_is_found_was_not_lost(ray: Ray, backend: RayBackend, looks: Looks) -> None:
+    put_out(backend, ray.actors["a"], 1)
+    ray.nodes = ray.only_b
+    assert looks.began.wait(60)
+    backend.release("job", [key(1)])
+    looks.may_end.set()
+    assert until(backend, MachineLost) == [MachineLost("node-aaaaaaaa")]
+    assert backend.wait(0.05) == []
+
+
+def test_a_node_is_lost_though_the_store_does_not_answer(
+    ray: Ray, backend: RayBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Sequence[Committed]:
+        raise CheckpointError("the store is away")
+
+    put_out(backend, ray.actors["a"], 1)
+    monkeypatch.setattr(backend.store, "held", fails)
+    ray.nodes = ray.only_b
+    assert until(backend, CheckpointLost) == [MachineLost("node-aaaaaaaa"), CheckpointLost(key(1))]
+
+
+def test_a_control_service_that_is_away_is_waited_for(
+    ray: Ray, backend: RayBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = threading.Semaphore(0)
+
+    def away() -> dict[str, Node]:
+        asked.release()
+        raise ControlAway("nobody there")
+
+    with caplog.at_level(logging.INFO, "qoop"):
+        ray.nodes = away
+        assert all(asked.acquire(timeout=60) for _ in range(3))
+        assert len(backend.machines()) == 2
+        ray.nodes = ray.only_b
+        until(backend, MachineLost)
+        deadline = time.monotonic() + 60
+        while len(caplog.messages) < 2:
+            assert time.monotonic() < deadline, caplog.messages
+            time.sleep(0.01)
+    [missed, found] = caplog.messages
+    assert "does not answer: nobody there" in missed and "answers again" in found
+
+
+def test_an_error_that_nobody_foresaw_ends_the_waiting(ray: Ray, backend: RayBackend) -> None:
+    def fails() -> dict[str, Node]:
+        raise ExecutionError("this process has left the Ray cluster")
+
+    ray.nodes = fails
+    with pytest.raises(ExecutionError, match="cannot be followed any more: this process has left"):
+        until(backend, TaskStopped)
