@@ -393,12 +393,13 @@ class Session:
         What the session's own jobs have shown is known without that. Returns for how many stages, of all plans worth
         keeping, there is something. Raises as `submit` does.
         """
-        query, found = self._definitions.as_read(query_text(text)), 0
+        query, found, reader = self._definitions.as_read(query_text(text)), 0, "learn"
         usual = self._plan(query)
         room = self._usable_room
         for plan in (usual.plan, *(one.plan for one in self.alternatives(query).kept)):
             keys = [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
-            seen = outputs(plan, self._backend.held(keys))
+            seen = outputs(plan, self._backend.held(keys, reader))
+            self._backend.release(reader, keys)  # else nobody could remove them as long as the session lives
             self._seen.add(plan, seen)
             found += len(seen)
             if surprise(plan, seen) > MISJUDGED:

@@ -11,7 +11,8 @@ import pytest
 
 import qoop
 from qoop.engine.events import Committed
-from qoop.engine.task import checkpoint_key
+from qoop.engine.manifest import CheckpointDirectory
+from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.observations import Seen, outputs, surprise
 from qoop.planner.observed import Observation
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput, TableInput
@@ -138,3 +139,8 @@ def test_checkpoints_of_another_process_tell_their_rows(tmp_path: Path) -> None:
         assert "20k rows" not in other.explain(MISJUDGED)
         assert other.learn(MISJUDGED) > 0
         assert "20k rows" in other.explain(MISJUDGED)
+        room = CheckpointDirectory(tmp_path / "checkpoints", 12_000)
+        rows = pa.table({"a": pa.array(range(1250), pa.int64())})  # of 10 KB: all else has to go
+        saved = room.save(Committed(CheckpointKey("sig", "layout", 0), (1250,), (rows.nbytes,), 1.0), [rows])
+        assert saved is not None, "what was looked at is not needed any more"
+        room.close()
