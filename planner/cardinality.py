@@ -84,6 +84,10 @@ class Cardinality:
         """Estimated number of distinct combinations (NULL counts as a value) in the relation's output."""
         return combinations(self.profile(relation), columns)
 
+    def most_distinct(self, relation: Relation, columns: Sequence[Expr]) -> float:
+        """The same if no column said anything of another: how many combinations there are at worst."""
+        return combinations(self.profile(relation), columns, independent=True)
+
     def most_common(self, relation: Relation, columns: Sequence[Column]) -> float:
         """Estimated fraction of the relation's rows, at most, that agree on all of the columns."""
         profile = self.profile(relation)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from math import prod
 
 from qoop.catalog.stats import Scalar, to_scalar
 from qoop.planner.expr import Call, Column, Expr, Literal, columns_of
@@ -127,11 +128,11 @@ def settled(profile: Profile) -> Profile:
     return replace(profile, columns=columns)
 
 
-def combinations(profile: Profile, columns: Sequence[Expr]) -> float:
+def combinations(profile: Profile, columns: Sequence[Expr], independent: bool = False) -> float:
     """Distinct combinations of columns among the profile's rows.
 
-    Columns of one table are taken as dependent: their combinations are the product of distinct values with
-    exponential backoff, and no more than the table's rows. Tables are independent of each other. Throwing
+    Columns of one table are taken as dependent, unless `independent`: their combinations are the product of distinct
+    values with exponential backoff, and no more than the table's rows. Tables are independent of each other. Throwing
     n rows at D cells fills D (1 - exp(-n/D)) of them (Cardenas, "Analysis and Performance of Inverted
     Data Base Structures", CACM 1975), which is how a product of distinct values is held to the rows there are.
     """
@@ -144,19 +145,21 @@ def combinations(profile: Profile, columns: Sequence[Expr]) -> float:
         groups[spread.origin if spread.origin is not None else -1 - index].append((str(column), values))
     cells = 1.0
     for number, members in groups.items():
-        cells = min(MOST_ROWS, cells * _together(members, profile.origins.get(number or 0), profile.rows))
+        cells = min(MOST_ROWS, cells * _together(members, profile.origins.get(number or 0), profile.rows, independent))
     if cells <= 1.0:
         return 1.0
     return min(cells, profile.rows, max(1.0, sampled(cells, cells * max(1.0, profile.rows / cells), profile.rows)))
 
 
-def _together(members: list[tuple[str, float]], origin: Origin | None, rows: float) -> float:
+def _together(members: list[tuple[str, float]], origin: Origin | None, rows: float, independent: bool = False) -> float:
     """Combinations of columns of one origin."""
     names = {name for name, _ in members}
     if origin is not None:
         for key in origin.keys:
             if key <= names:
                 return max(1.0, max(_key_values(key, members, origin, rows), max(values for _, values in members)))
+    if independent:
+        return min(MOST_ROWS, prod(values for _, values in members))
     product = backoff_product(sorted((values for _, values in members), reverse=True))
     most = min(rows, origin.rows) if origin is not None else rows
     return max(1.0, min(product, most))

@@ -24,7 +24,9 @@ from qoop.planner.two_phase import TwoPhase, two_phase
 from qoop.planner.variants import LEAST_GAIN
 
 LEAST_ROWS = 100_000.0  # entering the aggregate: below, nothing is worth another stage
-LEAST_REDUCTION = 4.0  # rows that make a group, in the mean
+LEAST_REDUCTION = 4.0
+"""Rows that make a group, in the mean, even if the keys say nothing of each other: foreign keys of a fact mostly do
+not, and where nothing is gained all rows have been grouped for it (28 million into 27.9 in TPC-DS 23 at scale 10)."""
 
 
 def eager_aggregation(
@@ -71,7 +73,7 @@ def _eager(aggregate: Aggregate, cardinality: Cardinality) -> Aggregate | None:
         return None
     needed = columns_of_all(keys) | columns_of_all(on for step in climbed for on in step.join.on)
     inner_keys = tuple(column for column in rest.columns if column in needed)
-    if not inner_keys or cardinality.distinct(rest, inner_keys) * LEAST_REDUCTION > cardinality.rows(rest):
+    if not inner_keys or cardinality.most_distinct(rest, inner_keys) * LEAST_REDUCTION > cardinality.rows(rest):
         return None
     phases = two_phase(Aggregate(rest, inner_keys, calls))
     if phases is None:
