@@ -6,8 +6,9 @@ them. Measured on DuckDB 1.5.5 and 2.0.0, one thread:
 - ``con.sql(q).to_arrow_table()`` collects Arrow inside the pipeline, in parallel and without a second copy:
   0.16 s for 5 M rows of 6 columns, where ``con.execute(q)`` takes 0.29 s and a reader of batches 0.34 s.
 - Arrow in costs 1 ms per million rows and column. 1.5.5 hands filters over Arrow to pyarrow, which is five
-  times slower than DuckDB itself and uses threads that were not granted; hence `join_filter_pushdown` is off
-  there for fragments that read no base table (0.080 s -> 0.056 s on one join). 2.0 filters by itself.
+  times slower than DuckDB itself, uses threads that were not granted and refuses some filters; hence
+  `join_filter_pushdown` is off there for base tables held by pyarrow, and fragments read the outputs of other
+  stages so that no filter is pushed down to them (:mod:`qoop.planner.cut`). 2.0 filters by itself.
 - ``produce_arrow_string_view`` makes output 20 % faster, but Arrow cannot reorder views (no `take`) and
   writes all of a batch for each slice of it: off.
 """

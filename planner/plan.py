@@ -128,9 +128,8 @@ class Stage:
     slots: threads (and slots) that each task is given.
     opaque: why the planner did not take the fragment apart, None if it did.
     shareable: False for islands (law 12), whose outputs must never serve another plan.
-    join_filters: whether DuckDB may push the keys of a build side into the scan of the probe side. False where that
-        is another stage's output: pyarrow, which holds it, would get a Bloom filter and refuses that with an error.
-        False where a LIMIT lies below the join: DuckDB 1.5.5 pushes the filter below that too, which changes rows.
+    join_filters: whether DuckDB may push the keys of a build side into the scan of the probe side. False where a LIMIT
+        lies below the join: DuckDB 1.5.5 pushes the filter below that too, which changes rows.
     label: a few words for people.
     meaning: digest of which rows the output holds, whatever their columns; empty for unfinished rows.
     told: what the rows are made of; not part of what the stage is.

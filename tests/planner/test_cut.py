@@ -101,6 +101,21 @@ def test_no_filter_of_a_join_may_pass_a_limit_below_it(world: World, limited: st
     assert stage.join_filters is pushes
 
 
+MOVED = Thresholds(spread_seconds=0.0, task_seconds=1e-4, single_seconds=0.0, inline_seconds=1e9)
+
+
+def test_no_filter_of_a_join_gets_to_rows_that_arrow_holds(world: World) -> None:
+    """They are read through a call; scans of tables in the same fragment get their filters."""
+    plan = world.plan(
+        "select word, b.v from (select k, max(v) as v from facts group by k) b join s1 on b.k = k2", MOVED
+    )
+    (stage,) = [stage for stage in plan.stages if stage.stage_inputs and "JOIN" in stage.sql]
+    (groups,) = (plan.by_id[item.stage] for item in stage.stage_inputs)
+    key, value = (next(name for name, _ in groups.columns if name.startswith(start)) for start in ("k_", "max_"))
+    assert f"greatest({key}) AS " in stage.sql and stage.join_filters
+    assert f" {value} AS " in stage.sql
+
+
 def test_what_cannot_be_taken_apart_is_one_opaque_stage_with_all_slots(world: World) -> None:
     plan = world.plan("select * from (from facts pivot (sum(v) for k in (1, 2)))")
     opaque = [stage for stage in plan.stages if stage.opaque]
