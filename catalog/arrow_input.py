@@ -4,8 +4,8 @@ DuckDB asks of all it is given whether it is a pandas frame, and loads pandas to
 nothing else, once in every process. Where the rows are Arrow's, it is told meanwhile that there is no pandas, in this
 thread alone; it asks anew each time, so that frames are still frames to others.
 
-Of a slice of rows, DuckDB 1.5.5 reads what lies two structs deep, and unions, from the slice's first row on as if it
-were the first of all. Such columns are copied before.
+Of a slice of rows, DuckDB 1.5.5 reads what lies two structs deep, unions, and the ENUMs in lists as if the slice's
+first row were the first of all. Such columns are copied before.
 """
 
 from __future__ import annotations
@@ -67,11 +67,15 @@ def _readable(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _misread_if_sliced(type_: pa.DataType, within: bool = False) -> bool:
-    """True for unions and for structs in structs, unless they lie in lists. within: the type is that of a field."""
-    struct = pa.types.is_struct(type_)
-    if pa.types.is_union(type_) or (struct and within):
+def _misread_if_sliced(type_: pa.DataType, field: bool = False, item: bool = False) -> bool:
+    """True for unions, structs in structs and dictionaries in lists.
+
+    field, item: the type is that of a struct's field, of a list's items, or lies deeper in one.
+    """
+    if pa.types.is_union(type_) or (field and pa.types.is_struct(type_)) or (item and pa.types.is_dictionary(type_)):
         return True
-    if not struct and not pa.types.is_fixed_size_list(type_):
-        return False
-    return any(_misread_if_sliced(type_.field(i).type, struct or within) for i in range(type_.num_fields))
+    if pa.types.is_struct(type_):
+        field = True
+    elif pa.types.is_list(type_) or pa.types.is_map(type_):
+        field, item = False, True  # the structs in a list begin where its first row's items do
+    return any(_misread_if_sliced(type_.field(i).type, field, item) for i in range(type_.num_fields))

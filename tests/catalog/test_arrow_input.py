@@ -68,7 +68,9 @@ print('pandas' in sys.modules)
     [
         "{'a': {'b': i}}", "{'a': {'b': [i, NULL], 'c': 'x' || i}, 'd': i}", "{'a': {'b': {'c': MAP {'k': i}}}}",
         "{'a': {'b': array_value(i, i)}}", "union_value(n := i)", "{'u': union_value(n := i)}",
-        "array_value({'a': {'b': i}}, NULL)", "[{'a': {'b': i}}]", "{'a': [i]}", "array_value(i, i)", "[[i]]",
+        "array_value({'a': {'b': i}}, NULL)", "[(i % 3)::VARCHAR::ENUM ('0', '1', '2'), NULL]",
+        "{'a': [{'b': (i % 3)::VARCHAR::ENUM ('0', '1', '2')}]}", "(i % 3)::VARCHAR::ENUM ('0', '1', '2')",
+        "[{'a': {'b': i}}]", "{'a': [i]}", "array_value(i, i)", "[[i]]",
     ],
 )  # fmt: skip
 def test_slices_of_nested_rows_are_read_as_they_are(value: str) -> None:
