@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_input
-from qoop.catalog.errors import DiskFull, PlanError, QueryError
+from qoop.catalog.errors import DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.interrupts import interruptible
 from qoop.planner.types import has_name
@@ -125,7 +126,8 @@ class Result:
     @interruptible()
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row, beginning with the first; None after the last."""
-        row: tuple[Any, ...] | None = self._one_by_one.fetchone()
+        with _explained():
+            row: tuple[Any, ...] | None = self._one_by_one.fetchone()
         return row
 
     def text_rows(self) -> Iterator[tuple[str | None, ...]]:
@@ -186,8 +188,9 @@ class Result:
     def _convert(self, conversion: Callable[[duckdb.DuckDBPyRelation], _T], exprs: Iterable[str] | None = None) -> _T:
         """What DuckDB does best with the rows, or with expressions over them, as its own relation."""
         cursor = _database(self._settings).cursor()
-        relation = self._project(cursor, self._named_casts() if exprs is None else exprs, self._raw)
-        return interruptibly(cursor, lambda: conversion(relation))
+        with _explained():
+            relation = self._project(cursor, self._named_casts() if exprs is None else exprs, self._raw)
+            return interruptibly(cursor, lambda: conversion(relation))
 
     def _first(self) -> duckdb.DuckDBPyRelation:
         """The rows that are shown, as DuckDB's own relation."""
@@ -203,12 +206,14 @@ class Result:
         """A connection that holds the result of the expressions over the rows."""
         cursor = _database(self._settings).cursor()
         arrow_input.register(cursor, "answer", self._raw)
-        return interruptibly(cursor, lambda: cursor.execute(f"SELECT {', '.join(exprs)} FROM answer"))
+        with _explained():
+            return interruptibly(cursor, lambda: cursor.execute(f"SELECT {', '.join(exprs)} FROM answer"))
 
     def _fetch(self, exprs: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         cursor = self._query(exprs)
-        while batch := cursor.fetchmany(_BATCH):
-            yield from batch
+        with _explained():
+            while batch := cursor.fetchmany(_BATCH):
+                yield from batch
 
     def _named_casts(self) -> list[str]:
         return [f"{self._cast(index)} AS {_quoted(name)}" for index, (name, _) in enumerate(self._columns)]
@@ -219,6 +224,17 @@ class Result:
 
     def _total(self) -> str:
         return f"({len(self):,} rows in all)"
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What DuckDB does not convert, such as a MAP with a NULL among its keys, is an error of ours."""
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:
+        raise ExecutionError(f"the answer cannot be converted: {error}") from error
 
 
 @lru_cache(maxsize=16)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import duckdb
 import polars
 import pyarrow as pa
 import pytest
 
-from qoop.catalog.errors import PlanError
+from qoop.catalog.errors import ExecutionError, PlanError
 from qoop.result import Result
 
 UUID = "('00000000-0000-0000-0000-00000000000' || i)::UUID"
@@ -109,3 +111,10 @@ def test_an_empty_result_keeps_names_and_types() -> None:
 def test_a_root_of_another_width_is_refused() -> None:
     with pytest.raises(PlanError, match="2 columns"):
         Result(pa.table({"a": [1], "b": [2]}), (("a", "BIGINT"),))
+
+
+@pytest.mark.parametrize("ask", [Result.fetchall, Result.fetchone, Result.df, lambda result: list(result.text_rows())])
+def test_what_duckdb_does_not_convert_is_a_clear_error(ask: Callable[[Result], object]) -> None:
+    result = as_the_root_leaves_it("SELECT histogram(u) AS h FROM (SELECT union_value(n := NULL::INTEGER) AS u)")
+    with pytest.raises(ExecutionError, match=r"cannot be converted: .*NULL as map key"):
+        ask(result)
