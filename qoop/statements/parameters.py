@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from qoop.catalog.errors import QueryError
@@ -107,8 +108,9 @@ def _nested(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(literal, value))}]"
     if hasattr(value, "dtype") and hasattr(value, "tolist"):  # of NumPy
-        finest = value.dtype.name.endswith(("[ns]", "[ps]", "[fs]", "[as]"))  # Python has numbers for such times
-        return literal((value.astype(f"{value.dtype.kind}8[us]") if finest else value).tolist())
+        number: Any = value
+        finest = number.dtype.name.endswith(("[ns]", "[ps]", "[fs]", "[as]"))  # Python has numbers for such times
+        return literal((number.astype(f"{number.dtype.kind}8[us]") if finest else number).tolist())
     raise QueryError(f"a {type(value).__name__} cannot be the value of a parameter: {value!r}")
 
 
