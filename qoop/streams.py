@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from qoop.catalog.errors import ParseError, QoopError
@@ -41,6 +41,22 @@ def ended_by_signals() -> Iterator[None]:
 
 def _end(number: int, frame: object) -> None:
     raise EndedBySignal(number)
+
+
+@contextmanager
+def told_of_ctrl_z(tell: Callable[[], None]) -> Iterator[None]:
+    """Within it Ctrl-Z calls this, where the terminal makes a signal of it that would stop the program (SIGTSTP).
+
+    It does so whenever nobody reads single keys, as while a line is printed above what is on the screen.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN:
+        yield
+        return
+    before = signal.signal(signal.SIGTSTP, lambda *_: tell())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, before)
 
 
 @contextmanager

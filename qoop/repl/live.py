@@ -19,6 +19,7 @@ from prompt_toolkit.output import Output
 
 from qoop.job import Job
 from qoop.repl.view import view
+from qoop.streams import told_of_ctrl_z
 from qoop.terminal import Terminal, shortened
 
 _PATIENCE = 0.25
@@ -58,6 +59,7 @@ class LiveView:
         self._command = command
         self._news = news
         self._room = room
+        self._wanted_behind = False
         self._line = Buffer(multiline=False, accept_handler=self._accept)
         self._app: Application[str] = Application(
             layout=Layout(self._container()),
@@ -70,10 +72,15 @@ class LiveView:
 
     def show(self) -> None:
         """Stay until the query has ended. Raises SentBack."""
-        if self._job.wait(_PATIENCE):
-            return
-        if self._app.run(pre_run=self._begin) == "back":
-            raise SentBack(self._job)
+        with told_of_ctrl_z(self._send_behind):
+            if self._job.wait(_PATIENCE):
+                return
+            if self._wanted_behind or self._app.run(pre_run=self._begin) == "back":
+                raise SentBack(self._job)
+
+    def _send_behind(self) -> None:
+        """Have the query go on in the background, at the next look at it."""
+        self._wanted_behind = True
 
     def _container(self) -> HSplit:
         lines = Window(FormattedTextControl(lambda: ANSI(self._text())), dont_extend_height=True, wrap_lines=False)
@@ -92,6 +99,7 @@ class LiveView:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
 
+        @keys.add("<sigint>")  # as which Ctrl-C comes while something is printed
         @keys.add("c-c")
         def cancel(event: KeyPressEvent) -> None:
             if self._line.text:
@@ -101,7 +109,7 @@ class LiveView:
 
         @keys.add("c-z")
         def back(event: KeyPressEvent) -> None:
-            event.app.exit(result="back")
+            self._send_behind()
 
         @keys.add("enter")
         def enter(event: KeyPressEvent) -> None:
@@ -113,12 +121,12 @@ class LiveView:
         self._app.create_background_task(self._follow())
 
     async def _follow(self) -> None:
-        while not self._job.wait(0):
+        while not (self._wanted_behind or self._job.wait(0)):
             await self._tell()
             await sleep(_REFRESH / 2)
-        await self._tell()
-        if not self._app.is_done:
-            self._app.exit(result="ended")
+        if not self._wanted_behind:
+            await self._tell()
+        self._app.exit(result="back" if self._wanted_behind else "ended")
 
     async def _tell(self) -> None:
         lines = self._news()
@@ -128,7 +136,7 @@ class LiveView:
     def _accept(self, buffer: Buffer) -> bool:
         line = buffer.text.strip()
         if line in ("\\bg", ".bg"):
-            self._app.exit(result="back")
+            self._send_behind()
         elif line:
             run_in_terminal(lambda: self._command(line))
         return False

@@ -88,6 +88,10 @@ class Screen:
             text = text.replace("{" + name + "}", key)
         self._child.send(text)
 
+    def signal(self, number: int) -> None:
+        """Send the program a signal, as the terminal does for Ctrl-C and Ctrl-Z where no program reads single keys."""
+        os.kill(self._child.pid, number)
+
     def wait(self, *texts: str) -> str:
         """Wait until all of the texts have been seen; return the screen."""
         return self._until(lambda: all(text in self.all_text for text in texts), texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -136,6 +137,21 @@ def test_jobs_in_the_background_are_followed_fetched_and_cancelled(screen: Scree
     screen.wait("3000000")
     screen.type("{ctrl-d}")
     assert screen.end() == 0
+
+
+def test_keys_that_the_terminal_makes_signals_of_while_a_line_is_printed_do_the_same(screen: Screen) -> None:
+    screen.type("\\resize slots=0{enter}")
+    screen.wait("0 slots")
+    screen.type(LONG + ";{enter}")
+    screen.wait_now("waits for a slot")
+    screen.signal(signal.SIGTSTP)
+    screen.wait("job1 goes on in the background")
+    screen.type("\\fg{enter}")
+    screen.wait_now("waits for a slot")
+    screen.signal(signal.SIGINT)
+    screen.wait("the job was cancelled")
+    screen.type("select 6 * 7 as answer &{enter}")  # it goes on
+    screen.wait("job2 runs in the background")
 
 
 def test_a_job_is_suspended_and_goes_on(screen: Screen) -> None:
