@@ -85,11 +85,13 @@ class Triggers:
     quiet: float = 0.01
     longest: float = 0.1
 
-    def cause(self, record: Record, basis: Resources) -> Cause | None:
-        """What the record gives reason for. basis: the share at the last decision."""
+    def cause(self, record: Record, basis: Resources, without_a_slot: bool = False) -> Cause | None:
+        """What the record gives reason for. basis: the share at the last decision; without_a_slot: it had none, though
+        plans are made for one at least."""
         match record:
             case ShareTold(_, share) if changed(basis, share) > self.share:
-                return Cause("share", f"the share {_movement(basis, share)}")
+                before = replace(basis, cpu=0.0) if without_a_slot and share.cpu > 0 else basis
+                return Cause("share", f"the share {_movement(before, share)}")
             case StageDone(_, stage, _, rows, _, _, estimated) if self.misjudged(rows, estimated):
                 return Cause(
                     f"rows of {stage}", f"stage {stage} had {rows:,} rows where {estimated:,.0f} were expected"
@@ -324,7 +326,7 @@ class Replanner:
                 case StageDone(_, stage, _, rows, size_of, _, estimated):
                     self._news.append((self._plan, stage, Observation(rows, size_of)))
                     self._surprises += self._adaptive.triggers.misjudged(rows, estimated)
-            cause = self._adaptive.triggers.cause(record, self._basis)
+            cause = self._adaptive.triggers.cause(record, self._basis, self._without_a_slot)
             if cause is not None:
                 self._wait(cause, now)
         if not self._begun and self._run.plans and self._run.share is not None:
@@ -332,6 +334,11 @@ class Replanner:
             searching = search_seconds(self._options[0].candidate.plan)
             if self._adaptive.at_once or searching <= EAGER_PART * self._work_left(self._run.share):
                 self._wait(Cause("start", "the alternatives became known", urgent=True), now)
+
+    @property
+    def _without_a_slot(self) -> bool:
+        """True if the job began without one and nothing has been decided since."""
+        return self._basis is self._adaptive.room and bool(self._shares) and self._shares[0][1].cpu == 0
 
     def _wait(self, cause: Cause, now: float) -> None:
         if not self._waiting:

@@ -134,6 +134,13 @@ def test_a_decision_reads_as_a_sentence() -> None:
     )
 
 
+def test_who_began_without_a_slot_is_told_so() -> None:
+    bench = Bench(0, slots(2.0, 8), slots(3.5, 1))
+    bench.slots = 1  # what plans are made for then
+    causes = [record.cause for record in decisions(bench.run(NARROW, WIDE))]
+    assert causes[0].endswith("the share rose from 0 to 8 slots") and causes[1:] == ["the share fell from 8 to 1 slots"]
+
+
 def test_decisions_are_in_the_trace() -> None:
     bench = Bench(8, slots(1.5, 1))
     handle = bench.run(WIDE, NARROW)
