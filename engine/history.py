@@ -19,22 +19,22 @@ Record = Union[
 
 
 def size(number: float) -> str:
-    """Bytes for people: ``1536`` is ``1.5 KB``.
+    """Bytes for people, in the units in which they are given: 1 GB is 10**9.
 
-    >>> size(1536), size(3 * 2**30)
-    ('1.5 KB', '3 GB')
+    >>> size(1536), size(3 * 10**9), size(999_999_999)
+    ('1.54 KB', '3 GB', '1 GB')
     """
     for unit in ("bytes", "KB", "MB", "GB"):
-        if number < 1024:
+        if number < 999.5:
             return f"{number:.3g} {unit}"
-        number /= 1024
+        number /= 1000
     return f"{number:.3g} TB"
 
 
 def room_of(resources: Resources) -> str:
     """Slots and memory for people.
 
-    >>> room_of(Resources(1, 2**30))
+    >>> room_of(Resources(1, 10**9))
     '1 slot and 1 GB'
     """
     return f"{resources.cpu:g} {'slot' if resources.cpu == 1 else 'slots'} and {size(resources.memory)}"
@@ -206,7 +206,7 @@ class ShareTold:
     share: Resources
 
     def __str__(self) -> str:
-        return f"at {self.at:.3f} s the share became {room_of(self.share)}"
+        return f"at {self.at:.3f} s the share became {room_of(self.share)} for tasks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class CapacityTold:
             return f"at {self.at:.3f} s machine {self.machine} was lost"
         room = room_of(self.capacity)
         why = f", since {self.why}" if self.why else ""
-        return f"at {self.at:.3f} s machine {self.machine} has {room}{why}"
+        return f"at {self.at:.3f} s machine {self.machine} has {room} for tasks{why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,8 @@ class CapacityAnnounced:
 
     def __str__(self) -> str:
         room = room_of(self.capacity)
-        return f"at {self.at:.3f} s it was announced that machine {self.machine} will have {room} in {self.seconds:g} s"
+        what = f"machine {self.machine} will have {room} for tasks in {self.seconds:g} s"
+        return f"at {self.at:.3f} s it was announced that {what}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -446,8 +446,13 @@ class Session:
 
     @property
     def room(self) -> Resources:
-        """Slots and memory of all machines together."""
+        """Slots and memory that tasks have on all machines together; here that is half of the memory of `given`."""
         return sum(self._backend.machines().values(), Resources())
+
+    @property
+    def given(self) -> Resources:
+        """Slots and memory as they were given, of which outputs and the process itself take their part, too."""
+        return self._backend.given if isinstance(self._backend, LocalBackend) else self.room
 
     def resize(self, slots: int | Auto | None = None, memory: int | str | None = None, *, notice: float = 0.0) -> None:
         """Change what all jobs together may use, from now on; what is not given stays.

@@ -23,7 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -140,6 +140,11 @@ class LocalBackend:
     def machines(self) -> Mapping[MachineId, Resources]:
         """The one machine; its memory is what kernels may use."""
         return {self._machine: self._capacity}
+
+    @property
+    def given(self) -> Resources:
+        """Slots, and memory for all purposes."""
+        return replace(self._capacity, memory=self._memory)
 
     def start(self, machine: MachineId, spec: TaskSpec) -> None:
         """Begin an attempt; what it reads is kept for the job until it is released."""

@@ -47,7 +47,7 @@ def tightest(pools: tuple[Pool, ...]) -> Pool:
 def in_words(kind: Literal["cpus", "memory"], pool: Pool) -> str:
     """What a pool leaves, as a sentence.
 
-    >>> in_words("cpus", Pool(2, 1.1)), in_words("memory", Pool(2**30, 0, group=True))
+    >>> in_words("cpus", Pool(2, 1.1)), in_words("memory", Pool(10**9, 0, group=True))
     ('other programs take 1.1 of 2 cpus', 'the control group allows 1 GB of memory')
     """
     limit = (

@@ -414,7 +414,7 @@ class Shell:
             return ""
         from qoop.engine.history import room_of
 
-        room, status = self.session.room, self._jobs.status() if self._jobs is not None else ""
+        room, status = self.session.given, self._jobs.status() if self._jobs is not None else ""
         tables = len(self.session.tables())
         parts = [f"{tables} table{'' if tables == 1 else 's'}", room_of(room), status, self.session.held_back]
         return " " + " · ".join(filter(None, parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from qoop.engine.history import Decided, Record, room_of, span
+from qoop.engine.history import Decided, Record, size, span
 from qoop.engine.progress import StageProgress
 from qoop.standing import Left, Standing
 from qoop.terminal import Paint, Terminal, shortened, width_of
@@ -101,7 +101,7 @@ def _headline(job: str, standing: Standing, terminal: Terminal) -> str:
         terminal.paint(f"{job} {standing.progress.fraction:4.0%}", "bold"),
         f"{done} of {total} tasks",
         f"{standing.used.cpu:g}{share} slots",
-        f"share {room_of(standing.share)}" if standing.share and terminal.width >= 120 else "",
+        f"{size(standing.share.memory)} for tasks" if standing.share and terminal.width >= 120 else "",
         span(standing.elapsed),
         terminal.paint(ends(standing.left) or _why_not(standing), "bold"),
     ]

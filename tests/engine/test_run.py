@@ -285,7 +285,7 @@ def test_running_out_of_memory_doubles_the_demand_up_to_a_whole_machine() -> Non
     s.fail("a.0", OutOfMemory("no room"))
     assert s.run.state is State.FAILED
     assert isinstance(s.run.error, OutOfMemory)
-    assert "stage a needs more than 1e+03 MB of memory for one task" in str(s.run.error)
+    assert "stage a needs more than 1.05 GB of memory for one task" in str(s.run.error)
 
 
 def test_a_demand_beyond_every_machine_asks_for_all_of_the_largest() -> None:
@@ -622,9 +622,9 @@ def test_the_story_of_a_key_is_told_in_sentences() -> None:
     s.play("a.0", "root.0")
     story = s.run.story(checkpoint_key(s.run.plan.stages[0], 0)).splitlines()
     assert [line.split(" s ", 1)[1] for line in story] == [
-        "j/a.0#1 started on m with 1 slot and 100 MB",
+        "j/a.0#1 started on m with 1 slot and 105 MB",
         "j/a.0#1 failed and may be retried: broken",
-        "j/a.0#2 started on m with 1 slot and 100 MB",
+        "j/a.0#2 started on m with 1 slot and 105 MB",
         "j/a.0#2 put out 5 rows in 0.500 s",
         "1 checkpoints were released",
     ]

@@ -97,7 +97,7 @@ def test_a_group_that_takes_memory_away_is_obeyed_at_once_and_its_cpus_after_a_t
     before, after = judges([*calm, less])[-2:]
     assert after.now == Size(4, int(0.9 * 4 * GB))
     change = before.change_to(after)
-    assert change is not None and change.why.startswith("the control group allows 3.73 GB of memory: 3.")
+    assert change is not None and change.why.startswith("the control group allows 4 GB of memory: 3.6 GB")
     assert judges([*calm, *(Reading(5 + n, less.cpus, less.memory) for n in range(4))])[-1].now.slots == 2
 
 

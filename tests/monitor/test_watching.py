@@ -81,8 +81,8 @@ def test_what_others_take_is_left_to_them_while_a_query_runs_and_the_record_says
     stage.others = 0.0
     until(lambda: session.room.cpu == 2 and not session.held_back)
     told = [str(record) for record in running.history() if isinstance(record, CapacityTold)]
-    assert "has 1 slot and 477 MB, since other programs take 1.1 of 2 cpus: 1 slot" in told[1]
-    assert told[2].endswith("has 2 slots and 477 MB, since the cpus are free again")
+    assert "has 1 slot and 500 MB for tasks, since other programs take 1.1 of 2 cpus: 1 slot" in told[1]
+    assert told[2].endswith("has 2 slots and 500 MB for tasks, since the cpus are free again")
     running.cancel()
     assert counted.result(SOON).fetchall() == [(d, 100_000) for d in range(3)]
 

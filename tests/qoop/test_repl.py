@@ -91,11 +91,13 @@ def test_tables_fit_the_screen(data: str, tmp_path: Path, columns: int) -> None:
 
 def test_a_query_changes_plan_before_the_eyes_of_who_resizes(screen: Screen) -> None:
     screen.type("\\resize slots=0 memory=200MB{enter}")
-    screen.wait("0 slots")
+    screen.wait("queries now have 0 slots and 200 MB", "2 tables · 0 slots and 200 MB")
     screen.type(LONG + ";{enter}")
     screen.wait_now("0 of 1 tasks", "waits for a slot", "scan facts")
     screen.type("\\resize slots=4 memory=2GB{enter}")
-    shown = screen.wait("switched plan", "the share rose from", "1,000 rows", "the plan was changed once")
+    screen.wait("queries now have 4 slots and 2 GB")
+    shown = screen.wait("switched plan", "1,000 rows", "the plan was changed once")
+    assert "the share rose from 0 to 4 slots" in " ".join(screen.all_text.split())
     assert "waits for a slot" not in shown and "ends in" not in shown  # the view leaves nothing behind
     screen.type("\\jobs{enter}")
     screen.wait("succeeded", "100%")
