@@ -17,7 +17,7 @@ export QOOP_TEST_DATA = $(DATA)
 .PHONY: help demo test test-all test-ray soak soak-sim test-duckdb2 check docs golden bench picture format clean
 
 help:
-	@echo "make demo          a TPC-DS query while slots and memory go and come back, and a picture of it"
+	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
 	@echo "make test          lint, types and tests (what CI runs); about 5 minutes on 2 cores"
 	@echo "make test-all      the slow tests too, and what needs no TPC-DS text with DuckDB 2"
 	@echo "make test-ray      the same answers on Ray clusters, whose nodes come and go"
@@ -27,14 +27,15 @@ help:
 	@echo "make docs          the documentation as a site in build/site"
 	@echo "make golden        write the golden plans anew; look at the diff before you commit it"
 	@echo "make bench         the 99 TPC-DS queries against DuckDB, at SCALE=1"
-	@echo "make picture       draw docs/timeline.svg and docs/shell.svg anew, from runs of the demo and the shell"
+	@echo "make picture       draw docs/shell.svg anew, from a run of the shell"
 	@echo "make format        let ruff format the code"
 	@echo "make clean         remove what was built; data stays in $(DATA)"
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "qoop needs Python 3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --editable '.[dev,docs,tpcds]'
+	@echo "Packages are fetched into $(VENV), which may take some minutes."
+	@$(BIN)/python $(INSTALL) --editable '.[dev,docs,tpcds]'
 	@touch $@
 
 $(READY2): pyproject.toml
@@ -85,7 +86,6 @@ bench: $(READY)
 	$(BIN)/qoop tpcds run $(DATA)/tpcds-sf$(SCALE) --check --json $(DATA)/tpcds-sf$(SCALE)-report.json
 
 picture: $(READY)
-	$(BIN)/python docs/demo.py --data $(DATA) --picture docs/timeline.svg
 	$(BIN)/python docs/screen.py $(DATA)
 
 format: $(READY)
