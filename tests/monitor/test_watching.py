@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +19,8 @@ import pytest
 import qoop
 from qoop.catalog.errors import ConfigError
 from qoop.engine.history import CapacityTold
-from qoop.monitor.machine import Machine
+from qoop.monitor.cgroup import usable_cpus
+from qoop.monitor.machine import Machine, _busy
 from qoop.monitor.reading import Pool, Reading
 from qoop.monitor.watch import Watch
 from qoop.planner.plan import Resources
@@ -153,16 +156,61 @@ def test_a_real_program_takes_the_cpus_and_a_query_gives_way(monkeypatch: pytest
             process.wait()
 
 
+def test_what_real_programs_take_is_taken_from_a_session_and_comes_back_when_they_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What else happens on this machine is counted as our own: it would not pause for the test."""
+    cpus = frozenset(sorted(usable_cpus())[:2])
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    proc = proc_of(tmp_path)
+    (proc / "self" / "cgroup").write_text("")
+    (proc / "stat").unlink()
+
+    def all_but_theirs() -> float:
+        (proc / "stat").write_text(Path("/proc/stat").read_text())
+        return _busy(proc / "stat") - sum(seconds_of(process.pid) for process in busy)
+
+    machine = partial(Machine, proc, tmp_path / "cgroup", all_but_theirs)
+    monkeypatch.setattr("qoop.monitor.machine.usable_cpus", lambda: cpus)
+    monkeypatch.setattr("qoop.session.Sizing", partial(Sizing, machine=machine))
+    monkeypatch.setattr("qoop.sizing.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=0.5))
+    try:
+        with qoop.connect(slots=16, memory=MEMORY, watch_machine=True) as session:
+            until(lambda: session.room.cpu < 16)
+            assert "other programs take" in session.held_back
+            for process in busy:
+                process.send_signal(signal.SIGSTOP)
+            until(lambda: session.room.cpu == 16 and not session.held_back)
+            for process in busy:
+                process.send_signal(signal.SIGCONT)
+            until(lambda: session.room.cpu < 16)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def proc_of(folder: Path) -> Path:
+    """A /proc whose files are this machine's, but for that which tells of control groups."""
+    proc = folder / "proc"
+    (proc / "self").mkdir(parents=True)
+    for name in ("stat", "meminfo", "self/status"):
+        (proc / name).symlink_to(f"/proc/{name}")
+    return proc
+
+
+def seconds_of(pid: int) -> float:
+    """Of the CPUs that a process has used."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_limits_of_a_control_group_that_change_while_a_query_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On files of the form that the kernel gives them; the machine's own for all else."""
-    proc, group = tmp_path / "proc", tmp_path / "cgroup" / "job"
-    (proc / "self").mkdir(parents=True)
+    proc, group = proc_of(tmp_path), tmp_path / "cgroup" / "job"
     group.mkdir(parents=True)
-    for name in ("stat", "meminfo"):
-        (proc / name).symlink_to(f"/proc/{name}")
-    (proc / "self" / "status").symlink_to("/proc/self/status")
     (proc / "self" / "cgroup").write_text("0::/job\n")
     (group.parent / "cgroup.controllers").write_text("cpu memory\n")
     (group / "cpu.max").write_text("max 100000\n")
