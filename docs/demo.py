@@ -86,7 +86,7 @@ def disturbed(console: Console, session: qoop.Session, query: str) -> qoop.Job:
     session.resize(LESS_SLOTS, LESS_MEMORY)
     # Known from here on: in a query this short there is no time to look for them.
     kept = session.alternatives(query).kept
-    console.print(f"{counted(len(kept), 'plan')} of it are worth keeping, each the best on some slots and memory.")
+    console.print(f"Worth keeping: {counted(len(kept), 'plan')}, each the best on some slots and memory.")
     job = session.submit(query)
     until(job, lambda: any(isinstance(record, Started) for record in job.history()))
     session.resize(SLOTS, MEMORY)
