@@ -100,7 +100,7 @@ def _time(value: object) -> str | None:
     return None
 
 
-def _nested(value: object) -> str:
+def _nested(value: Any) -> str:
     if isinstance(value, Mapping):
         if not value:
             return "MAP {}"
