@@ -57,6 +57,12 @@ from qoop.planner.types import common_type, value_of_no_match
 
 MOST_NESTED = 100  # every level takes frames of Python's stack, of which there are 1000; TPC-DS has up to 19
 
+# Settings that change what DuckDB makes of an expression, which the planner asks of a DuckDB without them.
+_CHANGING_EXPRESSIONS = frozenset(
+    """error_on_division_by_zero ieee_floating_point_ops integer_division legacy_disable_null_type old_implicit_casting
+    order_by_non_integer_literal regex_match_operator_semantics scalar_subquery_error_on_multiple_rows""".split()  # noqa: SIM905
+)
+
 Describe = Callable[[str], tuple[TypedName, ...]]
 
 
@@ -88,6 +94,9 @@ def build(bound: Bound, describe: Describe) -> Relation:
     """
     if bound.ast is None:
         return whole(bound, "only DuckDB can parse the text as it is meant")
+    changed = [name for name, _ in bound.settings if name in _CHANGING_EXPRESSIONS]
+    if changed:
+        return whole(bound, f"expressions mean something else under {changed[0]}")
     if _depends_on_order_settings(bound):
         return whole(bound, "ORDER BY under a changed default order")
     if bound.ast.find(exp.Collate) is not None or "default_collation" in dict(bound.settings):

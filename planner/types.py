@@ -7,6 +7,7 @@ workload uses few combinations of operators and types.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -70,12 +71,24 @@ def common_type(types: Sequence[str]) -> str:
 def fold(expr: Expr) -> Expr:
     """Turn a call without columns into a literal that keeps its text and knows its value.
 
-    What cannot be evaluated (or raises) is left to the query's own evaluation.
+    What cannot be evaluated (or raises) is left to the query's own evaluation, and so is what depends on the session's
+    time zone.
     """
-    if not isinstance(expr, Call) or not _is_folded(expr.type) or is_volatile(expr):
+    if not isinstance(expr, Call) or not _is_folded(expr.type) or is_volatile(expr) or _zoned().search(str(expr)):
         return expr
     known, value = _value_of(str(expr))
     return Literal(str(expr), expr.type, value) if known else expr
+
+
+@lru_cache(maxsize=1)
+def _zoned() -> re.Pattern[str]:
+    """What the text of an expression holds where a TIMESTAMPTZ is made of something else."""
+    rows = ask(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE return_type = 'TIMESTAMP WITH TIME ZONE' "
+        "AND NOT list_contains(parameter_types, 'TIMESTAMP WITH TIME ZONE') ORDER BY ALL"
+    )
+    names = [re.escape(str(name)) for (name,) in rows if str(name).isidentifier()]
+    return re.compile(rf"\b(timestamptz|time\s+zone|(try_)?strptime|{'|'.join(names)})\b", re.IGNORECASE)
 
 
 def _is_folded(type_: str) -> bool:

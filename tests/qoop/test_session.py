@@ -139,6 +139,30 @@ def test_options_that_change_results_reach_every_task(setting: str, text: str) -
         assert session.sql(text).fetchall() == before
 
 
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("SET TimeZone = 'America/New_York'",
+         "SELECT count(*) AS n FROM orders WHERE extract(hour FROM to_timestamp(0)) = 19"),
+        ("SET TimeZone = 'America/New_York'",
+         "SELECT count(*) AS n FROM orders WHERE strftime(TIMESTAMPTZ '2020-02-05 03:00:00+00', '%d') = '04'"),
+        ("SET integer_division = true", "SELECT count(*) AS n FROM orders WHERE 7 / 2 = 3"),
+    ],
+)  # fmt: skip
+def test_constants_are_worked_out_under_the_options_of_the_session(setting: str, text: str) -> None:
+    with qoop.connect(slots=2) as session:
+        session.register("orders", orders())
+        session.sql(setting)
+        assert session.sql(text).fetchall() == duckdb_says(text, setting).fetchall() != [(0,)]
+
+
+def test_one_of_several_rows_of_a_subquery_is_taken_where_that_is_allowed() -> None:
+    with qoop.connect(slots=1) as session:
+        session.register("orders", orders())
+        session.sql("SET scalar_subquery_error_on_multiple_rows = false")
+        assert session.sql("SELECT (SELECT 5 FROM orders) AS five").fetchall() == [(5,)]
+
+
 def test_an_unknown_option_is_refused(session: qoop.Session) -> None:
     with pytest.raises(qoop.ConfigError, match="TimeZone"):
         session.sql("SET threads = 4")
