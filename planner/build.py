@@ -225,6 +225,8 @@ class Builder:
         return not cte.inlined and is_island(self.derived(cte.query, cte.visible)[0])
 
     def _source(self, alias: str, names: Sequence[str], columns: Sequence[Column], relation: Relation) -> Source:
+        if len(names) > len(columns):
+            raise Unsupported(f"more names than columns in {alias}")
         every = [*names, *(column.name for column in columns[len(names) :])]
         return Source(alias, tuple(zip(every, columns, strict=True)), relation)
 
@@ -456,6 +458,8 @@ class _SelectBlock:
                 built = self.builder._source(node.alias, names, columns, relation)
             case _:
                 raise Unsupported(f"{type(node).__name__} in FROM")
+        if len(renamed) > len(built.columns):
+            raise Unsupported(f"more names than columns in {node.alias}")
         names = (*renamed, *(name for name, _ in built.columns[len(renamed) :]))
         pairs = tuple((name, expr) for name, (_, expr) in zip(names, built.columns, strict=True))
         return Source(node.alias or built.alias, pairs, built.relation)

@@ -67,6 +67,7 @@ FOUND = {
     "columns of a CTE that need quotes, in an opaque block": """
         WITH q("a b", "Select") AS (SELECT id, k FROM t3)
         SELECT "a b", u FROM (SELECT "a b", unnest(["Select"]) AS u FROM q) JOIN q USING ("a b")""",
+    "more names than columns": "WITH q(a, b) AS (SELECT id FROM t3) SELECT * FROM q",
     "what sqlglot cannot print": "SELECT approx_top_k(id % 1, 2) FROM t1",
 }
 
