@@ -159,7 +159,8 @@ class _Printer:
             group = f" GROUP BY {_names(relation.keys)}"
         elif not relation.aggregations:
             group = " GROUP BY ()"
-        return f"SELECT {', '.join(items) or '1'}{self.tail(relation.input)}{group}"
+        nothing = "1" if relation.grouping_sets is None else "count(*)"  # else DuckDB takes several () for one
+        return f"SELECT {', '.join(items) or nothing}{self.tail(relation.input)}{group}"
 
     def limit(self, relation: Limit) -> str:
         under = relation.input

@@ -42,6 +42,8 @@ FOUND = {
     "a number as a truth": "SELECT CAST((k AND true) AS VARCHAR) FROM t3",
     "a rollup of which no column is read": """
         SELECT 1 FROM (SELECT s FROM t1 GROUP BY ROLLUP (s)) AS r LEFT JOIN t2 ON false""",
+    "several grand totals of which no column is read": """
+        SELECT true FROM (SELECT max(s) AS v FROM t2 GROUP BY GROUPING SETS ((), (), (), (x))) AS r WHERE 2 < 3""",
     "the last of two aliases": "SELECT id AS a, k AS a FROM t3 ORDER BY a NULLS FIRST, 1 LIMIT 20",
     "an alias that is also the name of a column": "SELECT *, -id AS id FROM t3 ORDER BY id LIMIT 5",
     "an alias before a column of its name": "SELECT -id AS k, k FROM t3 ORDER BY k LIMIT 5",
