@@ -209,17 +209,6 @@ class Store:
             found = [(self._entries.get(key), partition) for key, partition in wanted]
         directory.fetch([(entry.saved, number) for entry, number in found if entry and entry.saved and entry.is_far])
 
-    def local_bytes(self, keys: Sequence[CheckpointKey]) -> int:
-        """Bytes of those of the outputs that can be read here without asking another machine."""
-        with self._lock:
-            entries = [entry for key in keys if (entry := self._entries.get(key)) is not None]
-        return sum(self._local_bytes(entry) for entry in entries)
-
-    def _local_bytes(self, entry: _Entry) -> int:
-        if entry.saved is None or not entry.is_far or self._directory is None:
-            return entry.bytes
-        return self._directory.local_bytes(entry.saved)
-
     def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> list[Committed]:
         """The facts of those of the keys that are held; they are kept for the job, if one is named."""
         self._look_up(keys)
