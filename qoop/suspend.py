@@ -209,17 +209,19 @@ def resume(
     checkpoints: str | os.PathLike[str] | None = None,
     replan: bool | None = None,
     data: Sequence[str | os.PathLike[str]] = (),
+    ray: str | None = None,
 ) -> Job:
-    """Go on with a suspended job on this machine, in a session of its own that ends when the result is taken.
+    """Go on with a suspended job on this machine, or on the nodes of a Ray cluster, in a session of its own that ends
+    when the result is taken.
 
-    slots, memory, checkpoints, replan: as for :func:`qoop.connect`. data: folders or DuckDB files of the tables, if
-        they are not where they were.
+    slots, memory, checkpoints, replan, ray: as for :func:`qoop.connect`. data: folders or DuckDB files of the tables,
+        if they are not where they were.
 
     Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has changed.
     """
     from qoop.session import connect
 
-    session = connect(slots, memory, checkpoints, replan)
+    session = connect(slots, memory, checkpoints, replan, ray=ray)
     try:
         job = session.resume(path, data)
     except BaseException:

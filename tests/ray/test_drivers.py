@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.engine.history import ShareTold, Succeeded
+from qoop.engine.history import ShareTold, Started, Succeeded
 from qoop.engine.manifest import manifests
 from qoop.session import Session
 from qoop.tpcds.oracle import Oracle
@@ -69,6 +69,19 @@ def test_a_job_is_suspended_and_resumed(two_nodes: Nodes, tpcds_test: Path, tmp_
         assert done - made
 
 
+def test_a_job_of_one_machine_is_resumed_on_a_cluster(two_nodes: Nodes, tpcds: Path, tmp_path: Path) -> None:
+    query = text(4)
+    with qoop.connect(slots=1) as session:
+        session.register_folder(tpcds)
+        session.resize(slots=0)  # so that it cannot end before
+        session.submit(query).suspend(tmp_path / "bundle")
+    again = qoop.resume(tmp_path / "bundle", ray=two_nodes.address)
+    with Oracle(tpcds) as oracle:
+        assert oracle.judge(query, again.result().arrow()) is None
+    machines = {record.machine for record in again.history() if isinstance(record, Started)}
+    assert machines and all(name.startswith("node-") for name in machines)
+
+
 BUSY = """
 import sys, qoop
 address, path = sys.argv[1:]
@@ -116,8 +129,9 @@ def test_the_command_line_runs_on_a_cluster(two_nodes: Nodes, tpcds: Path) -> No
     assert done.stderr == "" and done.stdout.split() == ["n", str(Oracle(tpcds).answer("FROM item").num_rows)]
 
 
-def test_no_cluster_is_told() -> None:
-    code = "import qoop; qoop.connect(ray='127.0.0.1:9')"
+@pytest.mark.parametrize("what", ["connect(ray='127.0.0.1:9')", "resume('paused', ray='127.0.0.1:9')"])
+def test_no_cluster_is_told(what: str) -> None:
+    code = f"import qoop; qoop.{what}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert "ConfigError: there is no Ray cluster at 127.0.0.1:9" in done.stderr
 
