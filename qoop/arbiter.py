@@ -5,11 +5,15 @@ goes to the others, evenly if none has. Every session tells it a few times a sec
 what it may have; each hears that as slots of its machines, and so as shares of its jobs. Nothing is taken from attempts
 under way: a session that is to have fewer slots begins nothing in them, and another gets them once they are free. A
 session that is not heard of any more has died; what it had is free.
+
+The actor also holds the room of the nodes in Ray's accounts, as long as there are sessions.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -17,6 +21,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from qoop.engine.backends.ray.nodes import ControlAway, load
+from qoop.engine.backends.ray.nodes import living as living_nodes
+from qoop.engine.backends.ray.reservation import Reservation
 from qoop.engine.events import Demand
 from qoop.engine.task import MachineId, TaskId
 from qoop.planner.packing import Room
@@ -29,7 +36,11 @@ NAMESPACE = "qoop"
 LEASE = 5.0
 """Seconds without a word after which a session counts as dead."""
 
+_LOOK = 0.5
+"""Seconds between looks at which nodes there are to hold."""
+
 Slots = Mapping[MachineId, int]
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -56,7 +67,7 @@ class Arbiter:
         wants: slots that it has a use for. slots: of the machines there are. held: what its attempts take now.
         """
         now = self._now()
-        self._sessions = {name: one for name, one in self._sessions.items() if now - one.heard < LEASE}
+        self.living()
         mine = self._sessions.setdefault(session, _Session(next(self._arrivals), weight, now))
         mine.weight, mine.wants, mine.held, mine.heard = weight, wants, held, now
         target = self._targets(slots)[session]
@@ -67,6 +78,12 @@ class Arbiter:
         """A session has ended; how many there are still."""
         self._sessions.pop(session, None)
         return len(self._sessions)
+
+    def living(self) -> set[str]:
+        """The sessions that were heard of not long ago; the others are forgotten."""
+        now = self._now()
+        self._sessions = {name: one for name, one in self._sessions.items() if now - one.heard < LEASE}
+        return set(self._sessions)
 
     def _taken(self, machine: MachineId, but: _Session) -> int:
         others = (one for one in self._sessions.values() if one is not but)
@@ -105,15 +122,65 @@ class Arbiter:
         return None if grant is None else grant.job
 
 
+class RayArbiter:
+    """The actor: an arbiter that holds the room of all nodes in Ray's accounts while there are sessions.
+
+    Ray then gives it to none of its other users: all of it if one of the sessions wants that, else next to nothing.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arbiter = Arbiter()
+        self._reserving: set[str] = set()  # sessions that want the whole of the nodes
+        self._holding = threading.Lock()  # one thread at a time changes what is held
+        self._reservation = Reservation()
+        threading.Thread(target=self._keep_room, name="qoop-ray-room", daemon=True).start()
+
+    def turn(self, session: str, reserves: bool, weight: float, wants: float, slots: Slots, held: Slots) -> Slots:
+        """As `Arbiter.turn`. reserves: nobody else is to be given room on the nodes."""
+        with self._lock:
+            if reserves:
+                self._reserving.add(session)
+            return self._arbiter.turn(session, weight, wants, slots, held)
+
+    def leave(self, session: str) -> int:
+        """As `Arbiter.leave`."""
+        with self._lock:
+            left = self._arbiter.leave(session)
+        self._hold_room()
+        return left
+
+    def _keep_room(self) -> None:
+        errors = load().exceptions.RayError
+        while True:
+            time.sleep(_LOOK)  # the process ends with the actor
+            try:
+                self._hold_room()
+            except (ControlAway, errors) as error:
+                _logger.warning("the room of the Ray nodes cannot be looked after just now: %s", error)
+
+    def _hold_room(self) -> None:
+        with self._holding:
+            with self._lock:
+                sessions = self._arbiter.living()
+                self._reserving &= sessions
+                whole = bool(self._reserving)
+            self._reservation.keep(living_nodes().values() if sessions else (), whole)
+
+
 def _one_slot(session: str) -> Demand:
     return Demand(session, TaskId(session, "", 0), Resources(1))
 
 
 class RayShare:
-    """A session's part of a Ray cluster, as its backend asks for it. wants: how many slots it has a use for now."""
+    """A session's part of a Ray cluster, as its backend asks for it. wants: how many slots it has a use for now.
 
-    def __init__(self, weight: float = 1.0) -> None:
+    reserves: whether Ray is to give the room of the nodes to nobody else meanwhile.
+    """
+
+    def __init__(self, weight: float = 1.0, reserves: bool = True) -> None:
         self.wants: Callable[[], float] = lambda: 0.0
+        self._reserves = reserves
         self._weight = weight
         self._name = secrets.token_hex(8)
         self._actor: Any = None
@@ -125,7 +192,7 @@ class RayShare:
         try:
             if self._actor is None:
                 self._actor = _arbiter(ray)
-            asked = self._actor.turn.remote(self._name, self._weight, self.wants(), slots, held)
+            asked = self._actor.turn.remote(self._name, self._reserves, self._weight, self.wants(), slots, held)
             given: Slots = ray.get(asked, timeout=LEASE)
             return given
         except (ray.exceptions.RayError, ValueError):  # it is gone with its node; the next one knows nothing yet
@@ -147,4 +214,4 @@ class RayShare:
 
 def _arbiter(ray: Any) -> Any:
     options = {"name": NAME, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
-    return ray.remote(Arbiter).options(**options, max_restarts=-1).remote()
+    return ray.remote(RayArbiter).options(**options, max_restarts=-1).remote()

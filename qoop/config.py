@@ -21,6 +21,7 @@ plan_cache          ``QOOP_PLAN_CACHE``         with the checkpoints, if these h
 trace               ``QOOP_TRACE``              nothing is traced
 tables              ``QOOP_TABLES``             tables that are created live in memory
 ray                 ``QOOP_RAY``                no Ray: tasks run on this machine
+ray_reserve         ``QOOP_RAY_RESERVE``        true: Ray gives the room of its nodes to nobody else meanwhile
 \-                  ``QOOP_CACHE_DIR``          the user's folder of caches: statistics, parts of what lies in a store
 \-                  ``QOOP_CACHE_BUDGET``       4 GB for those parts
 \-                  ``QOOP_GUARD``              "meet": outputs are digested where two meet; "always": all are
@@ -46,7 +47,7 @@ Persist = Literal["all", "worthwhile"]
 
 OPTIONS = (
     "slots", "memory", "checkpoints", "checkpoint_budget", "reuse", "spill", "replan", "wait_for_capacity",
-    "plan_cache", "trace", "persist", "forecast", "settle", "tables", "guard", "ray", "watch_machine",
+    "plan_cache", "trace", "persist", "forecast", "settle", "tables", "guard", "ray", "ray_reserve", "watch_machine",
 )  # fmt: skip
 """Of qoop.toml, which are called as in the environment, without QOOP_ and in small letters."""
 
@@ -72,7 +73,7 @@ class Config:
     persist: which outputs go to the folder of checkpoints. forecast, settle: see `connect`.
     watch_machine: see `connect`; None: nobody has said.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
-        there are; None: this machine is.
+        there are; None: this machine is. ray_reserve, runtime_env: see `connect`.
     """
 
     slots: int
@@ -92,6 +93,8 @@ class Config:
     settle: bool = False
     ray: str | None = None
     watch_machine: bool | None = None
+    ray_reserve: bool = True
+    runtime_env: Mapping[str, object] | None = None
 
 
 def configure(
@@ -112,6 +115,8 @@ def configure(
     environment: Mapping[str, str] | None = None,
     ray: str | None = None,
     watch_machine: bool | None = None,
+    ray_reserve: bool | None = None,
+    runtime_env: Mapping[str, object] | None = None,
 ) -> Config:
     """Settle every option: argument, else environment variable, else what qoop.toml says, else default.
 
@@ -129,6 +134,9 @@ def configure(
     ray = ray or environment.get("QOOP_RAY") or None
     if ray is not None and (slots is not None or memory is not None):
         raise ConfigError("slots and memory are not for a session to set where Ray is: its nodes have what they have")
+    if ray is None and runtime_env is not None:
+        raise ConfigError("runtime_env is for the nodes of a Ray cluster: say which, with ray=...")
+    reserve = ray_reserve if ray_reserve is not None else environment.get("QOOP_RAY_RESERVE", "true")
     place = _place(checkpoints or environment.get("QOOP_CHECKPOINTS"))
     folder = place if isinstance(place, Path) else None
     watch = watch_machine if watch_machine is not None else environment.get("QOOP_WATCH_MACHINE")
@@ -154,6 +162,8 @@ def configure(
         settle=truth("settle", settle if settle is not None else environment.get("QOOP_SETTLE", "false")),
         ray=ray,
         watch_machine=None if watch is None else truth("watch_machine", watch),
+        ray_reserve=truth("ray_reserve", reserve),
+        runtime_env=runtime_env,
     )
 
 

@@ -91,6 +91,8 @@ def connect(
     tables: str | os.PathLike[str] | None = None,
     ray: str | None = None,
     watch_machine: bool | None = None,
+    ray_reserve: bool | None = None,
+    runtime_env: Mapping[str, object] | None = None,
 ) -> Session:
     """Open a session on this machine, or on the nodes of a Ray cluster.
 
@@ -122,7 +124,10 @@ def connect(
     ray: "auto", for the Ray cluster that this machine is part of, or the "host:port" of the head of one. Tasks then
         run on its nodes, which have the slots and the memory that Ray knows of, so `slots` and `memory` are not given.
         Paths of tables and checkpoints must mean the same on all nodes. Needs the extra ``qoop[ray]``.
-
+    ray_reserve: whether Ray counts the slots and the memory of its nodes as taken while there are sessions, and so
+        places nothing else there; true by default.
+    runtime_env: what the processes on the nodes are to find, as for ``ray.init``; such as a wheel of qoop where it is
+        not installed: ``{"py_modules": ["qoop-....whl"]}``. Only for a process that is not connected to Ray yet.
     watch_machine: whether slots and memory follow what the machine has to give, as other programs and the limits of
         control groups leave it (:mod:`qoop.monitor`): never more than `slots` and `memory` say, and a `resize` wins.
         Linux only.
@@ -147,6 +152,8 @@ def connect(
             tables,
             ray=ray,
             watch_machine=watch_machine,
+            ray_reserve=ray_reserve,
+            runtime_env=runtime_env,
         )
     )
 
@@ -786,7 +793,7 @@ def _backend(config: Config, share: RayShare | None) -> LastingBackend:
         return LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
     from qoop.engine.backends.ray.backend import RayBackend
 
-    return RayBackend(config.ray, _keeping(config), config.spill, share=share)
+    return RayBackend(config.ray, _keeping(config), config.spill, config.runtime_env, share=share)
 
 
 def _share(config: Config) -> RayShare | None:
@@ -795,7 +802,7 @@ def _share(config: Config) -> RayShare | None:
         return None
     from qoop.arbiter import RayShare
 
-    return RayShare()
+    return RayShare(reserves=config.ray_reserve)
 
 
 def _keeping(config: Config) -> Keeping:

@@ -60,7 +60,6 @@ from qoop.planner.plan import Resources
 
 _LOOK = 0.5  # seconds between looks at the cluster's nodes
 _SHARE = 0.2  # seconds between talks about the share
-_PRESENCE = 0.01  # of a CPU: what holds nothing is idle to Ray, which ends a node that is to leave once it is idle
 _SILENCE = 1.0  # seconds after which a node that says nothing is looked at
 _FETCH = 60.0  # seconds that what a node has said may take to come
 _START = 120.0  # seconds that a node's actor may take to begin
@@ -129,7 +128,7 @@ class RayBackend:
 
     address: see :func:`~qoop.engine.backends.ray.nodes.attach`. keeping: as for a local one; its directory must be the
     same on all nodes. spill_dir: where each node makes a temporary directory. clock: of the notices. share: with other
-    sessions; None: this one has the nodes to itself.
+    sessions, which also sees to it that Ray gives the room to nobody else; None: this one has the nodes to itself.
     Raises ConfigError for want of Ray, or of a cluster with at least one node that has a CPU.
     """
 
@@ -458,10 +457,11 @@ class RayBackend:
         return _Machine(node.machine, node, recruit.actor, told.place, told.capacity, 0 if self._share else node.slots)
 
     def _actor(self, node: Node) -> Any:
+        """Start an actor on a node. The room that it uses is held for all sessions at once (`reservation`)."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         config = NodeConfig(node.machine, node.slots, node.memory, self._spill, self._keeping, self._secret)
-        kind = self._ray.remote(num_cpus=_PRESENCE, concurrency_groups={"events": 1})(NodeWorker)
+        kind = self._ray.remote(num_cpus=0, concurrency_groups={"events": 1})(NodeWorker)
         return kind.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote(config)
 
     def _admit(self, machine: _Machine) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qoop.catalog.errors import ConfigError, ExecutionError
+from qoop.engine.backends.ray.environment import with_wheels
 from qoop.engine.task import MachineId
 
 _REACH = 10.0  # seconds that the head of a cluster may take to answer
@@ -35,8 +36,10 @@ class Node:
 def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
     """Connect this process to a Ray cluster; True if that was not done before.
 
-    address: "host:port" of its head, or "auto" for the one that runs here. runtime_env: as for ``ray.init``.
-    Raises ConfigError if Ray is not installed, there is no such cluster, or this process is connected to another.
+    address: "host:port" of its head, or "auto" for the one that runs here. runtime_env: as for ``ray.init``, except for
+    wheels (see :mod:`~qoop.engine.backends.ray.environment`).
+    Raises ConfigError if Ray is not installed, there is no such cluster, or this process is connected to another, or
+    to this one without that environment.
     """
     ray = load()
     if address.startswith("ray://"):
@@ -48,16 +51,29 @@ def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
         connected = ray.get_runtime_context().gcs_address
         if address not in ("auto", connected):
             raise ConfigError(f"this process is connected to the Ray cluster at {connected}, not {address}")
+        if runtime_env:
+            raise ConfigError("this process is connected to the Ray cluster already: give runtime_env to ray.init")
         return False
     try:
         _reach(address)
-        ray.init(address, log_to_driver=False, configure_logging=False, runtime_env=runtime_env, namespace="qoop")
+        with with_wheels(runtime_env) as found:
+            _check(found)
+            ray.init(address, log_to_driver=False, configure_logging=False, runtime_env=found, namespace="qoop")
     except (OSError, ValueError, RuntimeError, AssertionError) as error:
         where = "on this machine" if address == "auto" else f"at {address}"
         raise ConfigError(
             f"there is no Ray cluster {where} that answers (`ray start --head` begins one): {error}"
         ) from error
     return True
+
+
+def _check(runtime_env: Mapping[str, Any] | None) -> None:
+    from ray.runtime_env import RuntimeEnv
+
+    try:
+        RuntimeEnv(**(runtime_env or {}))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"runtime_env is none that Ray can make: {error}") from error
 
 
 def _reach(address: str) -> None:

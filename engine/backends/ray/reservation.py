@@ -1,0 +1,41 @@
+"""The room of nodes in Ray's own accounts, so that Ray gives it to nobody else while sessions use it.
+
+A placement group a node holds the room. It belongs to the actor that makes it, and ends with that. The processes of the
+sessions are not within it, so that nothing happens to them if it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from qoop.engine.backends.ray.nodes import Node
+
+_PRESENCE = 0.01
+"""Of a CPU: what holds nothing is idle to Ray, which ends a node that is to leave once it is idle."""
+
+
+class Reservation:
+    """The room that is held on each node."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, bool], Any] = {}  # by node, and whether the whole of it is held
+
+    def keep(self, nodes: Iterable[Node], whole: bool) -> None:
+        """Hold room on these nodes and no others: all slots and memory, or next to nothing; as soon as it is free."""
+        from ray.util import remove_placement_group
+
+        wanted = {(node.id, whole): node for node in nodes}
+        for name in self._groups.keys() - wanted.keys():
+            remove_placement_group(self._groups.pop(name))
+        for name, node in wanted.items():
+            if name not in self._groups:
+                self._groups[name] = _held(node, whole)
+
+
+def _held(node: Node, whole: bool) -> Any:
+    from ray.util import placement_group
+
+    room = {"CPU": float(node.slots), "memory": float(node.memory)} if whole else {"CPU": _PRESENCE}
+    there = {"ray.io/node-id": node.id}  # a label that every node has; groups are moved off a node that is lost
+    return placement_group([room], strategy="STRICT_PACK", bundle_label_selector=[there])
