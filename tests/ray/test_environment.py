@@ -22,6 +22,17 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 ROOT = Path(__file__).parent.parent.parent
 WORKER = "qoop/engine/backends/ray/worker.py"
 
+DRIVER = """
+import sys
+import qoop
+with qoop.connect(ray=sys.argv[1], runtime_env={"py_modules": [sys.argv[2]]}) as session:
+    print(session.sql("SELECT 6 * 7").fetchall())
+    try:
+        qoop.connect(ray=sys.argv[1], runtime_env={"py_modules": [sys.argv[2]]})
+    except qoop.ConfigError as error:
+        print(str(error).partition(":")[0])
+"""
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -43,12 +54,12 @@ def test_nodes_run_the_wheel_that_they_are_given(wheel: Path, tmp_path: Path, ma
             if name == WORKER:
                 text += f"\nPath({str(told)!r}, str(os.getpid())).write_text(__file__)\n".encode()
             made.writestr(name, text)
-    with make_nodes(1) as nodes, qoop.connect(ray=nodes.address, runtime_env={"py_modules": [marked]}) as session:
-        assert session.sql("SELECT 6 * 7").fetchall() == [(42,)]
-        [place] = {path.read_text() for path in told.iterdir()}
-        assert place.endswith(WORKER) and not Path(place).is_relative_to(ROOT)
-        with pytest.raises(ConfigError, match="connected to the Ray cluster already"):
-            qoop.connect(ray=nodes.address, runtime_env={"py_modules": [marked]})
+    with make_nodes(1) as nodes:  # from another folder: Ray has nodes look for modules where the session was started
+        words = [sys.executable, "-c", DRIVER, nodes.address, str(marked)]
+        driver = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert driver.stdout == "[(42,)]\nthis process is connected to the Ray cluster already\n", driver.stderr
+    [place] = {path.read_text() for path in told.iterdir()}
+    assert place.endswith(WORKER) and not Path(place).is_relative_to(ROOT)
 
 
 def test_a_wheel_is_unpacked_and_all_else_is_as_it_was(wheel: Path) -> None:
