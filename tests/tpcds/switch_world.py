@@ -20,7 +20,7 @@ MOST_SWITCHES = 6
 class AtCommits(Triggers):
     """Every committed task is a reason to decide."""
 
-    def cause(self, record: Record, basis: Resources) -> Cause | None:
+    def cause(self, record: Record, basis: Resources, without_a_slot: bool = False) -> Cause | None:
         return Cause("commit", f"{record.attempt} committed", urgent=True) if isinstance(record, Succeeded) else None
 
 
