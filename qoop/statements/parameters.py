@@ -58,7 +58,7 @@ def literal(value: object) -> str:
 
     >>> from datetime import date
     >>> literal(date(2026, 1, 2)), literal([1, None]), literal(1.5), literal(True)
-    ("DATE '2026-01-02'", '[1, NULL]', 'CAST(1.5 AS DOUBLE)', 'true')
+    ("DATE '2026-01-02'", '[CAST(1 AS INTEGER), NULL]', 'CAST(1.5 AS DOUBLE)', 'true')
 
     Raises QueryError for a type that has none.
     """
