@@ -151,7 +151,7 @@ def combinations(profile: Profile, columns: Sequence[Expr], independent: bool = 
     return min(cells, profile.rows, max(1.0, sampled(cells, cells * max(1.0, profile.rows / cells), profile.rows)))
 
 
-def _together(members: list[tuple[str, float]], origin: Origin | None, rows: float, independent: bool = False) -> float:
+def _together(members: list[tuple[str, float]], origin: Origin | None, rows: float, independent: bool) -> float:
     """Combinations of columns of one origin."""
     names = {name for name, _ in members}
     if origin is not None:
@@ -159,7 +159,7 @@ def _together(members: list[tuple[str, float]], origin: Origin | None, rows: flo
             if key <= names:
                 return max(1.0, max(_key_values(key, members, origin, rows), max(values for _, values in members)))
     if independent:
-        return min(MOST_ROWS, prod(values for _, values in members))
+        return prod(values for _, values in members)
     product = backoff_product(sorted((values for _, values in members), reverse=True))
     most = min(rows, origin.rows) if origin is not None else rows
     return max(1.0, min(product, most))

@@ -108,9 +108,8 @@ def _nested(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(literal, value))}]"
     if hasattr(value, "dtype") and hasattr(value, "tolist"):  # of NumPy
-        number: Any = value
-        finest = number.dtype.name.endswith(("[ns]", "[ps]", "[fs]", "[as]"))  # Python has numbers for such times
-        return literal((number.astype(f"{number.dtype.kind}8[us]") if finest else number).tolist())
+        finest = value.dtype.name.endswith(("[ns]", "[ps]", "[fs]", "[as]"))  # Python has numbers for such times
+        return literal((value.astype(f"{value.dtype.kind}8[us]") if finest else value).tolist())
     raise QueryError(f"a {type(value).__name__} cannot be the value of a parameter: {value!r}")
 
 
