@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.whole_file import write_synced
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -102,14 +103,14 @@ class Folder:
 
     def create(self, name: str, data: bytes) -> None:
         with self._draft(name) as draft:
-            _write(draft, data)
+            write_synced(draft, data)
             os.link(draft, self._root / name)
 
     def replace(self, name: str, data: bytes, seen: str | None = None) -> None:
         if seen is not None and self._tag(name) != seen:
             raise FileExistsError(f"{name} is not as it was")
         with self._draft(name) as draft:
-            _write(draft, data)
+            write_synced(draft, data)
             draft.replace(self._root / name)
 
     def upload(self, name: str, path: Path) -> None:
@@ -165,13 +166,6 @@ class Folder:
             yield draft
         finally:
             draft.unlink(missing_ok=True)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def _object(name: str, stat: os.stat_result) -> Object:

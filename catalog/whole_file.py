@@ -1,4 +1,4 @@
-"""Files that other processes may read at any moment: written whole or not at all."""
+"""Files that other processes may read at any moment, written whole or not at all; files that outlast a power cut."""
 
 from __future__ import annotations
 
@@ -23,3 +23,20 @@ def write_whole(path: Path, text: str) -> None:
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file that is there, with all that is in it, when the power fails. Raises OSError."""
+    with path.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder be there when the power fails. Raises OSError."""
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

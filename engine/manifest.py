@@ -30,6 +30,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull
+from qoop.catalog.whole_file import sync_folder, write_synced
 from qoop.engine.digest import digest_from_json, digest_to_json
 from qoop.engine.events import Committed
 from qoop.engine.segments import Segment, read_segment, write_segments
@@ -160,7 +161,7 @@ class CheckpointDirectory:
             if needed:
                 self._users.need([name])
             segments = _write_data(data, partitions)
-            write_text(draft, dump_manifest(committed, data.name, segments))
+            write_synced(draft, dump_manifest(committed, data.name, segments).encode())
             present = self._commit(name, draft) or Saved(committed, data, segments)
         except BaseException as error:
             _remove(data, draft)
@@ -184,7 +185,7 @@ class CheckpointDirectory:
             draft.rename(manifest)
         if before is not None:
             _remove(self.root / before)
-        sync(self.root)
+        sync_folder(self.root)
         return None
 
     def find(self, key: CheckpointKey) -> Saved | None:
@@ -341,27 +342,10 @@ def _write_data(path: Path, partitions: Sequence[pa.Table]) -> tuple[Segment, ..
     return segments
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that is there, with all that is in it, when the power fails. Raises OSError."""
-    with path.open("w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
 def _remove(*paths: Path) -> None:
     for path in paths:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
-
-
-def sync(root: Path) -> None:
-    """Have the names in a folder be there when the power fails. Raises OSError."""
-    directory = os.open(root, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _name(key: CheckpointKey) -> str:

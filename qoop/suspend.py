@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, PlanError, SourceError, TableChanged
+from qoop.catalog.whole_file import sync_folder, write_synced
 from qoop.engine.digest import Digester
 from qoop.engine.events import Committed
 from qoop.engine.guard import versions
-from qoop.engine.manifest import CheckpointDirectory, Saved, manifests, sync, write_text
+from qoop.engine.manifest import CheckpointDirectory, Saved, manifests
 from qoop.engine.scratch import Scratch
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.planner.finish import Done, finish_time
@@ -105,10 +106,10 @@ def write(path: Path, draft: Path, bundle: Bundle, outputs: Sequence[Committed],
     """
     try:
         _write_checkpoints(draft / _CHECKPOINTS, outputs, backend)
-        write_text(draft / _FILE, json.dumps(_to_json(bundle), indent=1))
-        sync(draft)
+        write_synced(draft / _FILE, json.dumps(_to_json(bundle), indent=1).encode())
+        sync_folder(draft)
         draft.rename(path)
-        sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise DiskFull(f"the bundle {path} cannot be written: {error.strerror or error}") from error
 

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError, DiskFull, ExecutionError, QoopError, SourceError
+from qoop.catalog.whole_file import write_synced
 
 MANIFEST = "qoop-data.json"
 FORMAT = 1
@@ -346,10 +347,7 @@ def _rows(path: Path) -> int:
 def _write(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step, after its bytes are on the disk."""
     partial = folder / f".{MANIFEST}"
-    with partial.open("w") as file:
-        json.dump({"format": FORMAT, **asdict(manifest)}, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+    write_synced(partial, json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode())
     partial.replace(folder / MANIFEST)
 
 

@@ -227,7 +227,7 @@ def test_a_bundle_that_is_not_written_whole_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     waits = pause(3)
-    monkeypatch.setattr(suspend, "write_text", fails)  # of what is written last
+    monkeypatch.setattr(suspend, "write_synced", fails)  # of what is written last
     with pytest.raises(DiskFull, match="No space left"):
         suspended(data, tmp_path / "bundles" / "one", waits)
     assert list((tmp_path / "bundles").iterdir()) == []
