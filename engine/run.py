@@ -491,7 +491,7 @@ class Run:
             if self._outcome is State.SUCCEEDED and not self.state.final:
                 self._outcome = None  # it was part of the answer
         losses = self._losses[key] = self._losses.get(key, 0) + 1
-        if losses >= self._limits.max_attempts:
+        if losses >= self._limits.max_revocations:
             self._decide(State.FAILED, CheckpointError(f"checkpoint {key} was made and lost {losses} times"))
 
     def _machine_lost(self, machine: MachineId) -> None:
@@ -744,6 +744,7 @@ class Run:
             # an island is worth nothing to another process
             durable=self._durable and not task.stage.tainted and self._saves(stage.id),
             shared=not task.stage.tainted,
+            answer=task.stage is frontier.root,
         )
 
     def _saves(self, stage: StageId) -> bool:

@@ -124,6 +124,7 @@ class TaskSpec:
     settings: SET options that change results, e.g. ("TimeZone", "UTC").
     durable: the output must survive the process (it still goes through the write-behind queue).
     shared: the output may serve another plan or job; False for what rests on an island (law 12).
+    answer: the output is part of the answer, which the session reads though its machine be gone by then.
     """
 
     attempt: AttemptId
@@ -135,3 +136,4 @@ class TaskSpec:
     settings: tuple[tuple[str, str], ...] = ()
     durable: bool = False
     shared: bool = False
+    answer: bool = False

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import CheckpointError, ExecutionError
@@ -17,8 +18,8 @@ from qoop.engine.backends.ray import backend as module
 from qoop.engine.backends.ray.backend import RayBackend
 from qoop.engine.backends.ray.nodes import ControlAway, Node
 from qoop.engine.backends.ray.peers import Place
-from qoop.engine.backends.ray.worker import Begin, Introduced, NodeConfig, Order
-from qoop.engine.events import CheckpointLost, Committed, Event, MachineLost, TaskStopped, TaskSucceeded
+from qoop.engine.backends.ray.worker import Begin, Drop, Introduced, NodeConfig, Order
+from qoop.engine.events import CheckpointLost, Committed, Event, MachineLost, TaskFailed, TaskStopped, TaskSucceeded
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec
 from qoop.planner.plan import Layout, Resources, Stage
 
@@ -153,10 +154,11 @@ def fact(part: int) -> Committed:
     return Committed(key(part), (1,), (8,), 0.1)
 
 
-def spec(number: int, *reads: int) -> TaskSpec:
+def spec(number: int, *reads: int, answer: bool = False) -> TaskSpec:
     stage = Stage("s", "", (), (("x", "INTEGER"),), 9, "signature of s", Layout())
     inputs = (ResolvedInput("i", tuple(map(key, reads)), None),) if reads else ()
-    return TaskSpec(AttemptId(TaskId("job", "s", number), number), stage, key(100 + number), inputs, {}, ROOM)
+    attempt = AttemptId(TaskId("job", "s", number), number)
+    return TaskSpec(attempt, stage, key(100 + number), inputs, {}, ROOM, answer=answer)
 
 
 def until(backend: RayBackend, kind: type[Event]) -> list[Event]:
@@ -211,6 +213,35 @@ def test_what_was_put_off_can_be_stopped(ray: Ray, backend: RayBackend, looks: L
     until(backend, CheckpointLost)
     backend.wait(0.0)
     assert b.orders == []
+
+
+def test_a_part_of_the_answer_is_here_before_it_counts_so_its_node_may_go(
+    ray: Ray, backend: RayBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, a = pa.table({"x": [7]}), ray.actors["a"]
+    monkeypatch.setattr(backend._peers, "read", lambda place, reads: [(rows,) for _ in reads])
+    backend.start(a.name, spec(1, answer=True))
+    put_out(backend, a, 2)  # no part of it
+    a.says(TaskSucceeded(spec(1).attempt, fact(1)))
+    until(backend, TaskSucceeded)
+    ray.nodes = ray.only_b
+    assert until(backend, CheckpointLost) == [MachineLost(a.name), CheckpointLost(key(2))]
+    monkeypatch.undo()
+    assert backend.read(key(1)) == rows
+    backend.release("job", [key(1)])
+    assert backend.held([key(1)]) == [] and backend.store.used == 0
+
+
+def test_a_part_of_the_answer_that_does_not_arrive_was_not_made(ray: Ray, backend: RayBackend) -> None:
+    a = ray.actors["a"]  # where nobody listens
+    backend.start(a.name, spec(1, answer=True))
+    backend.wait(0.0)
+    a.says(TaskSucceeded(spec(1).attempt, fact(1)))
+    [failed] = until(backend, TaskFailed)
+    assert isinstance(failed, TaskFailed) and failed.retryable
+    assert isinstance(failed.error, CheckpointError) and failed.error.stage == "s"
+    backend.wait(0.0)
+    assert a.orders[-1] == Drop("job", (key(1),)) and backend.held([key(1)]) == []
 
 
 def test_what_is_found_in_files_is_read_from_there(ray: Ray, backend: RayBackend, looks: Looks) -> None:

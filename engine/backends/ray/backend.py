@@ -4,7 +4,8 @@ On every node lives one actor, which holds what `LocalBackend` holds on one mach
 each slot, and a store of outputs. Ray starts and places it (node affinity), carries orders and events, and says which
 nodes there are; it is never given a graph of tasks (law 5). What a node has put out stays there, and is read by other
 nodes and by the session from it (`peers`); durable outputs are also written behind to the directory of checkpoints,
-which all nodes share. When a node is lost, what is in that directory is read from there and the rest is redone.
+which all nodes share. Parts of the answer are brought to the session's process before they count as made. When a node
+is lost, what is in that directory is read from there, and the rest is redone.
 
 One actor a node, not one a slot, since the slots of a node then share their store, and broadcast inputs are fetched
 once. A task that does nothing takes 1.1 ms so. With an actor for each slot it is 0.8 ms, as a plain task of Ray's that
@@ -30,7 +31,7 @@ from typing import Any, Protocol
 import duckdb
 import pyarrow as pa
 
-from qoop.catalog.errors import CheckpointError, ConfigError, ExecutionError
+from qoop.catalog.errors import CheckpointError, ConfigError, ExecutionError, QoopError
 from qoop.catalog.memory import ArrowSource
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import happened
@@ -53,6 +54,7 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
+from qoop.engine.failures import to_failure
 from qoop.engine.manifest import Saved
 from qoop.engine.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
@@ -150,7 +152,7 @@ class RayBackend:
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._lock = threading.RLock()  # guards what follows
         self._machines: dict[MachineId, _Machine] = {}
-        self._attempts: dict[AttemptId, tuple[_Machine, int]] = {}  # where, on how many slots
+        self._attempts: dict[AttemptId, tuple[_Machine, TaskSpec]] = {}  # where
         self._outputs: dict[CheckpointKey, _Output] = {}
         self._doubtful: set[CheckpointKey] = set()  # a node that held them is gone; it is looked up who else has them
         self._put_off: list[tuple[_Machine, TaskSpec]] = []  # attempts that read such, until that is known
@@ -197,7 +199,7 @@ class RayBackend:
             found = self._machines.get(machine)
             if found is None:  # it was lost, which the driver is about to hear
                 return
-            self._attempts[spec.attempt] = found, int(spec.resources.cpu)
+            self._attempts[spec.attempt] = found, spec
             if self._doubtful and any(key in self._doubtful for item in spec.inputs for key in item.keys):
                 self._put_off.append((found, spec))
             else:
@@ -278,7 +280,7 @@ class RayBackend:
                 output = self._outputs.get(key)
                 if output is not None:
                     output.jobs.discard(job)
-                    if not output.jobs and not self._keeping.retain:
+                    if not output.jobs and not (self._keeping.retain and output.machine is not None):
                         del self._outputs[key]
         self.store.release(job, keys)  # last: who looks them up meanwhile sees that the job has no need of them
 
@@ -286,7 +288,7 @@ class RayBackend:
         """The rows of an output, from where it is. Raises CheckpointError."""
         with self._lock:
             output = self._outputs.get(key)
-        if output is not None and output.machine is not None:
+        if output is not None and output.machine is not None and not self.store.has(key):
             read: Read = (key, partition)
             try:
                 return pa.concat_tables(self._peers.read(output.machine.place, [read])[0])
@@ -396,8 +398,8 @@ class RayBackend:
         with self._lock:
             slots = {name: int(machine.whole.cpu) for name, machine in self._machines.items()}
             held: Counter[MachineId] = Counter()
-            for machine, cpu in self._attempts.values():
-                held[machine.name] += cpu
+            for machine, spec in self._attempts.values():
+                held[machine.name] += int(spec.resources.cpu)
         for name, count in (self._share.turn(slots, held) or {}).items():
             self._give(name, count)
 
@@ -525,6 +527,8 @@ class RayBackend:
                     self._lose(machine)
 
     def _take(self, machine: _Machine, event: Event) -> None:
+        if isinstance(event, TaskSucceeded):
+            event = self._brought(machine, event)
         with self._lock:
             match event:
                 case TaskSucceeded(attempt, committed):
@@ -537,6 +541,22 @@ class RayBackend:
                 case CheckpointSaved(_, key, kept=True) if key in self._outputs:
                     self._outputs[key].saved = True
         self._events.put(event)
+
+    def _brought(self, machine: _Machine, event: TaskSucceeded) -> TaskSucceeded | TaskFailed:
+        """What to tell of an output once it is here too, if it is part of the answer: between the end of a job and the
+        reading of its answer no node may take it away."""
+        with self._lock:
+            _, spec = self._attempts.get(event.attempt, (machine, None))
+        if spec is None or not spec.answer:
+            return event
+        committed, job = event.committed, event.attempt.task.job
+        try:
+            [partitions] = self._peers.read(machine.place, [(committed.key, None)])
+            return replace(event, committed=self.store.put(committed, job, partitions))
+        except QoopError as error:
+            with self._lock:
+                machine.orders.append(Drop(job, (committed.key,)))
+            return TaskFailed(event.attempt, *to_failure(error, spec))
 
     def _hold(self, machine: _Machine, job: JobId, committed: Committed) -> None:
         """The first place of an output is its place: of an island, another attempt's may hold other rows."""
