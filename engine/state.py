@@ -56,11 +56,11 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 class Limits:
     """What a run allows itself.
 
-    max_attempts: failures of one task that may be retried, after which the job fails, are one fewer than this, and so
-        are losses of one output. Running out of memory is not counted: it ends by itself, since each time asks for
-        more.
-    max_revocations: how often one task may lose its slot, its machine or what it reads, after which the job fails. No
-        fault of the task, so there are many; but where nothing stays long enough for it, that must be said some time.
+    max_attempts: failures of one task that may be retried, after which the job fails, are one fewer than this. Running
+        out of memory is not counted: it ends by itself, since each time asks for more.
+    max_revocations: how often one task may lose its slot, its machine, what it reads or what it has put out, after
+        which the job fails. No fault of the task, so there are many; but where nothing stays long enough for it, that
+        must be said some time.
     min_memory: least bytes that a task asks for, whatever its estimate.
     keep_checkpoints: False: an output is released as soon as no unfinished task of the plan needs it, which
         saves memory. True: at the end of the job, so that it may serve another plan.

@@ -388,7 +388,7 @@ def test_whoever_reads_what_is_lost_has_not_failed() -> None:
 
 
 def test_what_is_lost_again_and_again_is_the_end() -> None:
-    s = Script("a 1\nroot 1 all:a", limits=Limits(max_attempts=3))
+    s = Script("a 1\nroot 1 all:a", limits=Limits(max_attempts=2, max_revocations=3))
     for _ in range(3):
         assert not s.run.ending
         s.play("a.0")

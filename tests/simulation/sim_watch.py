@@ -298,7 +298,7 @@ class Watch:
             job.given.discard(key)
             if key in job.held and job.condition != "gone":
                 job.losses[key] += 1
-                if job.losses[key] >= job.letter.request.limits.max_attempts and not job.run.ending:
+                if job.losses[key] >= job.letter.request.limits.max_revocations and not job.run.ending:
                     job.doomed = f"{key} was lost {job.losses[key]} times"
 
     def _asked_to_end(self, name: JobId) -> None:
