@@ -151,13 +151,16 @@ class RayArbiter:
         return left
 
     def _keep_room(self) -> None:
-        errors = load().exceptions.RayError
+        errors, away = load().exceptions.RayError, False
         while True:
             time.sleep(_LOOK)  # the process ends with the actor
             try:
                 self._hold_room()
+                away = False
             except (ControlAway, errors) as error:
-                _logger.warning("the room of the Ray nodes cannot be looked after just now: %s", error)
+                if not away:
+                    _logger.warning("the room of the Ray nodes cannot be looked after just now: %s", error)
+                away = True
 
     def _hold_room(self) -> None:
         with self._holding:

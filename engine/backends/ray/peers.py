@@ -26,6 +26,7 @@ from qoop.engine.events import Committed
 from qoop.engine.task import CheckpointKey, TaskSpec
 
 _PIECES = b"qoop.pieces"
+_READ = 300.0  # seconds after which whoever has not given all is taken for gone: a host that vanished closes nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class Peers:
     def _ask(self, place: Place, asked: Mapping[str, object]) -> list[pa.Table]:
         ticket = flight.Ticket(json.dumps({**asked, "secret": place.secret}).encode())
         try:
-            whole = self._client(place).do_get(ticket, _aligned()).read_all()
+            whole = self._client(place).do_get(ticket, _options()).read_all()
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise CheckpointError(f"{place.address} does not give what it should hold: {error}") from error
         return _cut(whole)
@@ -146,10 +147,10 @@ class Peers:
             return client
 
 
-def _aligned() -> flight.FlightCallOptions:
-    """Flight packs buffers tighter than what computes on them likes."""
+def _options() -> flight.FlightCallOptions:
+    """Flight packs buffers tighter than what computes on them likes, and waits for ever."""
     reading = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
-    return flight.FlightCallOptions(read_options=reading)
+    return flight.FlightCallOptions(timeout=_READ, read_options=reading)
 
 
 def _cut(whole: pa.Table) -> list[pa.Table]:
