@@ -537,7 +537,7 @@ class Run:
 
     def _settle(self) -> None:
         """Stop and release what the last event left without use; end if all is done."""
-        if self._frontier is None:
+        if self._frontier is None or self.state.final:  # then all has been let go of
             return
         surplus, spare, spoiled = self._frontier.drain()
         if spoiled:
