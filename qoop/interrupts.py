@@ -10,11 +10,13 @@ from contextlib import contextmanager
 def interruptible() -> Iterator[None]:
     """Within it, and in functions it decorates, Ctrl-C is a KeyboardInterrupt.
 
-    DuckDB's client stops its query at Ctrl-C, but raises RuntimeError("Query interrupted") in its place.
+    DuckDB's client stops its query at any signal, but raises RuntimeError("Query interrupted") in place of what the
+    signal's handler raises; that is its cause, and says by what the process is to end (`EndedBySignal`).
     """
     try:
         yield
     except RuntimeError as error:
         if "Query interrupted" in str(error):
-            raise KeyboardInterrupt from error
+            meant = error.__cause__ if isinstance(error.__cause__, KeyboardInterrupt) else KeyboardInterrupt()
+            raise meant from None
         raise

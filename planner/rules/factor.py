@@ -20,9 +20,11 @@ def factor_common(expr: Expr) -> Expr:
     """
     if not isinstance(expr, Call) or expr.op not in ("and", "or"):
         return expr
-    args = tuple(map(factor_common, expr.args))
-    if args != expr.args:
-        expr = conjunction(args) if expr.op == "and" else disjunction(args)
+    split, build = (conjuncts, conjunction) if expr.op == "and" else (disjuncts, disjunction)
+    links = split(expr)
+    parts = tuple(map(factor_common, links))
+    if parts != links:
+        expr = build(parts)
     if not isinstance(expr, Call) or expr.op != "or":
         return expr
     common, rest = split_common(without_absorbed(disjuncts(expr)))
@@ -35,7 +37,12 @@ def without_absorbed(branches: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """Drop repeated branches, and ``a and b`` beside ``a``: they add nothing to an OR."""
     distinct = tuple(dict.fromkeys(branches))
     sets = [frozenset(conjuncts(branch)) for branch in distinct]
-    return tuple(branch for branch, mine in zip(distinct, sets, strict=True) if not any(other < mine for other in sets))
+    least = min(map(len, sets), default=0)  # usually all are of one size: nobody need be compared then
+    return tuple(
+        branch
+        for branch, mine in zip(distinct, sets, strict=True)
+        if len(mine) == least or not any(other < mine for other in sets)
+    )
 
 
 def split_common(branches: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:

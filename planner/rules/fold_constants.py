@@ -19,6 +19,7 @@ from qoop.planner.expr import (
     Expr,
     Literal,
     conjunction,
+    conjuncts,
     disjunction,
     disjuncts,
     equals,
@@ -101,13 +102,13 @@ def simplify(expr: Expr) -> Expr:
     """
     if not isinstance(expr, Call):
         return expr
+    if expr.op == "and":
+        return _and(_with_simple_parts(expr, conjuncts(expr), conjunction))
+    if expr.op == "or":
+        return _or(_with_simple_parts(expr, disjuncts(expr), disjunction))
     args = tuple(map(simplify, expr.args))
     if not all(new is old for new, old in zip(args, expr.args, strict=True)):
         expr = Call(expr.op, args, expr.template, expr.type)
-    if expr.op == "and":
-        return _and(expr)
-    if expr.op == "or":
-        return _or(expr)
     if expr.op == "not":
         return _not(expr)
     if expr.op in COMPARISONS:
@@ -119,14 +120,20 @@ def simplify(expr: Expr) -> Expr:
     return expr
 
 
-def _and(expr: Call) -> Expr:
+def _with_simple_parts(expr: Call, parts: tuple[Expr, ...], build: Callable[[Iterable[Expr]], Expr]) -> Expr:
+    """A chain of ANDs or ORs with all that it links simplified, which is not done again for each link."""
+    simple = tuple(map(simplify, parts))
+    return expr if all(new is old for new, old in zip(simple, parts, strict=True)) else build(simple)
+
+
+def _and(expr: Expr) -> Expr:
     parts = unique((expr,))
     if any(is_constant(part, False) for part in parts):
         return FALSE
     return _rebuilt(expr, tuple(part for part in parts if not is_constant(part, True)), conjunction)
 
 
-def _or(expr: Call) -> Expr:
+def _or(expr: Expr) -> Expr:
     branches = disjuncts(expr)
     if any(is_constant(branch, True) for branch in branches):
         return TRUE
@@ -136,8 +143,8 @@ def _or(expr: Call) -> Expr:
     return conjunction((*common, simplify(disjunction(rest))) if rest else common)
 
 
-def _rebuilt(expr: Call, parts: tuple[Expr, ...], build: Callable[[Iterable[Expr]], Expr]) -> Expr:
-    if parts == expr.args:
+def _rebuilt(expr: Expr, parts: tuple[Expr, ...], build: Callable[[Iterable[Expr]], Expr]) -> Expr:
+    if isinstance(expr, Call) and parts == expr.args:
         return expr
     return build(parts)
 

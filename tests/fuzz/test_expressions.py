@@ -83,8 +83,9 @@ def test_functions_mean_what_duckdb_says(values: World) -> None:
 
 
 def test_an_expression_of_many_terms(values: World) -> None:
-    for terms in (150, 450, 900):
+    for terms in (150, 450):  # of more, DuckDB thinks for ten seconds
         values.check(f"SELECT {' + '.join(['a'] * terms)} AS r FROM numbers", ("usual",))
+    for terms in (150, 900):
         values.check(
             f"SELECT a FROM numbers WHERE {' OR '.join(f'(a = {i} AND b < {i})' for i in range(terms))}", ("usual",)
         )

@@ -22,6 +22,7 @@ import qoop
 from qoop.catalog.interrupts import interruptibly
 from qoop.interrupts import interruptible
 from qoop.settings import options
+from qoop.streams import EndedBySignal, ended_by_signals
 
 FOREVER = "SELECT sum(a.i * b.i % 7) AS s FROM big a, big b WHERE a.i + b.i > 5"
 
@@ -341,6 +342,9 @@ def test_ctrl_c_while_duckdb_works_for_this_thread_is_a_keyboard_interrupt(way: 
 def test_duckdbs_own_word_for_ctrl_c_is_a_keyboard_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
         raise RuntimeError("Query interrupted")
+    with pytest.raises(EndedBySignal, match="SIGHUP"), ended_by_signals(), interruptible():
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGHUP)).start()
+        duckdb.execute(f"WITH big AS (SELECT range AS i FROM range(1000000)) {FOREVER}")
     with pytest.raises(RuntimeError, match="other"), interruptible():
         raise RuntimeError("other")
 

@@ -13,7 +13,7 @@ from sim_shrink import fewer
 from sim_try import Tried, tried_all
 
 SEED = "test"
-RUNS = 100
+RUNS = 60
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def pause(session: Session, number: int) -> float:
     return max(0.002, sum(report.seconds for report in job.stage_reports()) / 16)
 
 
-@pytest.mark.parametrize("notice", [False, True])
+@pytest.mark.parametrize("notice", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_slots_and_memory_come_and_go(session: Session, tpcds_oracle: Oracle, notice: bool) -> None:
     failed = 0
     for number in SAMPLE:
