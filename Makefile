@@ -4,6 +4,7 @@ PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 VENV    ?= .venv
 DATA    ?= $(HOME)/.cache/qoop/data
 SCALE   ?= 1
+PROCESSES ?= 2
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.installed
 VENV2   := $(VENV)-duckdb2
@@ -18,7 +19,7 @@ export QOOP_TEST_DATA = $(DATA)
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
-	@echo "make test          lint, types and tests (what CI runs); about 5 minutes on 2 cores"
+	@echo "make test          lint, types and tests (what CI runs), in PROCESSES=2 at a time; 10 minutes on 2 cores"
 	@echo "make test-all      the slow tests too, and what needs no TPC-DS text with DuckDB 2"
 	@echo "make test-ray      the same answers on Ray clusters, whose nodes come and go"
 	@echo "make soak          RUNS=2000 runs in which all goes wrong that can; with SEED=n FIRST=n RUNS=1 one again"
@@ -47,7 +48,7 @@ demo: $(READY)
 	$(BIN)/python docs/demo.py --data $(DATA)
 
 test: check
-	$(BIN)/pytest --need-benchmarks
+	$(BIN)/pytest --need-benchmarks -n $(PROCESSES) --dist loadfile
 
 test-all: check test-duckdb2
 	$(BIN)/python $(INSTALL) --editable '.[dev,tpcds,ray]'

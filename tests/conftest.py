@@ -52,9 +52,10 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def heeds_ctrl_c() -> None:
-    """Whoever starts the tests in the background may have had SIGINT ignored, for this process and its children."""
+def heeds_signals() -> None:
+    """Whoever starts the tests in the background may have had some ignored, for this process and its children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -23,6 +23,7 @@ KEYS = {
 }
 
 
+_SIZE = ("COLUMNS", "LINES")  # what these say would hold for the program more than what its terminal does
 PATIENCE = 120.0
 """Seconds after which what is not to be seen will not come any more."""
 
@@ -44,7 +45,7 @@ class Screen:
             sys.executable,
             ["-m", "qoop", *words],
             dimensions=(lines, columns),
-            env=os.environ | told | environment,
+            env={name: value for name, value in os.environ.items() if name not in _SIZE} | told | environment,
             timeout=60,
         )
 
