@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+import pyarrow as pa
+
 from qoop.tpcds.contest import Contestant, Outcome, judge, scratch_folder
 from qoop.tpcds.contestant import Room, Task
 from qoop.tpcds.oracle import Oracle
@@ -73,15 +75,31 @@ def run(options: Options, told: Callable[[str], None] = print) -> list[Trial]:
     """
     results = Results(options.results, {"room": asdict(options.room), "limit": LIMIT})
     chosen = options.queries or longest(options.directory, options.longest, results, told)
+    answers = Answers(options.directory)
     with scratch_folder() as scratch:
         times = {number: _undisturbed(options, number, results, scratch) for number in chosen}
         return [
-            _trial(options, number, mean, seed, side, times[number], results, scratch, told)
+            _trial(options, number, mean, seed, side, times[number], results, scratch, answers, told)
             for seed in range(options.seeds)
             for mean in options.means
             for number in chosen
             for side in SIDES
         ]
+
+
+class Answers:
+    """What DuckDB answers, undisturbed; asked once for each query."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known: dict[int, pa.Table] = {}
+
+    def of(self, number: int) -> pa.Table:
+        """The answer to a query. Raises duckdb.Error if it has none."""
+        if number not in self._known:
+            with Oracle(self._directory) as oracle:
+                self._known[number] = oracle.answer(texts()[number])
+        return self._known[number]
 
 
 def intervals(query: int, mean: float, seed: int) -> Iterator[float]:
@@ -115,13 +133,13 @@ def _undisturbed(options: Options, number: int, results: Results, scratch: Path)
 
 def _trial(
     options: Options, number: int, mean: float, seed: int, side: str, undisturbed: float, results: Results,
-    scratch: Path, told: Callable[[str], None],
+    scratch: Path, answers: Answers, told: Callable[[str], None],
 ) -> Trial:  # fmt: skip
     name = f"trial {number} {side} {mean} {seed}"
     kept = results.get(name)
     if kept is not None:
         return Trial(**kept)
-    one = _kill_and_start_again(options, number, mean, seed, side, undisturbed, scratch)
+    one = _kill_and_start_again(options, number, mean, seed, side, undisturbed, scratch, answers)
     results.put(name, asdict(one))
     state = "ended" if one.ended else "stopped"
     told(
@@ -133,8 +151,9 @@ def _trial(
 
 
 def _kill_and_start_again(
-    options: Options, number: int, mean: float, seed: int, side: str, undisturbed: float, scratch: Path
-) -> Trial:
+    options: Options, number: int, mean: float, seed: int, side: str, undisturbed: float, scratch: Path,
+    answers: Answers,
+) -> Trial:  # fmt: skip
     text, answer, kept = texts()[number], scratch / "answer.arrow", scratch / "checkpoints"
     checkpoints = str(kept) if side == "qoop" else None
     task = Task(side, str(options.directory), text, options.room, str(answer), checkpoints, waits=False)
@@ -149,9 +168,8 @@ def _kill_and_start_again(
         if spent >= limit:
             break
         kills += 1
-    if ended:
-        with Oracle(options.directory) as oracle:
-            error = judge(options.directory, text, answer, oracle.answer(text)) if side == "qoop" else None
+    if ended and side == "qoop":
+        error = judge(options.directory, text, answer, answers.of(number))
     shutil.rmtree(kept, ignore_errors=True)
     answer.unlink(missing_ok=True)
     return Trial(number, side, mean, seed, undisturbed, min(spent, limit), kills, ended and error is None, error)
