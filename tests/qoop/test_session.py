@@ -342,9 +342,12 @@ def test_ctrl_c_while_duckdb_works_for_this_thread_is_a_keyboard_interrupt(way: 
 def test_duckdbs_own_word_for_ctrl_c_is_a_keyboard_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
         raise RuntimeError("Query interrupted")
+    connection = duckdb.connect()
     with pytest.raises(EndedBySignal, match="SIGHUP"), ended_by_signals(), interruptible():
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGHUP)).start()
-        duckdb.execute(f"WITH big AS (SELECT range AS i FROM range(1000000)) {FOREVER}")
+        connection.execute(f"WITH big AS (SELECT range AS i FROM range(1000000)) {FOREVER}")
+    connection.interrupt()  # or it would go on
+    connection.close()
     with pytest.raises(RuntimeError, match="other"), interruptible():
         raise RuntimeError("other")
 
