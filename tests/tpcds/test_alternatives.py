@@ -65,7 +65,7 @@ def test_rows(number: int, scale: float, session: Session, oracle: Oracle) -> No
 
 
 def test_the_plans_are_of_many_shapes(session: Session) -> None:
-    shapes = [len({one.shape for one in candidates(session, number, 300.0)}) for number in SAMPLE[:8]]
+    shapes = [len({one.shape for one in candidates(session, number, 300.0)}) for number in (1, 2, 5, 7, 9, 10, 16, 18)]
     assert sum(count >= 3 for count in shapes) >= 7
 
 
