@@ -14,7 +14,7 @@ from fuzz_grammar import random_query
 from fuzz_world import World
 
 PART = 20  # texts of one test
-SHORT = 160
+SHORT = 100
 FIRST = int(os.environ.get("QOOP_FUZZ_SEED", "100000"))
 LONG = int(os.environ.get("QOOP_FUZZ", "1500"))
 
