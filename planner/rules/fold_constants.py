@@ -102,10 +102,10 @@ def simplify(expr: Expr) -> Expr:
     """
     if not isinstance(expr, Call):
         return expr
-    if expr.op == "and":
-        return _and(_with_simple_parts(expr, conjuncts(expr), conjunction))
+    if expr.op == "and":  # the whole chain at once: its parts are not simplified again for each link
+        return _and(expr, unique(map(simplify, conjuncts(expr))))
     if expr.op == "or":
-        return _or(_with_simple_parts(expr, disjuncts(expr), disjunction))
+        return _or(expr, tuple(part for one in disjuncts(expr) for part in disjuncts(simplify(one))))
     args = tuple(map(simplify, expr.args))
     if not all(new is old for new, old in zip(args, expr.args, strict=True)):
         expr = Call(expr.op, args, expr.template, expr.type)
@@ -120,21 +120,13 @@ def simplify(expr: Expr) -> Expr:
     return expr
 
 
-def _with_simple_parts(expr: Call, parts: tuple[Expr, ...], build: Callable[[Iterable[Expr]], Expr]) -> Expr:
-    """A chain of ANDs or ORs with all that it links simplified, which is not done again for each link."""
-    simple = tuple(map(simplify, parts))
-    return expr if all(new is old for new, old in zip(simple, parts, strict=True)) else build(simple)
-
-
-def _and(expr: Expr) -> Expr:
-    parts = unique((expr,))
+def _and(expr: Call, parts: tuple[Expr, ...]) -> Expr:
     if any(is_constant(part, False) for part in parts):
         return FALSE
     return _rebuilt(expr, tuple(part for part in parts if not is_constant(part, True)), conjunction)
 
 
-def _or(expr: Expr) -> Expr:
-    branches = disjuncts(expr)
+def _or(expr: Call, branches: tuple[Expr, ...]) -> Expr:
     if any(is_constant(branch, True) for branch in branches):
         return TRUE
     common, rest = split_common(without_absorbed(tuple(b for b in branches if not is_constant(b, False))))
@@ -143,8 +135,8 @@ def _or(expr: Expr) -> Expr:
     return conjunction((*common, simplify(disjunction(rest))) if rest else common)
 
 
-def _rebuilt(expr: Expr, parts: tuple[Expr, ...], build: Callable[[Iterable[Expr]], Expr]) -> Expr:
-    if isinstance(expr, Call) and parts == expr.args:
+def _rebuilt(expr: Call, parts: tuple[Expr, ...], build: Callable[[Iterable[Expr]], Expr]) -> Expr:
+    if parts == expr.args:
         return expr
     return build(parts)
 
