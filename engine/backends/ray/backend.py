@@ -546,8 +546,8 @@ class RayBackend:
         """What to tell of an output once it is here too, if it is part of the answer: between the end of a job and the
         reading of its answer no node may take it away."""
         with self._lock:
-            _, spec = self._attempts.get(event.attempt, (machine, None))
-        if spec is None or not spec.answer:
+            found = self._attempts.get(event.attempt)
+        if found is None or not found[1].answer:
             return event
         committed, job = event.committed, event.attempt.task.job
         try:
@@ -556,7 +556,7 @@ class RayBackend:
         except QoopError as error:
             with self._lock:
                 machine.orders.append(Drop(job, (committed.key,)))
-            return TaskFailed(event.attempt, *to_failure(error, spec))
+            return TaskFailed(event.attempt, *to_failure(error, found[1]))
 
     def _hold(self, machine: _Machine, job: JobId, committed: Committed) -> None:
         """The first place of an output is its place: of an island, another attempt's may hold other rows."""
