@@ -54,8 +54,8 @@ def differences(
             yield f"{one.origin}: {difference}"
 
 
-def check_many(examples: int, worlds: Mapping[float, World], runner: Runner, folder: Path) -> None:
-    """Check so many random queries; most of them must have an answer with something in it."""
+def check_many(examples: int, least: int, worlds: Mapping[float, World], runner: Runner, folder: Path) -> None:
+    """Check so many random queries; at least so many of them must have an answer with something in it."""
     answered, witness = Counter[bool](), Witness(folder)
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
@@ -65,12 +65,12 @@ def check_many(examples: int, worlds: Mapping[float, World], runner: Runner, fol
         assert not list(differences(worlds, runner, witness, text, scale, grid))
 
     check()
-    assert answered[False] >= 0.4 * examples, answered
+    assert answered[False] >= least, answered
     assert witness.compared.total() >= examples
 
 
 def test_all_plans_give_the_same_rows(worlds: Mapping[float, World], runner: Runner, tmp_path: Path) -> None:
-    check_many(15, worlds, runner, tmp_path)
+    check_many(15, 2, worlds, runner, tmp_path)
 
 
 @pytest.mark.slow
@@ -78,4 +78,4 @@ def test_all_plans_give_the_same_rows(worlds: Mapping[float, World], runner: Run
 def test_all_plans_of_many_queries_give_the_same_rows(
     worlds: Mapping[float, World], runner: Runner, tmp_path: Path
 ) -> None:
-    check_many(200, worlds, runner, tmp_path)
+    check_many(200, 80, worlds, runner, tmp_path)
