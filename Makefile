@@ -19,7 +19,7 @@ export QOOP_TEST_DATA = $(DATA)
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
-	@echo "make test          lint, types and tests (what CI runs), in PROCESSES=2 at a time; 10 minutes on 2 cores"
+	@echo "make test          lint, types and tests (what CI runs), in PROCESSES=2 at a time; 15 minutes on 2 cores"
 	@echo "make test-all      the slow tests too, and what needs no TPC-DS text with DuckDB 2"
 	@echo "make test-ray      the same answers on Ray clusters, whose nodes come and go"
 	@echo "make soak          RUNS=2000 runs in which all goes wrong that can; with SEED=n FIRST=n RUNS=1 one again"
