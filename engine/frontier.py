@@ -43,6 +43,9 @@ class TaskNode:
     def wanted(self) -> bool:
         return self.stage.readers > 0 or self.readers > 0
 
+    def __str__(self) -> str:
+        return f"{self.stage.stage.id}.{self.part}"
+
 
 class StageNode:
     """A stage of the plan. `readers` counts active tasks that read all of it, and the job for the root.
@@ -81,6 +84,12 @@ class StageNode:
     @property
     def complete(self) -> bool:
         return self.held == len(self.tasks)
+
+    def missing(self) -> list[int]:
+        """By task, how many of its inputs are not there; counted anew."""
+        wholes = sum(not source.complete for source, forward in self.sources if not forward)
+        forwarded = [source.tasks for source, forward in self.sources if forward]
+        return [wholes + sum(not tasks[part].held for tasks in forwarded) for part in range(len(self.tasks))]
 
     def next_ready(self) -> TaskNode:
         """The ready task of the lowest part. Only while `ready` is positive."""
@@ -122,8 +131,8 @@ class Frontier:
                 if task.key in held and (reuse_tainted or not node.tainted):
                     task.held = task.made = True
                     node.held += 1
-            for task in node.tasks:
-                task.missing = sum(not _available(source, forward, task.part) for source, forward in node.sources)
+            for task, missing in zip(node.tasks, node.missing(), strict=True):
+                task.missing = missing
         self.root = self.nodes[plan.root.id]
         self.root.readers = 1
         self._review(self.root.tasks)
@@ -299,12 +308,11 @@ class Frontier:
     def check(self) -> None:
         """Recompute everything from what is held and running, and compare; AssertionError says what differs."""
         active = self._active_from_scratch()
-        for task in self.tasks():
-            name = f"{task.stage.stage.id}.{task.part}"
-            missing = sum(not _available(source, forward, task.part) for source, forward in task.stage.sources)
-            assert task.active == (task in active), f"{name}: active is {task.active}, should be {task in active}"
-            assert task.missing == missing, f"{name}: {task.missing} inputs missing, should be {missing}"
-            assert task.ready == (task.active and missing == 0 and not task.busy), f"{name}: ready is {task.ready}"
+        for node in self.stages:
+            for task, missing in zip(node.tasks, node.missing(), strict=True):
+                assert task.active == (task in active), f"{task}: active is {task.active}, should be {task in active}"
+                assert task.missing == missing, f"{task}: {task.missing} inputs missing, should be {missing}"
+                assert task.ready == (task.active and not missing and not task.busy), f"{task}: ready is {task.ready}"
         for node in self.stages:
             assert node.held == sum(task.held for task in node.tasks), f"{node.stage.id}: held {node.held}"
             assert node.left == sum(task.active for task in node.tasks), f"{node.stage.id}: left {node.left}"
@@ -325,10 +333,6 @@ class Frontier:
             for source, forward in task.stage.sources:
                 stack.extend([source.tasks[task.part]] if forward else source.tasks)
         return active
-
-
-def _available(source: StageNode, forward: bool, part: int) -> bool:
-    return source.tasks[part].held if forward else source.complete
 
 
 def _resolved(name: str, source: StageNode, mode: str, part: int) -> ResolvedInput:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import blake2b
 
 from qoop.catalog.table import Table
 from qoop.catalog.value import value
-from qoop.planner.plan import Plan, Resources, Signature, Stage, StageId
+from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
 
 JobId = str
 MachineId = str
@@ -38,7 +39,12 @@ def layout_digest(stage: Stage) -> str:
     `stage.cut` says how the rows fall to the tasks: the third quarter of a table holds other rows than the
     third half of it.
     """
-    text = repr(("duckdb-hash", stage.layout, stage.width, stage.cut))
+    return _digest(stage.layout, stage.width, stage.cut)
+
+
+@lru_cache(maxsize=10_000)
+def _digest(layout: Layout, width: int, cut: str) -> str:
+    text = repr(("duckdb-hash", layout, width, cut))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 

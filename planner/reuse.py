@@ -117,15 +117,13 @@ def _seconds(plan: Plan, stage: Stage, cost: CostModel) -> float:
 
 def _improved(state: _State, name: StageId, finished: Sequence[Held], cost: CostModel) -> _State:
     """The state in which the stage is served by whichever finished stage leaves the least work, if any does."""
-    best, least = state, state.work(cost)
-    for item in finished:
-        for offer in _offers(state.plan, state.plan.by_id[name], item, cost):
-            parts = {key: value for key, value in state.parts.items() if key != name}
-            found = _State(offer.plan, {**parts, offer.held: item.stage.width})
-            work = found.work(cost)
-            if work < least:
-                best, least = found, work
-    return best
+    parts = {key: value for key, value in state.parts.items() if key != name}
+    served = [
+        _State(offer.plan, {**parts, offer.held: item.stage.width})
+        for item in finished
+        for offer in _offers(state.plan, state.plan.by_id[name], item, cost)
+    ]
+    return min((state, *served), key=lambda one: one.work(cost)) if served else state
 
 
 @dataclass(frozen=True)
@@ -140,22 +138,29 @@ def _offers(plan: Plan, stage: Stage, item: Held, cost: CostModel) -> Iterator[_
     """The ways in which the finished stage can stand for this one."""
     if not stage.shareable or _key(stage) == _key(item.stage):
         return
-    modes = {i.mode for other in plan.stages for i in other.stage_inputs if i.stage == stage.id}
-    graft = _Graft(plan, item)
     if stage.signature == item.stage.signature:
+        modes, graft = _modes(plan, stage), _Graft(plan, item)
         if "forward" not in modes and ("partition" not in modes or stage.layout == item.stage.layout):
             yield from graft.instead(stage)
         elif stage is not plan.root and _forwards(stage, item.stage, modes):
             yield from graft.between(stage, _passed_on(stage, graft.name, item.stage, _all_of(stage), cost))
         return
     told, wanted = item.stage.told.facts, stage.told.facts
-    if told is None or wanted is None or ("forward" in modes and not stage.width == item.stage.width == 1):
+    if told is None or wanted is None:
+        return
+    if not stage.width == item.stage.width == 1 and "forward" in _modes(plan, stage):
         return
     from qoop.planner.containment import served  # loads a part of the planner, which few jobs need
 
     found = served(told, wanted, dict(item.stage.columns))
     if found is not None:
+        graft = _Graft(plan, item)
         yield from graft.between(stage, _passed_on(stage, graft.name, item.stage, found, cost))
+
+
+def _modes(plan: Plan, stage: Stage) -> set[str]:
+    """How others read the stage."""
+    return {item.mode for other in plan.stages for item in other.stage_inputs if item.stage == stage.id}
 
 
 def _forwards(stage: Stage, finished: Stage, modes: Collection[str]) -> bool:
