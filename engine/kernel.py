@@ -137,6 +137,7 @@ class Kernel:
         # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
         wanted["preserve_insertion_order"] = spec.stage.layout.parts == 1
         for name in self._applied.keys() - wanted.keys():
+            self._applied.pop(name)  # even if another setting is refused, it is not as it was
             self._connection.execute(f"RESET {name}")
         for name, value in wanted.items():
             if self._applied.get(name) != value:

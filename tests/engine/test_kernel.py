@@ -368,3 +368,17 @@ def test_a_corrupt_file(kernel: Kernel, tmp_path: Path, many_rows: Table) -> Non
     spec = a_spec(a_scan(many_rows, "SELECT sum(length(b))::BIGINT AS n FROM t", N), tables={"t": many_rows})
     error, retryable = failure(kernel, spec)
     assert isinstance(error, SourceError) and not retryable, repr(error)
+
+
+def test_after_a_setting_was_refused_the_next_task_has_what_it_asks_for(kernel: Kernel) -> None:
+    zone = a_stage("SELECT current_setting('TimeZone') AS z", (("z", "VARCHAR"),))
+    settings = (("TimeZone", "Asia/Tokyo"),)
+
+    def asked() -> str:
+        [table] = kernel.run(a_spec(zone, settings=settings), lambda name: NOTHING[name])
+        return str(table["z"][0])
+
+    assert asked() == "Asia/Tokyo"
+    with pytest.raises(duckdb.Error):
+        kernel.run(a_spec(zone, settings=(("default_order", "sideways"),)), lambda name: NOTHING[name])
+    assert asked() == "Asia/Tokyo"
