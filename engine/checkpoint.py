@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -60,6 +60,11 @@ class _Entry:
     @property
     def bytes(self) -> int:
         return sum(self.committed.bytes)
+
+    @property
+    def is_let_go(self) -> bool:
+        """It is in memory for whoever wants it, and what was written of it, if anything was, may be removed."""
+        return self.origin is not None and self.saved is None and not self.busy
 
     @property
     def is_far(self) -> bool:
@@ -129,7 +134,7 @@ class Store:
         self._waiting = 0  # bytes that wait or are being written, with those for which room has been taken
         self._writers: list[threading.Thread] = []
         self._closing = False
-        self._failure: QoopError | None = None
+        self._failures: list[tuple[frozenset[JobId], QoopError]] = []  # of writers, for whom to tell
 
     @property
     def used(self) -> int:
@@ -149,8 +154,8 @@ class Store:
 
         between: called while this waits or writes; may raise to give up, and nothing is committed then.
         origin: what made it, if it may serve others and must therefore hold what others of its signature do.
-        Raises DiskFull if there is no room in memory and none on disk, or if an earlier durable output could
-        not be written; GuardMismatch if it differs from what it must equal.
+        Raises DiskFull if there is no room in memory and none on disk, or if an earlier durable output of the job
+        could not be written; GuardMismatch if it differs from what it must equal.
         """
         durable = durable and self._directory is not None
         if self._keeping.always and origin is not None:
@@ -300,12 +305,16 @@ class Store:
         if directory is None:
             return
         with self._lock:
-            missing = [key for key in keys if key not in self._entries]
+            entries = [(key, self._entries.get(key)) for key in keys]
+            missing = [key for key, entry in entries if entry is None or entry.is_let_go]
         found = directory.find_all(missing) if missing else []
         with self._lock:
             for saved in found:
-                if saved.committed.key not in self._entries:
+                entry = self._entries.get(saved.committed.key)
+                if entry is None:
                     self._insert(_Entry(saved.committed, None, saved, durable=True))
+                elif entry.is_let_go:
+                    entry.saved, entry.durable = saved, True
 
     def _rows(self, entry: _Entry, partition: int | None) -> pa.Table:
         tables, saved = entry.tables, entry.saved
@@ -448,7 +457,7 @@ class Store:
 
     def _wait_for_writer(self, entry: _Entry, between: Callable[[], None]) -> None:
         """Wait until an output may be queued, and take room for it; one of any size has, if it is alone."""
-        self._raise_failure()
+        self._raise_failure(entry.jobs)
         limit, bytes_ = min(_WAITING_BYTES, self.budget // 2), entry.bytes or 1
         with self._lock:
             while self._waiting and (self._waiting + bytes_ > limit or self._longest_wait() > _WAITING_SECONDS):
@@ -481,7 +490,8 @@ class Store:
             tables = entry.tables
             saved, failure = self._save(entry, tables or ())
             with self._lock:
-                self._failure = failure or self._failure
+                if failure is not None:
+                    self._failures.append((frozenset(entry.jobs), failure))
                 self._leave_queue(entry)
                 entry.busy, entry.durable, entry.saved = False, saved is not None, saved
                 if saved is not None and saved.committed.digest is entry.committed.digest:
@@ -519,10 +529,12 @@ class Store:
         except Exception as error:  # whatever it is, the writer must live on and somebody must be told
             return None, CheckpointError(f"checkpoint {entry.committed.key} cannot be written: {error!r}")
 
-    def _raise_failure(self) -> None:
+    def _raise_failure(self, of: Collection[JobId] | None = None) -> None:
+        """Raise the first failure to write an output of one of these jobs, None: of any. That is told once."""
         with self._lock:
-            failure, self._failure = self._failure, None
-        if failure is not None:
+            theirs = [one for one in self._failures if of is None or not one[0].isdisjoint(of)]
+            self._failures = [one for one in self._failures if one not in theirs]
+        for _, failure in theirs:
             raise failure
 
     # Spilling

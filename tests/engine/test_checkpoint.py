@@ -312,6 +312,22 @@ def test_a_full_disk_is_told_and_leaves_nothing(spill: Path, durable: Path, monk
     assert len(files(durable)) == 2
 
 
+def test_whose_output_cannot_be_written_is_told_and_nobody_else(
+    spill: Path, durable: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(PLENTY, spill, Keeping(durable))
+    full = Full(monkeypatch, manifest, 5000)
+    put(store, 1, job="one", durable=True)
+    while store._unsaved:
+        time.sleep(0.01)
+    full.room = PLENTY
+    put(store, 2, job="another", durable=True)
+    with pytest.raises(DiskFull):
+        put(store, 3, job="one", durable=True)
+    store.close()
+    assert len(files(durable)) == 2
+
+
 def test_close_tells_what_nobody_was_told(spill: Path, durable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(PLENTY, spill, Keeping(durable))
     Full(monkeypatch, manifest, 5000)

@@ -280,6 +280,18 @@ def test_what_a_job_needed_may_go_once_it_was_released(
     assert [saved.committed.key for saved in manifests(tmp_path / "kept")] == [key(2)]
 
 
+def test_what_is_taken_up_again_from_memory_stays_in_its_file_as_well(tmp_path: Path) -> None:
+    committed, rows, origin = differing("layout", list(range(2500)))
+    store = Store(PLENTY, tmp_path, Keeping(tmp_path / "kept", budget=15_000, retain=True))
+    store.put(committed, "one", rows, durable=True, origin=origin)
+    store.flush()
+    store.release("one", [committed.key])
+    assert store.held([committed.key], "another") == [committed]
+    store.put(facts(2), "another", [ROWS], durable=True)  # for both there is no room
+    store.close()
+    assert [saved.committed.key for saved in manifests(tmp_path / "kept")] == [committed.key]
+
+
 @pytest.mark.parametrize("moment", ["while it is written", "when no job needs it"])
 def test_what_turned_out_wrong_is_not_there_for_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
