@@ -46,7 +46,7 @@ class RunOutlook:
             self._stages, self._stale = len(left), now + _FRESH * self._schedule.seconds
         if other:
             self._asked, self._end = asked, now + self._schedule.seconds
-        return self._schedule.slots(min(self._end - now, self._schedule.seconds))
+        return self._schedule.slots(self._end - now)
 
     def _rest(self, now: float) -> list[Rest]:
         spent: dict[StageId, float] = {}

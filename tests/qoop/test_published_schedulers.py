@@ -13,6 +13,7 @@ from qoop.cluster import Cluster
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.letters import JobRequest
+from qoop.outlook import RunOutlook
 from qoop.planner.packing import Room
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.schedulers.base import Claim, Scheduler
@@ -220,6 +221,28 @@ def test_an_altruistic_job_ends_when_it_would_have_and_another_ends_sooner() -> 
     other = (stage("c", 6, 1.0),)
     assert ends(DRF(), YIELDING, other) == [11.0, 3.0]
     assert ends(Carbyne(), YIELDING, other) == [11.0, 2.0]
+
+
+def test_a_job_that_is_ahead_of_its_latest_schedule_needs_nothing() -> None:
+    """8 tasks of 10 s on a share of 2 slots are to end at 40 s; with 2 left at 10 s there is time until 30 s."""
+
+    class Ran:
+        plan, tasks = Plan((stage("a", 8, 10.0),), COLUMNS), 8
+
+        def left(self) -> list[tuple[Stage, int]]:
+            return [(self.plan.root, self.tasks)]
+
+        def running(self) -> tuple[()]:
+            return ()
+
+    clock, run = VirtualClock(), Ran()
+    outlook = RunOutlook(run, clock)  # type: ignore[arg-type]
+    assert outlook.needed(Resources(2)) == 2
+    run.tasks = 2
+    clock.advance_to(10.0)
+    assert outlook.needed(Resources(2)) == 0
+    clock.advance_to(30.0)
+    assert outlook.needed(Resources(2)) == 2
 
 
 def test_the_work_left_shrinks_as_tasks_end() -> None:
