@@ -341,7 +341,8 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class Greedy:
-    """The plan that ends first on the share as it is now (spec section 5), whatever finished work that leaves out.
+    """The plan that ends first on the share as it is now (spec section 5), whatever finished work that leaves out,
+    of those that end sooner than the running one by enough.
 
     hysteresis: another plan must end sooner than the running one by this fraction of its time, since estimates
         err, and a plan that is left for little is soon gone back to. Measured, plans believed to gain less than the
@@ -368,17 +369,24 @@ class Greedy:
     def choose(self, question: Question, remaining: tuple[Remaining, ...]) -> Decision:
         """Decide by these seconds until each of the options would end."""
         mine = remaining[question.running].seconds
-        best = min(self._allowed(question), key=lambda i: (remaining[i].seconds, i != question.running, i))
-        gain = mine - remaining[best].seconds if best != question.running else 0.0
-        if best == question.running:
+        sooner = [place for place in self._allowed(question) if remaining[place].seconds < mine]
+        if not sooner:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
         doubts = question.surprises + (not question.finished.held)
         needed = 1.0 - (1.0 - self.hysteresis) ** (1 + doubts)
-        doubtful = max(mine, question.apart(best)) if self.careful and mine < inf else mine
-        if gain < self.least_gain or gain < needed * doubtful < inf:
-            least = f"{needed:.0%} of what only one of both would do" if doubtful > mine else f"{needed:.0%}"
-            return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
-        return switch_to(question, best, remaining)
+        sooner.sort(key=lambda place: (remaining[place].seconds, place))
+        doubtful = {place: self._doubtful(question, place, mine) for place in sooner}
+        for place in sooner:  # the first may have little in common with the running plan, and the next nearly all
+            gain = mine - remaining[place].seconds
+            if gain >= self.least_gain and not gain < needed * doubtful[place] < inf:
+                return switch_to(question, place, remaining)
+        apart = doubtful[sooner[0]] > mine
+        least = f"{needed:.0%} of what only one of both would do" if apart else f"{needed:.0%}"
+        return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
+
+    def _doubtful(self, question: Question, place: int, mine: float) -> float:
+        """Seconds of estimates that the gain is to be held against."""
+        return max(mine, question.apart(place)) if self.careful and mine < inf else mine
 
     def _allowed(self, question: Question) -> Sequence[int]:
         places = range(len(question.options))

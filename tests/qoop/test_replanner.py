@@ -164,6 +164,15 @@ def test_plans_with_little_in_common_must_differ_by_more() -> None:
     assert isinstance(second, Switch)
 
 
+def test_where_the_best_plan_has_too_little_in_common_the_next_is_looked_at() -> None:
+    apart = option("first 3 1\nsecond 2 1.9 first\nroot 1 1 second", "B")
+    alike = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "C")
+    question = ask(A, apart, alike, done=finished(A, {"scan": 1}), share=Resources(1, 0))
+    assert question.least == question.remaining[1].seconds < question.remaining[2].seconds
+    decision = Greedy().decide(question)
+    assert isinstance(decision, Switch) and decision.plan == 2
+
+
 def test_a_small_gain_is_no_reason() -> None:
     nearly = option("scan 4 1\nother 2 2.8 scan\nroot 1 1 other", "B")
     question = ask(A, nearly, done=finished(A, {"scan": 4}))
