@@ -104,7 +104,7 @@ class Driver:
         self.runs[run.job] = run
         self.touched[run.job] = None
         joined = [MachineJoined(name, capacity) for name, capacity in self._capacity.items()]
-        self.obey(run.handle(*joined, now=now))
+        self.obey(run.handle(*joined, *self.leaving.values(), now=now))
 
     def remove(self, job: JobId) -> None:
         """Forget a run. Of late reports about its attempts only what they left behind matters from now on: it is given

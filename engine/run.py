@@ -113,6 +113,7 @@ class Run:
         self._failures: dict[CheckpointKey, int] = {}
         self._revocations: dict[CheckpointKey, int] = {}
         self._losses: dict[CheckpointKey, int] = {}
+        self._on_hold = False
         self._outcome: State | None = None
         self._began: float | None = None
         self._next_attempt = 1
@@ -122,10 +123,17 @@ class Run:
 
     # --- what the driver calls ------------------------------------------------------------------------------
 
-    def begin_switch(self) -> None:
-        """Start nothing new until `switch`: for a caller that must first ask which checkpoints there are."""
+    def hold(self) -> None:
+        """Start nothing new until `go_on`, whichever plan comes meanwhile; attempts under way go on."""
+        self._on_hold = True
         if self.state is State.RUNNING:
             self._move(State.SWITCHING)
+
+    def go_on(self) -> None:
+        """Start what is ready again."""
+        self._on_hold = False
+        if self.state is State.SWITCHING and self._frontier is not None:
+            self._move(State.RUNNING)
 
     def switch(self, plan: Plan, held: Iterable[Committed] = (), *, now: float) -> list[Command]:
         """Start the plan, or change to it: run what its root needs beyond the checkpoints there are.
@@ -138,7 +146,8 @@ class Run:
         self._tick(now)
         if self._outcome is not None or self.state.final:
             return self._flush()
-        self.begin_switch()
+        if self.state is State.RUNNING:
+            self._move(State.SWITCHING)
         self._take_held(held)  # first, since they are released at the end, however it comes
         self._need_tables(plan)
         same = self._frontier is not None and self._frontier.plan == plan
@@ -154,13 +163,23 @@ class Run:
         self._ready_version = (-1, -1, -1)
         self._useful = None  # until `keep_only` is told what the plans before this one have put out for others
         self._release([key for key in self._held if self._useless(key)])
-        self._move(State.RUNNING)
+        if not self._on_hold:
+            self._move(State.RUNNING)
         self._stop_useless()
         if before is not None and not same:
             self._stop_otherwise_made(before)
         self._record_switch()
         self._settle()
         return self._flush()
+
+    def lacks(self, keys: Iterable[CheckpointKey]) -> list[CheckpointKey]:
+        """Those of the keys that it neither holds nor makes under the plan that runs."""
+        return [key for key in keys if key not in self._held and self._node(key) is None]
+
+    def adopt(self, found: Iterable[Committed], *, now: float) -> None:
+        """Hold outputs that were found outside and that it `lacks`: plans that it may change to can use them."""
+        self._tick(now)
+        self._take_held(found)
 
     def keep_only(self, useful: frozenset[Content], *, now: float) -> list[Command]:
         """Of the outputs that the plan needs no more, keep these alone (where `Limits.keep_checkpoints` says to)."""
@@ -265,6 +284,11 @@ class Run:
         return self._plan_frontier.plan
 
     @property
+    def exhausted(self) -> frozenset[Content]:
+        """What tasks failed to make with all the memory there is."""
+        return frozenset(self._exhausted)
+
+    @property
     def stuck(self) -> OutOfMemory | None:
         """Why the plan cannot come to its end; None if it can."""
         if self._frontier is not None and not self.ending:
@@ -351,7 +375,7 @@ class Run:
             running=running,
             done={id: sum(not task.active for task in node.tasks) for id, node in frontier.nodes.items()},
             memory=dict(self._demands.raised),
-            exhausted=frozenset(self._exhausted),
+            exhausted=self.exhausted,
         )
 
     def story(self, key: CheckpointKey) -> str:
@@ -432,7 +456,6 @@ class Run:
         self.history.append(Succeeded(self._at, id, committed, used))
         if taken:
             self._hold(committed)
-            self._strays.discard(key)
             if task is not None:
                 self._plan_frontier.commit(task)
                 self._note_done(task.stage)
@@ -681,6 +704,7 @@ class Run:
     def _hold(self, committed: Committed) -> None:
         key = committed.key
         self._held[key] = self._facts[key] = committed
+        self._strays.discard(key)
         self._spent[key.content] = self._spent.get(key.content, 0.0) + committed.seconds
 
     def _note_done(self, node: StageNode) -> None:

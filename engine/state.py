@@ -3,9 +3,10 @@
 ::
 
     state       may become                          when
-    SWITCHING   RUNNING                             `switch` has compared the plan with the checkpoints
+    SWITCHING   RUNNING                             `switch` has compared the plan with the checkpoints; after `hold`,
+                                                    `go_on`
                 SUCCEEDED, FAILED, CANCELLED
-    RUNNING     SWITCHING                           `begin_switch`: nothing new starts, attempts go on
+    RUNNING     SWITCHING                           `hold`, or a switch: nothing new starts, attempts go on
                 SUCCEEDED                           all parts of the root are held and no attempt is alive
                 FAILED                              a task failed for good, or `fail` was called
                 CANCELLED                           `cancel` was called

@@ -29,7 +29,7 @@ from qoop.engine.history import (
 )
 from qoop.engine.progress import Finished
 from qoop.engine.run import Run
-from qoop.engine.task import Content, JobId, content_of, own_islands
+from qoop.engine.task import CheckpointKey, Content, JobId, content_of, own_islands
 from qoop.planner.candidate import Candidate, plan_name
 from qoop.planner.observed import NOTHING, Observation, Observations, observe
 from qoop.planner.plan import Plan, Resources, StageId
@@ -293,8 +293,26 @@ class Replanner:
         why = "rows of the answer have been handed out, which the other plan would make again"
         return replace(answer, decision=Stay(why, decision.candidates))
 
-    def take(self, answer: Answer | Useful, now: float) -> list[Command]:
-        """Apply an answer, if it still holds; else the question is asked again."""
+    def unseen(self, answer: Answer | Useful) -> list[CheckpointKey]:
+        """The outputs of plans that come with an answer, as far as the job has not got them: nobody has looked yet
+        whether they are there."""
+        if isinstance(answer, Useful) or self._run.ending:
+            return []
+        fresh = answer.question.options[len(self._options) :]
+        keys = (
+            CheckpointKey(*content, part)
+            for option in fresh
+            for stage, content, usable in option.stages
+            if usable
+            for part in range(stage.width)
+        )
+        return self._run.lacks(dict.fromkeys(keys))
+
+    def take(self, answer: Answer | Useful, now: float, found: int = 0) -> list[Command]:
+        """Apply an answer, if it still holds; else the question is asked again.
+
+        found: how many of the outputs that were `unseen` are there: it was decided without them.
+        """
         if isinstance(answer, Useful):
             current = len(answer.options) == len(self._options) and answer.running == self._running
             return self._run.keep_only(answer.contents, now=now) if current else []
@@ -304,13 +322,17 @@ class Replanner:
         share = self._run.share
         if self._run.ending or share is None:
             return []
-        if changed(answer.question.share, share) > self._adaptive.triggers.share:
+        if found:
+            self._wait(Cause("found", f"{found} outputs of other plans were found", urgent=True), now)
+        if found or changed(answer.question.share, share) > self._adaptive.triggers.share:
             self._waiting = {cause.kind: cause for cause in causes} | self._waiting
             return []
         before, self._basis = self._basis, answer.question.share
         commands = self._apply(self._as_pinned(answer), " and ".join(cause.what for cause in causes), before, now)
         stuck = self._run.stuck
-        return commands if stuck is None else commands + self._run.fail(stuck, now=now)
+        if stuck is None or not self._run.exhausted <= answer.question.finished.exhausted:
+            return commands  # what has run out of memory since is a question of its own
+        return commands + self._run.fail(stuck, now=now)
 
     def _look(self, now: float) -> None:
         history = self._run.history

@@ -14,6 +14,7 @@ from nothing else; a trace holds all of these, so that the turn can be gone thro
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -157,28 +158,36 @@ class JobHandle:
             futures.wait([asked.done], _LOOK)
         return asked.done.done() and asked.done.result()
 
-    def cancel(self) -> None:
-        """Stop the job; returns at once. Does nothing if it has ended."""
-        self._cluster.post(CancelAsked(self.id))
+    def cancel(self, error: Cancelled | None = None) -> None:
+        """Stop the job; returns at once. Does nothing if it has ended. error: why, if somebody shall know."""
+        self._cluster.post(CancelAsked(self.id, error))
 
-    def suspend(self, keeper: JobId, grace: float, error: Cancelled) -> tuple[Committed, ...]:
-        """Cancel the job with this error; return the outputs that may serve elsewhere, kept for `keeper`.
+    @contextlib.contextmanager
+    def held(self, keeper: JobId, grace: float) -> Iterator[tuple[Committed, ...]]:
+        """Begin nothing new of the job; yield the outputs that may serve elsewhere, kept for `keeper` meanwhile. If the
+        block fails the job goes on; if it does not, the job is to be cancelled.
 
-        grace: seconds that attempts under way may go on, while nothing new is begun. Raises ConfigError if the job
-        has ended, or ends meanwhile.
+        grace: seconds that attempts under way may go on before. Raises ConfigError if the job has ended.
         """
-        deadline = time.monotonic() + grace
-        if grace > 0:
-            self._cluster.post(HoldAsked(self.id))
-        while time.monotonic() < deadline and self._run.alive and not self.done.done():
-            time.sleep(_PAUSE)
-        asked = SuspendAsked(self.id, keeper, error)
-        self._cluster.post(asked)
-        futures.wait([asked.kept, self.done], return_when=futures.FIRST_COMPLETED)
-        self.wait()
-        if self.error is not error:
-            raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
-        return asked.kept.result()
+        asked = SuspendAsked(self.id, keeper)
+        try:
+            if grace > 0:
+                self._cluster.post(HoldAsked(self.id))
+            deadline = time.monotonic() + grace
+            while time.monotonic() < deadline and self._run.alive and not self.done.done():
+                time.sleep(_PAUSE)
+            self._cluster.post(asked)
+            while not (asked.kept.done() or self.done.done()):
+                futures.wait([asked.kept, self.done], _LOOK, futures.FIRST_COMPLETED)
+            if self.done.done():
+                raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
+            yield asked.kept.result()
+        except BaseException:
+            self._cluster.post(HoldAsked(self.id, on=False))
+            raise
+        finally:
+            kept = asked.kept.result() if asked.kept.done() else ()
+            self._cluster.post(ReleaseAsked(keeper, tuple(output.key for output in kept)))
 
     def release(self) -> None:
         """The owner needs the outputs no more; the store may drop them."""
@@ -245,6 +254,12 @@ class _Size:
     memory: int | None
     at: float
     why: str = ""
+
+    def without(self, other: _Size) -> _Size | None:
+        """What it says of that which another does not say anything of; None: nothing."""
+        slots = self.slots if other.slots is None else None
+        memory = self.memory if other.memory is None else None
+        return None if slots is None and memory is None else replace(self, slots=slots, memory=memory)
 
 
 _WHY = {
@@ -340,7 +355,7 @@ class Cluster:
 
         Returns once it is done: what no longer fits has been told to go, and nothing more will be started in its
         room. With a notice of some seconds it is only announced (see qoop/revocation.py) and done when they have
-        passed, unless another call comes before. why: for the record, a clause.
+        passed, unless another call says otherwise before. why: for the record, a clause.
         Raises ConfigError for a size that cannot be, SessionClosed, ExecutionError as `submit` does.
         """
         asked = ResizeAsked(slots, memory, notice, why)
@@ -439,14 +454,12 @@ class Cluster:
         match letter:
             case Submitted(name):
                 self._admit(self._coming.pop(name), now)
-            case CancelAsked(name):
-                self._stop_job(name, now)
-            case HoldAsked(name):
-                if name in self._jobs:
-                    self._jobs[name].run.begin_switch()
-                    self._touch(name)
+            case CancelAsked(name, error):
+                self._stop_job(name, now, error)
+            case HoldAsked(name, on):
+                self._hold_job(name, on)
             case SuspendAsked():
-                self._suspend_job(letter, now)
+                self._suspend_job(letter)
             case ReleaseAsked(name, keys):
                 self._driver.obey([Release(name, keys)])
             case ReconsiderAsked(name, why):
@@ -462,9 +475,15 @@ class Cluster:
             case CloseAsked():
                 self._stop_all(now)
 
-    def _stop_job(self, job: JobId, now: float) -> None:
+    def _stop_job(self, job: JobId, now: float, error: Cancelled | None = None) -> None:
         if job in self._jobs:
-            self._order(job, self._jobs[job].run.cancel(now=now))
+            self._order(job, self._jobs[job].run.cancel(now=now, error=error))
+
+    def _hold_job(self, job: JobId, on: bool) -> None:
+        if job in self._jobs:
+            run = self._jobs[job].run
+            run.hold() if on else run.go_on()
+            self._touch(job)
 
     def _order(self, job: JobId, commands: Iterable[Command]) -> None:
         """Obey what a job's run says after something was done to it."""
@@ -487,15 +506,15 @@ class Cluster:
             found.replanner.pin()
         done.set_result(pinned)
 
-    def _suspend_job(self, letter: SuspendAsked, now: float) -> None:
-        """Cancel a job, if it is still there; tell which of its outputs may serve elsewhere."""
+    def _suspend_job(self, letter: SuspendAsked) -> None:
+        """Hold a job, if it is still there; tell which of its outputs may serve elsewhere."""
         found = self._jobs.get(letter.job)
         if found is None or found.run.ending:
             letter.kept.set_result(())
             return
         keys = [output.key for output in found.run.progress().held if output.width]
         letter.kept.set_result(tuple(self._backend.held(keys, letter.keeper)))
-        self._order(letter.job, found.run.cancel(now=now, error=letter.error))
+        self._hold_job(letter.job, on=True)
 
     def _check_open(self) -> None:
         if self._broken is not None:
@@ -504,6 +523,7 @@ class Cluster:
             raise SessionClosed("the session was closed")
 
     def _resize(self, size: _Size, now: float, done: Future[None]) -> None:
+        pending, self._next_size = self._next_size, None
         self._note(Resizing(size.slots, size.memory, size.at))
         try:
             if size.at > now:
@@ -513,11 +533,15 @@ class Cluster:
         except ConfigError as error:
             self._note(Refused(str(error)))
             done.set_exception(error)
+            self._next_size = pending
             return
-        self._next_size = size if size.at > now else None
         events = [_because(size.why, event) for event in self._backend.wait(0.0)]
         self._shares_stale |= self._driver.take(events, now)  # before anything is granted
         done.set_result(None)
+        if size.at > now:
+            self._next_size = size
+        elif pending is not None and (rest := pending.without(size)) is not None:
+            self._resize(rest, now, Future())  # what was announced of the other is to come still
 
     def _resize_as_announced(self, now: float) -> None:
         if self._next_size is not None and now >= self._next_size.at:
@@ -558,16 +582,15 @@ class Cluster:
         self._driver.add(run, now)
         self._shares_stale = True
         try:
-            self._order(run.job, run.switch(plan, self._found(job), now=now))
+            held = self._found(job, _keys(plan)) if job.request.reuse else ()
+            self._order(run.job, run.switch(plan, held, now=now))
         except QoopError as error:
             self._order(run.job, run.fail(error, now=now))
 
-    def _found(self, job: _Job) -> Sequence[Committed]:
-        """The outputs that the backend has already for a job, if it may take them."""
-        if not job.request.reuse:
-            return ()
+    def _found(self, job: _Job, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+        """Those of the outputs that the backend has already; they are kept for the job."""
         try:
-            held = tuple(self._backend.held(_keys(job.request.plan), job.run.job))
+            held = tuple(self._backend.held(keys, job.run.job))
         except QoopError as error:
             self._note(Found(job.run.job, (), error))
             raise
@@ -656,7 +679,8 @@ class Cluster:
             if letter.error is not None:
                 raise letter.error
             assert letter.answer is not None
-            commands = job.replanner.take(letter.answer, now)
+            found = self._adopted(job, letter.answer, now)
+            commands = job.replanner.take(letter.answer, now, found)
         except Exception as error:
             commands = job.run.fail(no_choice(error), now=now)
         for record in job.run.history[before:]:
@@ -664,6 +688,13 @@ class Cluster:
                 self._note(Decision(letter.job, record))
         self._wants_stale |= job.replanner.wanted != wanted and self._rounds < ROUNDS
         self._order(letter.job, commands)
+
+    def _adopted(self, job: _Job, answer: Answer | Useful, now: float) -> int:
+        """How many outputs of plans that have just become known the backend has; the job holds them from now on."""
+        unseen = job.replanner.unseen(answer) if job.replanner is not None and job.request.reuse else []
+        found = self._found(job, unseen) if unseen else ()
+        job.run.adopt(found, now=now)
+        return len(found)
 
     def _grant_all(self, now: float) -> None:
         """Start tasks until the scheduler finds none that fits."""

@@ -277,7 +277,8 @@ class Job:
 
         grace: seconds that tasks under way may go on before they are stopped; no new ones begin.
 
-        Raises ConfigError if it has ended, or there is something at `path`; DiskFull if that cannot be written.
+        Raises ConfigError if it has ended, or there is something at `path`; DiskFull if that cannot be written: then it
+        goes on.
         """
         self._suspend(Path(path).expanduser().absolute(), grace)
 

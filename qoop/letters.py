@@ -64,23 +64,27 @@ class Submitted:
 
 @dataclass(frozen=True)
 class CancelAsked:
+    """The job is to end. error: why, if that is to be told otherwise than by "it was cancelled"."""
+
     job: JobId
+    error: Cancelled | None = None
 
 
 @dataclass(frozen=True)
 class HoldAsked:
-    """Nothing new of the job is to begin."""
+    """Nothing new of the job is to begin; on: False: it may again."""
 
     job: JobId
+    on: bool = True
 
 
 @dataclass(frozen=True)
 class SuspendAsked:
-    """The job is to be cancelled with this error. keeper: for whom to keep what may serve elsewhere, told to `kept`."""
+    """Nothing new of the job is to begin, for it is to go on elsewhere. keeper: for whom to keep what may serve there,
+    told to `kept`; nothing if the job is there no more. Once that is safe, the job can be cancelled."""
 
     job: JobId
     keeper: JobId
-    error: Cancelled
     kept: Future[tuple[Committed, ...]] = field(default_factory=Future, compare=False, repr=False)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import math
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -730,17 +731,18 @@ class Session:
         return Job(handle, planned, lambda: self._take(handle), self._backend.read, suspend)
 
     def _suspend(self, handle: JobHandle, planned: Planned, path: Path, grace: float) -> None:
-        """Stop a job and write its bundle."""
+        """Write the bundle of a job, and stop it. If that fails the job goes on."""
         tables = references(planned.tables, self._places)
-        fraction, keeper = handle.progress().fraction, f"bundle-{handle.id}"
-        with begun(path) as draft:  # if that is of no use, the job goes on
-            outputs = handle.suspend(keeper, grace, Suspended(f"the job was suspended to {path}"))
-            try:
-                bound = planned.bound
-                bundle = Bundle(bound.text, bound.settings, tables, handle.plans(), fraction, bound.moment.at)
-                write(path, draft, bundle, outputs, self._backend)
-            finally:
-                self._backend.release(keeper, [output.key for output in outputs])
+        fraction, keeper, bound = handle.progress().fraction, f"bundle-{handle.id}", planned.bound
+        with begun(path) as draft, handle.held(keeper, grace) as outputs:
+            bundle = Bundle(bound.text, bound.settings, tables, handle.plans(), fraction, bound.moment.at)
+            write(path, draft, bundle, outputs, self._backend)
+        why = Suspended(f"the job was suspended to {path}")
+        handle.cancel(why)
+        handle.wait()
+        if handle.error is not why:  # attempts under way have brought it to its end
+            shutil.rmtree(path, ignore_errors=True)
+            raise ConfigError(f"the job {handle.id} has {handle.state.lower()}: it cannot be suspended any more")
 
     def _take(self, handle: JobHandle) -> pa.Table:
         """The root's output; from now on the caller owns its memory."""

@@ -36,7 +36,8 @@ class Turn:
 
 @dataclass(frozen=True)
 class Found:
-    """What the backend has of the outputs of a job that has just come, or why it cannot tell."""
+    """What the backend has of the outputs of a job that has just come, or of plans that have become known, or why it
+    cannot tell."""
 
     job: JobId
     outputs: tuple[Committed, ...]

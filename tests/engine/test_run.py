@@ -561,12 +561,16 @@ def test_an_island_made_again_after_a_switch_to_the_same_plan_spoils_what_rests_
     assert s.ready == ["c.0"]
 
 
-def test_nothing_starts_while_switching() -> None:
+def test_nothing_starts_while_it_is_held_whichever_plan_it_has() -> None:
     s = Script(LEFT)
-    s.run.begin_switch()
+    s.run.hold()
     assert s.run.state is State.SWITCHING
     assert s.ready == []
+    s.switch(RIGHT)
+    assert s.ready == []
     s.switch(LEFT)
+    s.run.go_on()
+    assert s.run.state is State.RUNNING
     assert s.ready == ["a.0", "b.0"]
 
 
@@ -758,10 +762,12 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(choice=st.integers(0, 1), pause=st.booleans())
     def switched(self, choice: int, pause: bool) -> None:
         if pause:
-            self.run.begin_switch()
-            assert not self.run.ready()
+            self.run.hold()
         self.now += 1
         self.obey(self.run.switch(self.plans[choice], now=self.now))
+        if pause:
+            assert not self.run.ready()
+            self.run.go_on()
 
     @rule()
     def machine_lost(self) -> None:

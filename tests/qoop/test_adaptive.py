@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +16,9 @@ from qoop.cluster import Cluster, JobHandle
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Event, SlotsChanged
-from qoop.engine.history import Decided, Succeeded
+from qoop.engine.history import Decided, MemoryExhausted, Succeeded
 from qoop.engine.state import State
-from qoop.engine.task import TaskSpec
+from qoop.engine.task import TaskSpec, checkpoint_key
 from qoop.letters import JobRequest, PinAsked
 from qoop.planner.candidate import Candidate
 from qoop.planner.observed import Observations
@@ -71,7 +73,9 @@ class Bench:
         for at, event in happenings:
             self.backend.happen(event, at)
 
-    def submit(self, launch: Plan, *others: Plan, again: Sequence[Plan] = (), **options: object) -> JobHandle:
+    def submit(
+        self, launch: Plan, *others: Plan, again: Sequence[Plan] = (), reuse: bool = False, **options: object
+    ) -> JobHandle:
         """others: what the first search finds; again: what the second does."""
         self.searches: list[Observations] = []
 
@@ -80,7 +84,7 @@ class Bench:
             return [Candidate(other, "") for other in (others if len(self.searches) == 1 else again)]
 
         adaptive = Adaptive(find, room(self.slots), **options)  # type: ignore[arg-type]
-        return self.cluster.submit(JobRequest(launch, adaptive=adaptive))
+        return self.cluster.submit(JobRequest(launch, adaptive=adaptive, reuse=reuse))
 
     def settle(self) -> None:
         for _ in range(10_000):
@@ -246,6 +250,58 @@ def test_no_plan_with_the_same_stage_is_gone_to() -> None:
     handle = bench.submit(HUNGRY, same)
     bench.settle()
     assert handle.state is State.FAILED and moves(handle) == "A"
+
+
+class Later:
+    """A planner that takes its time: works are done when the test says so."""
+
+    def __init__(self) -> None:
+        self.works: list[Callable[[], None]] = []
+
+    def ask(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        self.works.append(lambda: then(work()))
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_answer_from_before_the_memory_ran_out_is_not_the_last_word() -> None:
+    bench, planner = Bench(2, script=hungry), Later()
+    bench.cluster._planner = planner
+    handle = bench.submit(HUNGRY, LEAN, at_once=True)
+    while not any(isinstance(record, MemoryExhausted) for record in handle.history()):
+        bench.cluster.step(1.0)
+    assert len(planner.works) == 1, "asked at the start, and not answered yet"
+    while bench.cluster.busy:
+        for work in [planner.works.pop() for _ in planner.works]:
+            work()
+        bench.cluster.step(1.0)
+    assert handle.state is State.SUCCEEDED, handle.error
+    assert moves(handle) == "AB"
+
+
+# --- outputs of plans that nobody has run here --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("reuse", "end"), [(True, 1.0), (False, 4.0)])
+def test_what_another_process_has_made_under_another_plan_is_found(reuse: bool, end: float) -> None:
+    bench = Bench(8)
+    (narrow,) = (checkpoint_key(stage, 0) for stage in NARROW.stages if stage.id == "narrow")
+    first = bench.cluster.submit(JobRequest(NARROW))
+    while narrow not in bench.backend.committed:
+        bench.cluster.step()
+    assert bench.backend.held([narrow], "somebody")
+    bench.settle()
+    first.release()
+    bench.settle()
+    handle, begun = bench.submit(WIDE, NARROW, at_once=True, reuse=reuse), bench.clock.now()
+    bench.settle()
+    assert handle.state is State.SUCCEEDED
+    assert bench.clock.now() - begun == end
+    assert moves(handle) == ("AB" if reuse else "A")
+    if reuse:
+        assert "1 outputs of other plans were found" in decisions(handle)[0].cause
+    assert narrow in bench.backend.committed, "it is still somebody's"
 
 
 # --- switches anywhere ------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, CheckpointLost, MachineJoined, MachineLost, SlotsChanged, TaskFailed
 from qoop.engine.history import Ended
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
-from qoop.letters import JobRequest, PinAsked, SuspendAsked
+from qoop.letters import CancelAsked, JobRequest, PinAsked, SuspendAsked
 from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanner import Greedy
@@ -227,7 +227,8 @@ class Lot:
                 self.resize()
 
     def suspend(self, handle: JobHandle) -> None:
-        self.world.cluster.post(SuspendAsked(handle.id, "bundle", Suspended("to be gone on with elsewhere")))
+        self.world.cluster.post(SuspendAsked(handle.id, "bundle"))
+        self.world.cluster.post(CancelAsked(handle.id, Suspended("to be gone on with elsewhere")))
 
     def resize(self) -> None:
         notice = self.random.choice([0.0, 3.0])

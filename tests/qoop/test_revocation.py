@@ -164,6 +164,26 @@ def test_the_share_falls_at_the_notice_and_the_room_when_it_is_due() -> None:
     assert backend.clock.now() == 61.0  # four tasks by 20 s, then one at a time: a second would not end by 30 s
 
 
+def test_slots_that_were_announced_to_go_go_though_the_memory_changes_before() -> None:
+    work, backend, _ = cluster({"m": Resources(2, 2e9)})
+    handle = work.submit(JobRequest(Plan((stage("a", 8, 10.0), stage("root", 1, 1.0, "a")), COLUMNS)))
+    work.step(0.0)
+    work.resize(slots=1, notice=30.0)
+    work.resize(memory=3 * 10**9)
+    settle(work)
+    assert not any(isinstance(record, Failed) for record in handle.history())
+    assert backend.clock.now() == 61.0  # as without
+    assert backend.machines() == {"m": Resources(1, 3e9)}
+
+
+def test_a_job_that_comes_after_a_notice_hears_of_it() -> None:
+    work, _, _ = cluster({"m": Resources(2, 2e9)})
+    work.resize(slots=1, notice=30.0)
+    handle = work.submit(JobRequest(Plan((stage("a", 8, 10.0), stage("root", 1, 1.0, "a")), COLUMNS)))
+    settle(work)
+    assert any(isinstance(record, CapacityAnnounced) for record in handle.history())
+
+
 def test_a_later_size_replaces_one_that_was_announced() -> None:
     work, backend, _ = cluster({"m": Resources(2, 2e9)})
     work.submit(JobRequest(Plan((stage("a", 8, 10.0),), COLUMNS)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import threading
@@ -231,6 +232,37 @@ def test_a_bundle_that_is_not_written_whole_leaves_nothing(
     with pytest.raises(DiskFull, match="No space left"):
         suspended(data, tmp_path / "bundles" / "one", waits)
     assert list((tmp_path / "bundles").iterdir()) == []
+
+
+@pytest.mark.parametrize("grace", [0.0, 0.05])
+def test_a_job_whose_bundle_is_not_written_whole_goes_on_and_loses_nothing(
+    data: Path, tmp_path: Path, expected: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch, grace: float
+) -> None:
+    run, begun, opened = Kernel.run, itertools.count(), threading.Event()
+
+    def slow(self: Kernel, spec: object, read: object, between: Callable[[], None] = lambda: None) -> object:
+        while next(begun) >= 3 and not opened.wait(0.005):
+            between()
+        return run(self, spec, read, between)  # type: ignore[arg-type]
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Kernel, "run", slow)
+    with qoop.connect(slots=4, memory="2GB") as session:
+        session.register_folder(data)
+        job = session.submit(TEXT)
+        while not job.progress().held:
+            time.sleep(0.01)
+        held = {output.key for output in job.progress().held}
+        with monkeypatch.context() as patch:
+            patch.setattr(suspend, "write_synced", fails)
+            with pytest.raises(DiskFull, match="No space left"):
+                job.suspend(tmp_path / "one", grace)
+        assert held <= {output.key for output in job.progress().held}
+        opened.set()
+        assert job.result().fetchall() == expected
+    assert not (tmp_path / "one").exists()
 
 
 def test_what_a_process_left_that_was_killed_while_it_wrote_a_bundle_goes(

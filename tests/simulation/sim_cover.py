@@ -36,10 +36,10 @@ _TASK = {
     "runs": ("kept", "ready", "waits", "stopping"),
     "stopping": ("idle", "waits", "ready", "kept", "spare"),
     "kept": ("idle", "spare", "waits", "ready"),
-    "spare": ("idle", "kept"),
+    "spare": ("idle", "kept", "waits", "ready"),
 }
 """What can follow. Only a ready task is granted room; one that runs is needed, or is told to stop at once; what is
-there is made again only once it is lost or let go."""
+there is made again only once it is lost or let go, or rests on an island that is made anew."""
 
 
 def all_cells() -> Iterator[Cell]:

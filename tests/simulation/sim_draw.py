@@ -160,12 +160,13 @@ def _asked(chance: random.Random, jobs: tuple[JobLine, ...], length: float) -> I
 
 
 def _ended(chance: random.Random, job: JobLine, at: float) -> Iterator[Happening]:
-    """A job is cancelled, or moved elsewhere, or both."""
+    """A job is cancelled, or moved elsewhere, or both; or it cannot be moved, and goes on."""
     for _ in range(chance.choice((1, 1, 2, 3))):
         if chance.random() < 0.5:
             yield Happening(at, ("cancel", job.name))
         else:
-            yield Happening(at, ("suspend", job.name, f"{STEP * chance.choice((0, 2, 8, 32)):g}"))
+            kind, seconds = chance.choice(("suspend", "suspend", "pause")), STEP * chance.choice((0, 2, 8, 32))
+            yield Happening(at, (kind, job.name, f"{seconds:g}"))
         if chance.random() < 0.2:
             yield Happening(at, ("pin", job.name, "0"))
         at += STEP * chance.randrange(4)

@@ -111,7 +111,7 @@ MUTANTS = (
         'part if mode == "partition"', '0 if mode == "partition"',
     ),
     Mutant("memory is not raised", Demands, "raise_memory", "min(2 * had, whole)", "had"),
-    Mutant("holding a job does nothing", Run, "begin_switch", "self.state is State.RUNNING", "False"),
+    Mutant("holding a job does nothing", Run, "hold", "self.state is State.RUNNING", "False"),
     Mutant("a heavier job gets less", Claim, "share_of", "/ self.weight", "* self.weight"),
     Mutant(
         "room that is used is granted", max_min, "first_fitting",

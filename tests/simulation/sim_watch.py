@@ -76,7 +76,7 @@ class JobModel:
     """What is known of a job. doomed: why it must fail. epoch: counts its plans.
 
     given: outputs of the root that were handed out; root: all that it will put out, since then.
-    hold: how many plans it had when it was told to begin nothing new. memory: too little for tasks of a content.
+    on_hold: it was told to begin nothing new. memory: too little for tasks of a content.
     """
 
     run: Run
@@ -95,7 +95,7 @@ class JobModel:
     plans: int = 0
     epoch: int = 0
     records: int = 0
-    hold: int = -1
+    on_hold: bool = False
     given: set[CheckpointKey] = field(default_factory=set)
     root: tuple[CheckpointKey, ...] = ()
     memory: dict[object, float] = field(default_factory=dict)
@@ -158,15 +158,16 @@ class Watch:
             case CheckpointSaved(jobs):
                 for job in jobs:
                     self.cover("job", self.jobs[job].condition, "CheckpointSaved")
-            case HoldAsked(job) if job in self.jobs:
-                self.jobs[job].hold = len(self.jobs[job].run.plans)
+            case HoldAsked(job, on) if job in self.jobs:
+                self.jobs[job].on_hold = on
             case PinAsked():
                 self._pinned.append(what)
             case CancelAsked(job):
                 self._asked_to_end(job)
             case SuspendAsked(job):
                 self._suspended.append((what, self._of_use(job)))
-                self._asked_to_end(job)
+                if job in self.jobs:
+                    self.jobs[job].on_hold = True
             case CloseAsked():
                 for job in self._live():
                     self.cover("job", self.jobs[job].condition, "CloseAsked")
@@ -340,7 +341,7 @@ class Watch:
         assert not job.doomed and not job.asked, (
             f"{where} begins, but the job must end: {job.doomed or 'it was asked to'}"
         )
-        assert job.hold < len(run.plans), f"{where} begins, but nothing new is to begin"
+        assert not job.on_hold, f"{where} begins, but nothing new is to begin"
         too_little = job.memory.get(spec.key.content, 0.0)
         assert spec.resources.memory > min(too_little, self._most_memory() - 1.0), (
             f"{where} has less than was too little"
@@ -536,8 +537,9 @@ class Watch:
             if job.stages.get(content, whole) != whole:
                 self.cover("stage", job.stages[content], f"-> {whole}")
             for task in node.tasks:
-                states[task.key] = _state(task, stopping)
-                self._note_task(job, task.key, states[task.key])
+                state = states[task.key] = _state(task, stopping)
+                if job.states.get(task.key) != state:
+                    self._note_task(job, task.key, state)
         job.states, job.stages = states, stages
 
     def _note_task(self, job: JobModel, key: CheckpointKey, state: str) -> None:

@@ -33,7 +33,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.state import Limits
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId, TaskSpec, checkpoint_key, own_islands
-from qoop.letters import HoldAsked, JobRequest, PinAsked, ReleaseAsked, ResizeAsked, SuspendAsked
+from qoop.letters import CancelAsked, HoldAsked, JobRequest, PinAsked, ReleaseAsked, ResizeAsked, SuspendAsked
 from qoop.planner.candidate import Candidate
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources
@@ -277,7 +277,18 @@ class World:
             self.later(float(grace), lambda: self._suspend(name))
 
     def _suspend(self, name: str) -> None:
-        asked = SuspendAsked(name, KEEPER, Suspended("the job was suspended"), Future())
+        self._keep(name)
+        self.cluster.post(CancelAsked(name, Suspended("the job was suspended")))
+
+    def _do_pause(self, job: str, seconds: str) -> None:
+        """A job is to be suspended, but where it is to go on it cannot be written."""
+        if job in self._handles:
+            name = self._handles[job].id
+            self._keep(name)
+            self.later(float(seconds), lambda: self.cluster.post(HoldAsked(name, on=False)))
+
+    def _keep(self, name: str) -> None:
+        asked = SuspendAsked(name, KEEPER, Future())
         self._suspended.append(asked)
         self.cluster.post(asked)
 
