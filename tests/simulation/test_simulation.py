@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 import statistics
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from sim_cover import Cover, all_cells
@@ -36,6 +38,21 @@ def test_what_is_taken_is_in_the_tables(found: Tried) -> None:
     cover.hits = found.hits
     assert set(found.hits) <= set(all_cells())
     assert len(cover.never()) < len(set(all_cells())) / 4  # the soak takes the rare ones, too
+
+
+def test_the_soak_fails_where_transitions_are_never_taken_or_not_known() -> None:
+    """What is rare may be missing from a few schedules, and a transition that no table has from none."""
+    soak = runpy.run_path(str(Path(__file__).with_name("__main__.py")), run_name="soak")
+    gaps, enough = soak["gaps"], soak["ENOUGH"]
+    cover = Cover()
+    cover.hits.update(all_cells())
+    assert gaps(cover, enough) == []
+    rare = next(iter(all_cells()))
+    del cover.hits[rare]
+    assert gaps(cover, enough - 1) == []
+    assert gaps(cover, enough) == [f"FAILED: not taken by any of {enough:,} schedules: {' '.join(rare)}"]
+    cover("task", "idle", "-> kept")
+    assert gaps(cover, 1) == ["FAILED: taken, but not in the tables of sim_cover: task idle -> kept"]
 
 
 def test_the_same_number_is_the_same_schedule_and_goes_the_same_way() -> None:

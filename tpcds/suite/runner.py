@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError, QoopError
+from qoop.tpcds.processes import pool
 from qoop.tpcds.results import Results
 
 _AHEAD = 2
@@ -59,7 +59,7 @@ def run(part: Part, folder: Path | None, processes: int = 1, told: Told = lambda
 
     Raises ConfigError if the folder holds results of other settings.
     """
-    results = Results(_file(part.name, folder), part.settings)
+    results = Results(_file(part.name, folder), part.settings, _OTHERWISE)
     done = [name for name in part.items if _is_good(results.get(name))]
     told(len(done), len(part.items), "")
     count = len(done)
@@ -69,6 +69,9 @@ def run(part: Part, folder: Path | None, processes: int = 1, told: Told = lambda
         count += 1
         told(count, len(part.items), name)
     return _of(results.values, part.items)
+
+
+_OTHERWISE = "--fresh begins anew in their place, --results FOLDER elsewhere"
 
 
 def file_of(name: str, folder: Path) -> Path:
@@ -126,20 +129,19 @@ def _measured(
         for name, argument in items.items():
             yield name, _timed(measure, argument)
         return
-    # a process of its own each time: a fork of a process with threads may hang
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    with pool(processes) as workers:
         waiting: dict[Future[dict[str, Any]], str] = {}
         coming = iter(items.items())
         try:
             while True:
                 for name, argument in islice(coming, processes * (1 + _AHEAD) - len(waiting)):
-                    waiting[pool.submit(_timed, measure, argument)] = name
+                    waiting[workers.submit(_timed, measure, argument)] = name
                 if not waiting:
                     return
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     yield waiting.pop(future), future.result()
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # what is under way takes some seconds
+            workers.shutdown(cancel_futures=True)  # what is under way takes some seconds
             raise
 
 

@@ -1,0 +1,28 @@
+"""Processes beside this one, each with an interpreter of its own, which do not outlive it."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context, parent_process
+from threading import Thread
+
+
+def pool(processes: int) -> ProcessPoolExecutor:
+    """So many processes that end when this one does, however it ends.
+
+    They are started anew ("spawn"): a fork of a process with threads may hang.
+    """
+    return ProcessPoolExecutor(processes, get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Without this, the processes of a killed parent wait for work for ever: each keeps the others' pipe open."""
+    Thread(target=_await_parent, name="parent", daemon=True).start()
+
+
+def _await_parent() -> None:
+    parent = parent_process()
+    if parent is not None:  # as it is in a process of its own
+        parent.join()
+        os._exit(1)
