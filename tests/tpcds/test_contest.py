@@ -106,12 +106,12 @@ def test_a_life_in_which_duckdb_has_no_hope_counts_without_being_run(
         lives.append(seconds)
         return None, seconds
 
-    monkeypatch.setattr(interrupt, "intervals", lambda *_: iter([0.4, 0.6, 0.1] * 10))
+    monkeypatch.setattr(interrupt, "intervals", lambda *_: iter([0.4, 0.8, 0.1] * 10))
     monkeypatch.setattr(interrupt, "_live", live)
     ours, theirs = interrupt.run(interrupt.Options(tpcds_small, (3,), seeds=1, means=(0.6,)), lambda _: None)
-    assert not ours.ended and not theirs.ended and ours.kills == theirs.kills == 27
+    assert not ours.ended and not theirs.ended and ours.kills == theirs.kills == 22
     assert ours.seconds == theirs.seconds == pytest.approx(10 * ours.undisturbed)
-    assert [round(life / ours.undisturbed, 1) for life in lives] == [0.4, 0.6, 0.1] * 9 + [0.1] + [0.6] * 9
+    assert [round(life / ours.undisturbed, 1) for life in lives] == [0.4, 0.8, 0.1] * 7 + [0.4, 0.5] + [0.8] * 7 + [0.5]
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
