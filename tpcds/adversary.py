@@ -93,22 +93,24 @@ def run(options: Options, told: Callable[[int, Worst], None] = lambda query, wor
     """Search for each query, with the plans that it keeps for such a machine. Raises ConfigError, SourceError."""
     found = {}
     for query, plain in arenas(options.directory, options.queries, options.stats_scale, options.slots):
-        known = policies(plain, options.seed)
-        worst = search(plain.against(known.pop(options.policy)), options.seed, options.evaluations)
-        others = {name: plain.against(other).ratio(worst.steps) for name, other in known.items()}
-        found[query] = replace(worst, others=others)
+        found[query] = worst(plain, options.policy, options.seed, options.evaluations)
         told(query, found[query])
     return found
 
 
+def worst(plain: Arena, policy: str, seed: int, evaluations: int) -> Worst:
+    """What is found against one of `POLICIES`, and how the others do on that profile."""
+    known = policies(plain, seed)
+    found = search(plain.against(known.pop(policy)), seed, evaluations)
+    return replace(found, others={name: plain.against(other).ratio(found.steps) for name, other in known.items()})
+
+
 def table(found: Mapping[int, Worst]) -> str:
     """The distribution of the worst ratios."""
-    ratios = sorted(worst.ratio for worst in found.values())
-    held = sorted(worst.held / worst.hindsight for worst in found.values())
-    others = {
-        name: sorted(worst.others[name] for worst in found.values()) for name in next(iter(found.values())).others
-    }
-    switched = sum(worst.adaptive.switches > 0 for worst in found.values())
+    ratios = sorted(one.ratio for one in found.values())
+    held = sorted(one.held / one.hindsight for one in found.values())
+    others = {name: sorted(one.others[name] for one in found.values()) for name in next(iter(found.values())).others}
+    switched = sum(one.adaptive.switches > 0 for one in found.values())
     return "\n".join(
         (
             "",
@@ -125,7 +127,7 @@ def table(found: Mapping[int, Worst]) -> str:
 
 def to_json(found: Mapping[int, Worst]) -> dict[str, object]:
     """The figures as JSON values."""
-    return {"queries": [{"query": query, "ratio": worst.ratio, **asdict(worst)} for query, worst in found.items()]}
+    return {"queries": [{"query": query, "ratio": one.ratio, **asdict(one)} for query, one in found.items()]}
 
 
 def _middle(ordered: Sequence[float]) -> float:

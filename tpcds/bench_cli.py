@@ -12,6 +12,7 @@ from qoop.picture import write
 from qoop.profiles.volatility import Volatility
 from qoop.tpcds import (
     adversary,
+    checkpoint_cost,
     core_speed,
     eta,
     fidelity,
@@ -41,6 +42,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_forecasts(commands)
     _add_pareto(commands)
     _add_overhead(commands)
+    _add_checkpoints(commands)
     _add_reuse(commands)
     _add_shared(commands)
     _add_workload(commands)
@@ -124,6 +126,17 @@ def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_overhead)
+
+
+def _add_checkpoints(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "What it costs to write no outputs, those that are worth it, or all, to a folder that outlives the process"
+    parser = commands.add_parser("checkpoints", help=what, description=f"{what}.")
+    _add_tables(parser)
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each on every side (3)")
+    parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
+    parser.add_argument("--memory", metavar="SIZE", help='for all tasks, such as "2GB" (80 %% of what there is)')
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_checkpoints)
 
 
 def _add_ray(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -222,6 +235,9 @@ def _add_fidelity(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--profiles", default=",".join(fidelity.PROFILES), metavar="A,B", help="which ones (all)")
     parser.add_argument("--repeat", type=int, metavar="N", help="runs of each (3); the fastest counts")
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
+    parser.add_argument(
+        "--fresh", action="store_true", help="begin anew, and put the figures on the report's page whatever is there"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_fidelity)
 
@@ -331,6 +347,19 @@ def _overhead(options: argparse.Namespace) -> int:
     return 1 if any(one.error is not None for one in done) else 0
 
 
+def _checkpoints(options: argparse.Namespace) -> int:
+    done = checkpoint_cost.run(
+        checkpoint_cost.Options(
+            Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.slots,
+            options.memory,
+        ),
+        _tell,
+    )  # fmt: skip
+    print(checkpoint_cost.table(done))
+    _write(checkpoint_cost.to_json(done), options.json)
+    return 1 if any(one.error is not None for one in done) else 0
+
+
 def _ray(options: argparse.Namespace) -> int:
     done = ray_cost.run(
         ray_cost.Options(
@@ -416,12 +445,14 @@ def _fidelity(options: argparse.Namespace) -> int:
         raise ConfigError(f"there is no profile {unknown[0]!r}; there are {', '.join(fidelity.PROFILES)}")
     queries = fidelity.QUICK if options.quick and options.queries is None else parse_selection(options.queries)
     repeat = _positive("--repeat", options.repeat or (1 if options.quick else 3))
-    found = fidelity.run(
-        fidelity.Options(Path(options.directory), queries, profiles, repeat=repeat, results=_file(options.results)),
-        _tell,
-    )
+    results = _file(options.results)
+    if options.fresh and results is not None:
+        results.unlink(missing_ok=True)
+    asked = fidelity.Options(Path(options.directory), queries, profiles, repeat=repeat, results=results)
+    found = fidelity.run(asked, _tell)
     print(fidelity.table(found))
-    fidelity.keep_summary(found, default_directory() / "suite")
+    if not fidelity.keep_summary(found, asked, default_directory() / "suite", options.fresh):
+        _tell(fidelity.KEPT)
     _write(fidelity.to_json(found), options.json)
     return 1 if found.failed else 0
 

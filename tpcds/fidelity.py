@@ -29,6 +29,7 @@ from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import qoop
 from qoop.adaptive import Adaptive
 from qoop.catalog.errors import QoopError
 from qoop.engine.history import Decided, Record
@@ -47,7 +48,7 @@ from qoop.simulation import Kernels
 from qoop.tpcds.quantiles import quantile, quantile_if_any
 from qoop.tpcds.queries import text
 from qoop.tpcds.replica import Replica, Solo, ended, fastest, interrupted, room_changes, solo, tables_of
-from qoop.tpcds.results import Results
+from qoop.tpcds.results import Results, read
 
 PROFILES = ("steady", "dip", "memory", "together")
 QUICK = (3, 7, 15, 19, 25, 34, 43, 46, 52, 55, 68, 73, 79, 88, 98)
@@ -115,14 +116,19 @@ class Fidelity:
         return tuple(pair for pair in self.pairs if not pair.fitted)
 
     @property
+    def queries(self) -> int:
+        """How many queries there are runs of."""
+        return len({pair.query for pair in self.pairs})
+
+    @property
     def median_error(self) -> float | None:
         """Of all completion times; None if nothing ran."""
         return quantile_if_any([pair.error for pair in self.judged], 0.5)
 
     def orders(self) -> tuple[int, int]:
         """Of pairs of plans of one query whose real times differ by more than 10 %: how many the simulator has in the
-        same order, of how many."""
-        steady = sorted((pair for pair in self.pairs if pair.profile == "steady"), key=lambda pair: pair.query)
+        same order, of how many. As with errors only runs count that nothing was fitted to."""
+        steady = sorted((pair for pair in self.judged if pair.profile == "steady"), key=lambda pair: pair.query)
         right = every = 0
         for _, plans in groupby(steady, key=lambda pair: pair.query):
             for one, other in combinations(plans, 2):
@@ -443,7 +449,31 @@ def to_json(found: Fidelity) -> dict[str, Any]:
     }
 
 
-def keep_summary(found: Fidelity, folder: Path) -> None:
-    """For the report of the suite: the latest figures, in its folder."""
+SUMMARY = "fidelity"
+"""Of the file in the suite's folder, and of the one value in it."""
+KEPT = "the report keeps its figures of more queries; --fresh replaces them"
+
+
+def keep_summary(found: Fidelity, options: Options, folder: Path, fresh: bool = False) -> bool:
+    """For the report of the suite: the latest figures, in its folder, with what they were measured with.
+
+    What is there of more queries stays, unless it is to be fresh; whether it was replaced. Raises ConfigError.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    Results(folder / "fidelity.jsonl", {}).put("fidelity", {"value": to_json(found), "cpu_seconds": 0.0})
+    path = folder / f"{SUMMARY}.jsonl"
+    if path.exists() and not fresh and summarized(path) > found.queries:
+        return False
+    path.unlink(missing_ok=True)  # its settings may be others
+    settings = {
+        "version": qoop.__version__, "planner": options.settings["planner"][:8],
+        "directory": options.settings["directory"], "queries": found.queries, "repeat": options.repeat,
+        "profiles": ",".join(options.profiles),
+    }  # fmt: skip
+    Results(path, settings).put(SUMMARY, {"value": to_json(found), "cpu_seconds": 0.0})
+    return True
+
+
+def summarized(path: Path) -> int:
+    """Of how many queries the figures in a file are. Raises ConfigError if it is no results."""
+    value = read(path).values.get(SUMMARY)
+    return 0 if value is None else len({pair["query"] for pair in value["value"]["pairs"]})

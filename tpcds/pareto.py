@@ -2,33 +2,67 @@
 
 A plan on a number of slots takes the seconds that its finish time says, and costs the price of the slots for so long.
 Some offers of the line are run in virtual time, as a job that :class:`~qoop.policies.price.Priced` decides for by the
-worth of a second at which the line has that offer: what they then take, and cost, is drawn beside.
+worth of a second at which the line has that offer: what they then take, and cost, is drawn beside. Such a job sets anew
+how many slots it takes whenever it decides, so what it costs is added up from one decision to the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 from qoop.planner.finish import NOTHING
 from qoop.policies.price import Offer, Priced, offers, pareto
 from qoop.profiles.market import prices
+from qoop.replanner import Decision, Policy, Question
 from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.suite.charts import COLOURS, CYCLE, Picture, labels, log_ticks, sheet
 from qoop.tpcds.truth import measured
 from qoop.tpcds.workload import PAPER, Query, workload
 
+_FIRST_SLOTS = 1.0
+"""Until the first decision."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """An offer that was run: what it was believed to take, and what it took."""
+    """An offer that was run: what it was believed to take and to cost, and what it took and cost."""
 
     offer: Offer
     seconds: float
     dollars: float
     switches: int
+
+
+@dataclass(frozen=True)
+class Taking:
+    """Decides as `policy` does, and writes down from which second of the job on how many slots are taken.
+
+    No history tells that. A simulation asks in the order of time, and each decision holds as soon as it is made.
+    """
+
+    policy: Policy
+    taken: list[tuple[float, float]] = field(default_factory=list)
+
+    def decide(self, question: Question) -> Decision:
+        decision = self.policy.decide(question)
+        slots = question.share.cpu if decision.slots is None else decision.slots
+        self.taken.append((question.now, slots))
+        return decision
+
+
+def slot_seconds(taken: Sequence[tuple[float, float]], seconds: float) -> float:
+    """Slots times the time for which they were taken, until the job ended after so many seconds.
+
+    Tasks that run when fewer are taken go on to their end: they are few, and not counted.
+
+    >>> slot_seconds([(0.0, 4.0), (10.0, 2.0)], 15.0)
+    50.0
+    """
+    until = [*(at for at, _ in taken[1:]), seconds]
+    return sum(slots * (end - at) for (at, slots), end in zip(taken, until, strict=True))
 
 
 @dataclass(frozen=True)
@@ -94,14 +128,14 @@ def _some(line: Sequence[Offer], count: int) -> list[tuple[Offer, float]]:
 
 def _run(directory: Path, query: Query, offer: Offer, worth: float, price: float) -> Ran:
     """The job begins with the plan of the offer and decides for itself, with so much that a second is worth."""
-    policy = Priced(((0.0, price),), worth)
+    policy = Taking(Priced(((0.0, price),), worth), [(0.0, _FIRST_SLOTS)])
     fleet = Fleet.uniform(PAPER.machines, PAPER.machine)
-    adaptive = query.adaptive(PAPER.whole, policy=policy, begin_with=1.0)
+    adaptive = query.adaptive(PAPER.whole, policy=policy, begin_with=_FIRST_SLOTS)
     job = SimulatedJob("query", 0.0, query.candidates[offer.place].plan, adaptive)
     (ran,) = simulate(fleet, [job], measured(directory, {query.number: query})).jobs
     if ran.error is not None:
         raise ran.error
-    return Ran(offer, ran.seconds, ran.seconds * offer.slots * price, ran.switches)
+    return Ran(offer, ran.seconds, slot_seconds(policy.taken, ran.seconds) * price, ran.switches)
 
 
 def table(found: Line) -> str:

@@ -19,9 +19,12 @@ FORMAT, VERSION = "qoop-results", 2
 
 
 class Results:
-    """Values by name. path: the file, None: they are not kept. Raises ConfigError if the file is not for this run."""
+    """Values by name. path: the file, None: they are not kept. otherwise: what can be done about a file of other
+    settings, as words. Raises ConfigError if the file is not for this run."""
 
-    def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: Path | None, settings: Mapping[str, Any], otherwise: str = "name another file, or remove this one"
+    ) -> None:
         self.path = path
         self._settings = json.loads(json.dumps(settings))
         self._values: dict[str, Any] = {}
@@ -29,7 +32,8 @@ class Results:
         if path is not None and path.exists():
             kept = read(path)
             if kept.settings != self._settings:
-                raise ConfigError(f"{path} holds results of other settings: {kept.settings}, not {self._settings}")
+                there, here = _differing(kept.settings, self._settings)
+                raise ConfigError(f"{path} holds results of other settings: {there}, not {here}; {otherwise}")
             self._values, self._appending = dict(kept.values), kept.whole
 
     @property
@@ -54,6 +58,17 @@ class Results:
         header = {"format": FORMAT, "version": VERSION, "settings": self._settings}
         _write(self.path, [header, *({"name": name, "value": value} for name, value in self._values.items())])
         self._appending = True
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of two settings what is not the same in both.
+
+    >>> _differing({"seed": 1, "slots": 2}, {"seed": 1, "slots": 4})
+    ({'slots': 2}, {'slots': 4})
+    """
+    mine = {name: value for name, value in one.items() if name not in other or other[name] != value}
+    theirs = {name: value for name, value in other.items() if name not in one or one[name] != value}
+    return mine, theirs
 
 
 @dataclass(frozen=True, slots=True)

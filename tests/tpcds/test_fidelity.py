@@ -13,6 +13,7 @@ from qoop.simulation import Kernels
 from qoop.tpcds import fidelity
 from qoop.tpcds.fidelity import Fidelity, Options, Pair
 from qoop.tpcds.replica import Done, Replica, Solo, fastest
+from qoop.tpcds.results import read
 
 COLUMNS = (("x", "INTEGER"),)
 
@@ -132,6 +133,28 @@ def test_orders_count_pairs_of_plans_that_really_differ() -> None:
 def test_what_was_fitted_to_is_not_judged() -> None:
     pairs = (Pair("steady", 1, 0, 1.0, 1.0, fitted=True), Pair("steady", 2, 0, 1.0, 1.2))
     assert Fidelity(pairs, {}, {}).median_error == pytest.approx(0.2)
+
+
+def test_orders_of_plans_that_were_fitted_to_do_not_count() -> None:
+    pairs = [Pair("steady", query, plan, 1.0 + plan, 1.0 + plan, query == 1) for query in (1, 2) for plan in (0, 1)]
+    assert Fidelity(tuple(pairs), {}, {}).orders() == (1, 1)
+
+
+def figures_of(count: int) -> Fidelity:
+    return Fidelity(tuple(Pair("dip", query, None, 1.0, 1.1) for query in range(count)), {}, {})
+
+
+def test_a_run_of_fewer_queries_does_not_take_the_place_of_one_of_more(tmp_path: Path) -> None:
+    full, quick = (Options(tmp_path, tuple(range(count)), repeat=repeat) for count, repeat in ((4, 3), (2, 1)))
+    path = tmp_path / "fidelity.jsonl"
+    assert fidelity.keep_summary(figures_of(2), quick, tmp_path)
+    assert fidelity.keep_summary(figures_of(4), full, tmp_path)
+    assert not fidelity.keep_summary(figures_of(2), quick, tmp_path)
+    settings = read(path).settings
+    assert (settings["queries"], settings["repeat"], settings["directory"]) == (4, 3, str(tmp_path))
+    assert {"version", "planner", "profiles"} < settings.keys()
+    assert fidelity.keep_summary(figures_of(2), quick, tmp_path, fresh=True)
+    assert fidelity.summarized(path) == read(path).settings["queries"] == 2
 
 
 def test_all_profiles_run_for_real_and_in_the_simulator_and_are_not_run_again(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,52 @@ from qoop.engine.events import SlotsChanged
 from qoop.planner.plan import Resources
 from qoop.replanner import Greedy
 from qoop.simulation import Fleet
+from qoop.tpcds import adversary, fidelity
+from qoop.tpcds.adversary import POLICIES
+from qoop.tpcds.arena import Arena as Course
+from qoop.tpcds.fidelity import Fidelity, Pair
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.results import Results
-from qoop.tpcds.suite import ablation, markets, report, runner, runs, situations, toy
-from qoop.tpcds.suite.claims import claims, reasons
-from qoop.tpcds.suite.figures import CLARINET_ERROR, ERROR, FIGURES, HYSTERESIS, THRESHOLD, Suite, sweep, variant
-from qoop.tpcds.suite.micro import DECISION_SECONDS, Arena
+from qoop.tpcds.suite import (
+    ablation,
+    charts,
+    commands,
+    markets,
+    micro,
+    report,
+    runner,
+    runs,
+    situations,
+    toy,
+    versions,
+    worst,
+)
+from qoop.tpcds.suite.beyond import FORECAST, UNGUARDED
+from qoop.tpcds.suite.claims import Claim, claims, reasons
+from qoop.tpcds.suite.commands import Plan
+from qoop.tpcds.suite.figures import (
+    CLARINET_ERROR,
+    CLARINET_STAGE_ERRORS,
+    CLARINET_STRAGGLING,
+    ERROR,
+    FIGURES,
+    HYSTERESIS,
+    STAGE_ERRORS,
+    STRAGGLING,
+    THRESHOLD,
+    Suite,
+    _mean_gain,
+    error_robustness,
+    over_hindsight,
+    speed,
+    sweep,
+    variant,
+    variants_of,
+)
+from qoop.tpcds.suite.micro import DECISION_SECONDS, SWITCH_SECONDS, Arena
 from qoop.tpcds.suite.runner import Measured, Part
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran, by_query
+from qoop.tpcds.truth import believed, distorted
 from qoop.tpcds.workload import Query
 
 
@@ -63,8 +102,80 @@ def test_what_failed_is_told_and_tried_again(tmp_path: Path) -> None:
 
 def test_results_of_another_seed_are_refused(tmp_path: Path) -> None:
     runner.run(part(1, seed=1), tmp_path)
-    with pytest.raises(ConfigError, match="other settings"):
+    with pytest.raises(ConfigError, match=r"other settings: \{'seed': 1\}, not \{'seed': 2\}; --fresh"):
         runner.run(part(1, seed=2), tmp_path)
+
+
+SIMULATED = (commands._micro, commands._speed, commands._ablation)
+
+
+@pytest.mark.parametrize("make", SIMULATED)
+def test_results_of_another_truth_are_refused(
+    make: Callable[[Plan], Part], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(tmp_path, True, (3,), None, 1)
+    kept: list[Part] = []
+    for truth in ("one truth", "another"):
+        monkeypatch.setattr(commands, "edition", lambda directory, truth=truth: truth)
+        kept.append(replace(make(plan), items={"3": 3}, measure=squared))
+    runner.run(kept[0], tmp_path)
+    assert runner.run(kept[0], tmp_path).values == {"3": 9}
+    with pytest.raises(ConfigError, match="'truth': 'another'"):
+        runner.run(kept[1], tmp_path)
+
+
+def test_results_of_other_code_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "some_package_of_this_test"
+    (package / "below").mkdir(parents=True)
+    for path in (package / "__init__.py", package / "one.py", package / "below" / "__init__.py"):
+        path.write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def digest(*names: str) -> str:
+        versions.code_of.cache_clear()
+        return versions.code_of(*names)
+
+    whole, one = digest(package.name), digest(f"{package.name}.one")
+    (package / "below" / "__init__.py").write_text("x = 1")
+    assert (digest(package.name), digest(f"{package.name}.one")) == (whole, one)
+    (package / "one.py").write_text("x = 1")
+    assert digest(package.name) != whole and digest(f"{package.name}.one") != one
+    with pytest.raises(ConfigError, match="no module"):
+        digest(f"{package.name}.two")
+    assert digest(*versions.CORE) != digest(*versions.CORE[:-1])
+    assert all(
+        "code" in make(Plan(tmp_path, True, (3,), None, 1)).settings for make in (commands._toy, commands._profiles)
+    )
+
+
+def real_runs(asked: fidelity.Options, told: fidelity.Told) -> Fidelity:
+    """In place of runs: keeps something, by the settings of the runs."""
+    Results(asked.results, asked.settings).put("machine", 1)
+    return Fidelity(tuple(Pair("dip", query, None, 1.0, 1.1) for query in asked.queries), {}, {})
+
+
+def test_quick_real_runs_are_kept_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fidelity, "run", real_runs)
+    quick, full = (Plan(tmp_path, is_quick, (), None, 1) for is_quick in (True, False))
+    for plan in (quick, full, quick):
+        commands._fidelity(plan, tmp_path / "kept", fresh=False)
+    assert len(list(tmp_path.glob("kept/fidelity-runs-*.jsonl"))) == 2
+    assert fidelity.summarized(tmp_path / "kept" / "fidelity.jsonl") == 99
+    commands._fidelity(quick, tmp_path / "kept", fresh=True)
+    assert len(list(tmp_path.glob("kept/fidelity-runs-*.jsonl"))) == 1
+    assert fidelity.summarized(tmp_path / "kept" / "fidelity.jsonl") == len(fidelity.QUICK)
+
+
+def test_values_of_all_parts_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fidelity, "run", real_runs)
+    monkeypatch.setattr(commands, "_PARTS", {"toy": commands._toy})
+    words = ["bench", "all", str(tmp_path), "--quick", "--results", str(tmp_path / "kept")]
+    assert main([*words, "--json", str(tmp_path / "all.json")]) == 0
+    values = json.loads((tmp_path / "all.json").read_text())
+    assert values["fidelity"]["median_error"] == pytest.approx(0.1)
+    assert values["toy"]["ends"][QOOP] == 6 and "code" in values["settings"]["toy"]
+    main(["bench", "report", "--results", str(tmp_path / "kept"), "--out", str(tmp_path / "out")])
+    assert f"queries {len(fidelity.QUICK)}, repeat 1" in (tmp_path / "out" / "report.html").read_text()
 
 
 def met(query: int, volatility: str, gain: float, more: Mapping[str, Ran] | None = None, kind: str = "spot") -> Met:
@@ -79,9 +190,11 @@ def met(query: int, volatility: str, gain: float, more: Mapping[str, Ran] | None
     return Met(query, kind, volatility, 0, query, 5, {**ran, **(more or {})})
 
 
-def swept() -> dict[str, Ran]:
+def swept(error: float = 150.0) -> dict[str, Ran]:
+    """error: seconds of Clarinet where estimates err."""
     names = [variant(name, value) for name in (HYSTERESIS, ERROR, THRESHOLD) for value in (-25, 0, 15)]
-    return {name: Ran(100.0) for name in names} | {variant(CLARINET_ERROR, value): Ran(150.0) for value in (-25, 0, 15)}
+    wrong = {variant(CLARINET_ERROR, value): Ran(error) for value in (-25, 0, 15)}
+    return {name: Ran(100.0) for name in names} | wrong
 
 
 def full_suite() -> report.Found:
@@ -89,7 +202,7 @@ def full_suite() -> report.Found:
     micro = [
         met(query, name, gain, kind=kind) for kind in runs.KINDS for name, gain in gains.items() for query in range(4)
     ]
-    ablation = [met(query, "high", 5.0, swept()) for query in range(4)]
+    ablation = [met(query, "high", 5.0, swept(), kind) for kind in runs.KINDS for query in range(4)]
     macro: dict[str, Any] = {f"20 jobs: {planner} alone, query 1": {"seconds": 50.0} for planner in (QOOP, VOLCANO)}
     for name in ("DRF + Volcano", "SJF + Volcano", QOOP):
         jobs = [[1, 0.0, 100.0, 0], [1, 5.0, 100.0, 0]]
@@ -98,8 +211,9 @@ def full_suite() -> report.Found:
         "toy": {"ends": {VOLCANO: 9.0, CLARINET: 7.0, QOOP: 6.0}},
         "micro": {str(n): one.json() for n, one in enumerate(micro)},
         "ablation": {str(n): one.json() for n, one in enumerate(ablation)},
-        "speed": {"x10": met(1, "high", 2.0, kind="10").json(), "x1": met(1, "high", 1.0, kind="1").json()},
+        "speed": {kind: met(1, "high", gain, kind=kind).json() for kind, gain in (("spot x10", 2.0), ("spot x1", 1.0))},
         "macro": macro,
+        "adversary": {f"40 tries: {name}, query 1": {"policy": name, "ratio": 1.5, "plans": 3} for name in POLICIES},
     }
     market = {"kind": "spot", "events": [60, 53, 40], "seconds": 600, "machines": [[0, 20], [60, 2]]}
     cluster = {"kind": "shared", "jobs": [[2, 0, 4], [1, 0, 1], [0, 0, 0]], "shares": [[[0, 600], [60, 300]]]}
@@ -136,6 +250,107 @@ def test_claims_say_what_is_met_and_what_is_not() -> None:
     verdicts = {claim.what: claim.met for claim in slow if claim.figure == "2.6a"}
     assert not any(verdicts.values()) and len(verdicts) == 3
     assert not claims(Suite())
+
+
+def claimed(suite: Suite) -> dict[str, Claim]:
+    return {claim.what: claim for claim in claims(suite)}
+
+
+def test_time_spent_switching_is_that_of_runs_that_did() -> None:
+    """0.01 s for each change and a third of what its three decisions took, of 100 and of 10 s."""
+    short = Ran(10.0, switches=2, deciding=0.3, decisions=3)
+    mets = [met(1, "low", 1.0), met(2, "low", 1.0, {QOOP: short}), met(3, "low", 1.0, {QOOP: Ran(100.0)})]
+    parts = [(0.1 / 3 + SWITCH_SECONDS) / 100, 2 * (0.1 + SWITCH_SECONDS) / 10]
+    claim = claimed(Suite(micro=mets))["spot: time spent switching"]
+    assert claim.ours == f"mean {sum(parts) / 2:.3%}, worst {parts[1]:.3%} of 2 runs that switched"
+    assert claim.met is False
+    assert claimed(Suite(micro=mets[:1]))["spot: time spent switching"].met is True
+    assert "spot: time spent switching" not in claimed(Suite(micro=mets[2:]))
+
+
+def deep(volatility: str, *depths: int) -> list[Met]:
+    """Runs that went so deep."""
+    return [met(n, volatility, 1.0, {QOOP: Ran(100.0, depths=(depth,))}) for n, depth in enumerate(depths)]
+
+
+def test_backtracking_is_judged() -> None:
+    none, two = "spot, low: runs without backtracking", "spot: runs two stages deep or deeper"
+    usual = claimed(Suite(micro=[*deep("low", 0, 0, 0, 0, 1), *deep("high", 0, 1, 1, 2)]))
+    assert usual[none].met is True and usual[two].met is True
+    assert usual[two].ours == "low 0.0%, high 25.0%"
+    flat = claimed(Suite(micro=[*deep("low", 0, 0, 0, 1, 1), *deep("high", 0, 1)]))
+    assert flat[none].met is False and flat[two].met is False
+    assert claimed(Suite(micro=[*deep("low", 0, 3), *deep("high", 2)]))[two].met is False
+    assert two not in claimed(Suite(micro=deep("low", 0)))
+
+
+@pytest.mark.parametrize(
+    ("volatility", "error", "kept"),
+    [("low", 117, False), ("low", 118, True), ("high", 139, False), ("high", 140, True)],
+)
+def test_gains_that_errors_leave_are_judged_by_class(volatility: str, error: float, kept: bool) -> None:
+    table = claimed(Suite(ablation=[met(1, volatility, 1.0, swept(error))]))
+    where = f"spot, {volatility}: gain under ±25 % error"
+    assert table[where].met is kept and table[f"{where}, against Clarinet"].met is True
+
+
+def test_no_class_may_be_slower_than_clarinet_where_estimates_err() -> None:
+    table = claimed(Suite(ablation=[met(1, "medium", 2.0, swept(99.0), kind) for kind in runs.KINDS]))
+    verdicts = {what: claim.met for what, claim in table.items() if claim.figure == "2.14"}
+    wanted = (f"{kind}, medium: gain under ±25 % error, against Clarinet" for kind in runs.KINDS)
+    assert verdicts == dict.fromkeys(wanted, False)
+
+
+def test_the_hindsight_optimum_is_told_of_each_part_that_goes_beyond_greed() -> None:
+    mets = [met(n, "high", 1.0, {FORECAST: Ran(seconds)}, "shared") for n, seconds in enumerate((90.0, 99.0, 180.0))]
+    table = claimed(Suite(ablation=mets))
+    assert table["shared, QOOP: time over the hindsight optimum's"].ours == "median 1.111, worst 1.11 of 3 runs"
+    forecast = table[f"shared, {FORECAST}: time over the hindsight optimum's"]
+    assert (forecast.figure, forecast.met) == ("A", None) and forecast.ours == "median 1.100, worst 2.00 of 3 runs"
+    assert f"shared, {UNGUARDED}: time over the hindsight optimum's" not in table
+
+
+def test_of_the_adversary_the_longest_search_counts_where_there_are_several_plans() -> None:
+    runs_of = ((40, 1, 9.0, 2), (200, 1, 2.0, 2), (200, 2, 3.0, 4), (200, 3, 1.0, 1))
+    values = {
+        f"{tries} tries: greedy, query {query}": {"policy": "greedy", "ratio": ratio, "plans": plans}
+        for tries, query, ratio, plans in runs_of
+    }
+    (claim,) = claims(Suite(adversary=values))
+    assert (claim.figure, claim.met) == ("A", None)
+    assert claim.what == "under the adversary, greedy: time over the hindsight optimum's"
+    assert claim.ours == "median 2.500, worst 3.00 of 2 queries"
+
+
+def test_the_adversary_plays_against_every_policy_on_some_queries(
+    tmp_path: Path, arena: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "version", lambda directory, setting: "of the tables")
+    few, many = (commands._adversary(Plan(tmp_path, quick, tuple(range(1, 41)), None, 1)) for quick in (True, False))
+    assert [len(one.items) for one in (few, many)] == [2 * len(POLICIES), 10 * len(POLICIES)]
+    assert {"tables", "code"} < few.settings.keys() and not few.items.keys() & many.items.keys()
+    monkeypatch.setattr(worst, "_arena", lambda directory, query: arena)
+    duel = replace(next(iter(few.items.values())), tries=6)
+    value = worst.measure(duel)
+    found = adversary.worst(arena, duel.policy, duel.seed, 6)
+    assert (value["ratio"], value["held"]) == (found.ratio, found.held / found.hindsight)
+    assert set(value["others"]) | {value["policy"]} == set(POLICIES)
+    (claim,) = claims(Suite(adversary={"6 tries: greedy, query 1": value}))
+    assert f"worst {found.ratio:.2f} of 1 queries" in claim.ours
+
+
+def test_who_meets_another_truth_is_compared_with_clarinet_under_it() -> None:
+    more = {
+        STAGE_ERRORS: Ran(50.0),
+        CLARINET_STAGE_ERRORS: Ran(75.0),
+        STRAGGLING: Ran(10.0),
+        CLARINET_STRAGGLING: Ran(30.0),
+    }
+    mets = [met(1, "high", 5.0, more)]
+    assert {STAGE_ERRORS, STRAGGLING} < set(variants_of(mets))
+    assert not {CLARINET_STAGE_ERRORS, CLARINET_STRAGGLING} & set(variants_of(mets))
+    assert (_mean_gain(mets, STAGE_ERRORS), _mean_gain(mets, STRAGGLING), _mean_gain(mets, QOOP)) == (1.5, 3.0, 5.0)
+    assert over_hindsight(mets, STAGE_ERRORS) == [] != over_hindsight(mets, QOOP)
 
 
 def macro_of(jains: Mapping[str, float]) -> Suite:
@@ -212,13 +427,65 @@ def test_what_jobs_see_of_a_shared_cluster_is_counted_by_job() -> None:
 
 def test_the_same_regions_pass_faster(tmp_path: Path) -> None:
     ground = situations.Ground(tmp_path)
-    every = list(ablation.speed_items(ground, (4,)).values())
+    every = list(ablation.speed_items(ground, (4,), "spot").values())
     slow, fast = (situations.profile(one) for one in (every[0], every[2]))
     assert [10 * point.at for point in fast.points] == pytest.approx([point.at for point in slow.points])
     assert [point.machines for point in fast.points] == [point.machines for point in slow.points]
 
 
+def test_a_given_profile_is_sped_up_in_the_classes_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    region = situations.place(situations.Situation(situations.Ground(tmp_path), 4, "spot", "low", 0))
+    monkeypatch.setattr(situations, "_of_file", lambda path: {"low": (region,), "medium": (), "high": ()})
+    plan = Plan(tmp_path, True, (4,), "of mine", 1)
+    monkeypatch.setattr(commands, "edition", lambda directory: "truth")
+    items = list(commands._speed(plan).items.values())
+    assert {(one.kind, one.volatility) for one in items} == {("file", "low")}
+    assert [situations.profile(one).seconds * one.ground.faster for one in items] == pytest.approx(
+        [situations.profile(items[0]).seconds] * len(items)
+    )
+    generated = ablation.speed_items(situations.Ground(tmp_path), (4,), "spot").values()
+    assert {(one.kind, one.volatility) for one in generated} == {("spot", "medium"), ("spot", "high")}
+
+
+def test_a_figure_of_speed_says_which_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    titles: list[str] = []
+    monkeypatch.setattr(charts, "labels", lambda axes, title, x, y, legend=True: titles.append(title))
+    for kind in ("file x10", "spot x3", "30"):
+        assert speed(Suite(speed=[met(1, "low", 2.0, kind=kind)])) is not None
+    error_robustness(Suite(ablation=[met(1, "low", 2.0, swept(), kind) for kind in ("shared", "file")]))
+    assert titles == [
+        "Passing faster, the given profile", "Passing faster, spot profiles", "Passing faster, spot profiles",
+        "Wrong estimates, shared cluster", "Wrong estimates, the given profile",
+    ]  # fmt: skip
+
+
+def test_the_ablation_meets_all_kinds_of_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "edition", lambda directory: "truth")
+    items = commands._ablation(Plan(tmp_path, False, (4,), None, 1)).items.values()
+    assert sorted((one.kind, one.volatility, one.region) for one in items) == sorted(
+        (kind, name, 0) for kind in runs.KINDS for name in runs.CLASSES
+    )
+
+
 TOY = Fleet.uniform(1, Resources(4)).after((1.0, SlotsChanged("m1", Resources(2))))
+
+
+def test_estimates_that_err_by_stage_are_the_same_for_ours_and_clarinet() -> None:
+    query = Query(1, 3, 3, toy.plans())
+    truth = believed([query])
+    here = Arena(query, TOY, truth)
+    found = ablation._as_it_may_be(here, truth, seed=3)
+    wrong = Arena(query, TOY, distorted(truth, ablation.STAGE_ERROR, 3))
+    assert found[CLARINET_STAGE_ERRORS] == wrong.pinned(wrong.launch) != here.pinned(here.launch)
+    assert found[STAGE_ERRORS].seconds == wrong.adaptive().seconds
+
+
+def test_hindsight_is_among_what_the_ablation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query(1, 3, 3, toy.plans())
+    monkeypatch.setattr(micro, "arena", lambda situation, percent=0.0: Arena(query, TOY, as_estimated))
+    monkeypatch.setattr(micro, "known_truth", lambda directory, number: believed([query]))
+    ran = Met.of(ablation.measure(situations.Situation(situations.Ground(tmp_path), 1, "spot", "low", 0))).runs
+    assert ran[HINDSIGHT].seconds == 6.0 and {FORECAST, UNGUARDED, STAGE_ERRORS, CLARINET_STAGE_ERRORS} < ran.keys()
 
 
 def test_a_change_of_plan_may_take_time_in_which_nothing_is_begun() -> None:

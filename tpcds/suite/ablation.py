@@ -1,8 +1,9 @@
 """What each part of re-planning is worth: the same queries and regions with one thing changed at a time.
 
 Numbers that are swept (figures 2.14, 2.15 and the share threshold), parts that are taken away or added, what is left
-out of the simulation otherwise (that a change of plan takes time, and that equal tasks do not all take the same), and
-markets that move faster: how much there is to gain depends on how many changes a query meets.
+out of the simulation otherwise (that a change of plan takes time, that equal tasks do not all take the same, and that
+estimates err for each stage in its own way), and markets that move faster: how much there is to gain depends on how
+many changes a query meets.
 """
 
 from __future__ import annotations
@@ -14,26 +15,31 @@ from typing import Any
 from qoop.adaptive import Triggers
 from qoop.baselines import NO_ROW_COUNTS
 from qoop.replanner import Greedy
-from qoop.simulation import World
 from qoop.tpcds.suite import beyond, micro
 from qoop.tpcds.suite.figures import (
     CLARINET_ERROR,
+    CLARINET_STAGE_ERRORS,
     CLARINET_STRAGGLING,
     ERROR,
     HYSTERESIS,
+    STAGE_ERRORS,
     STRAGGLING,
     THRESHOLD,
+    passing,
     variant,
 )
 from qoop.tpcds.suite.micro import SWITCH_SECONDS, Arena
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, QOOP, Ran
-from qoop.tpcds.suite.situations import Ground, Situation
-from qoop.tpcds.truth import Straggling
+from qoop.tpcds.suite.situations import Ground, Situation, classes_of
+from qoop.tpcds.truth import Straggling, Truth, distorted
 
 HYSTERESES = (0, 5, 10, 15, 20, 25, 35, 50)
 """Percent."""
 ERRORS = (-25, -15, -5, 5, 15, 25)
-"""Percent by which demands and durations are misjudged."""
+"""Percent by which demands and durations are misjudged, those of all stages alike, as in figure 2.14: which hardly
+changes what plan is the best."""
+STAGE_ERROR = 25
+"""Percent at most by which those of each stage are misjudged, each by an amount of its own."""
 THRESHOLDS = (1, 5, 20, 40)
 """Percent by which the share must change."""
 NO_ROWS, BOLD = "QOOP without row counts", "QOOP not careful"
@@ -50,9 +56,9 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def measure(situation: Situation) -> dict[str, Any]:
-    """One record, as JSON values: QOOP, Clarinet, and everything that differs in one thing."""
+    """One record, as JSON values: QOOP, Clarinet, everything that differs in one thing, and the best in hindsight."""
     here = micro.arena(situation)
-    runs: dict[str, Ran] = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch)}
+    runs: dict[str, Ran] = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch), HINDSIGHT: here.hindsight()}
     runs |= _hysteresis(here)
     runs |= {name: here.adaptive(**more) for name, more in VARIANTS.items()}
     runs |= {name: here.adaptive(policy=policy) for name, policy in beyond.policies(situation.kind).items()}
@@ -77,7 +83,7 @@ def _hysteresis(here: Arena) -> dict[str, Ran]:
     }
 
 
-def _as_it_may_be(here: Arena, truth: World, seed: int) -> dict[str, Ran]:
+def _as_it_may_be(here: Arena, truth: Truth, seed: int) -> dict[str, Ran]:
     """With what is left out otherwise. Where no run changes plan, a change may take what it will."""
     ours = here.adaptive()
     slow = {
@@ -85,30 +91,39 @@ def _as_it_may_be(here: Arena, truth: World, seed: int) -> dict[str, Ran]:
         for name, seconds in SWITCHING.items()
     }
     uneven = Arena(here.query, here.fleet, Straggling(truth, seed=seed))
-    return slow | {STRAGGLING: uneven.adaptive(), CLARINET_STRAGGLING: uneven.pinned(uneven.launch)}
+    wrong = Arena(here.query, here.fleet, distorted(truth, STAGE_ERROR, seed))
+    return slow | {
+        STRAGGLING: uneven.adaptive(),
+        CLARINET_STRAGGLING: uneven.pinned(uneven.launch),
+        STAGE_ERRORS: wrong.adaptive(),
+        CLARINET_STAGE_ERRORS: wrong.pinned(wrong.launch),
+    }
 
 
 SPEEDS = (1.0, 3.0, 10.0, 30.0)
 SPEED_REGIONS = 2
 SPEED_CLASSES = ("medium", "high")
+"""Where there is something to gain at all; a given profile may have regions of other classes only."""
 
 
-def speed_items(ground: Ground, queries: Sequence[int]) -> dict[str, Situation]:
-    """Some queries and regions under profiles in which time passes so many times faster."""
+def speed_items(ground: Ground, queries: Sequence[int], kind: str) -> dict[str, Situation]:
+    """Some queries and regions under profiles of a kind in which time passes so many times faster."""
+    there = classes_of(ground)
+    classes = tuple(name for name in SPEED_CLASSES if name in there) or there
     return {
         f"x{faster:g} {query} {volatility} {region}": Situation(
-            replace(ground, faster=faster), query, "spot", volatility, region
+            replace(ground, faster=faster), query, kind, volatility, region
         )
         for region in range(SPEED_REGIONS)
         for query in queries
-        for volatility in SPEED_CLASSES
+        for volatility in classes
         for faster in SPEEDS
     }
 
 
 def measure_speed(situation: Situation) -> dict[str, Any]:
-    """QOOP, Clarinet and the best plan in hindsight; the speed is told by the kind of profile."""
+    """QOOP, Clarinet and the best plan in hindsight; the speed is told with the kind of profile."""
     here = micro.arena(situation)
     runs = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch), HINDSIGHT: here.hindsight()}
-    kind = f"{situation.ground.faster:g}"
+    kind = passing(situation.kind, situation.ground.faster)
     return micro.record(here, replace(situation, kind=kind), runs).json()

@@ -40,7 +40,7 @@ class Picture:
 
 
 class Sheet:
-    """One figure in the making: axes side by side. Use :func:`sheet`."""
+    """One figure in the making: axes side by side, or one below the other. Use :func:`sheet`."""
 
     def __init__(self, figure: Figure, axes: Sequence[Axes]) -> None:
         self.axes = tuple(axes)
@@ -55,8 +55,11 @@ class Sheet:
 
 
 @contextmanager
-def sheet(panels: int = 1, width: float = 4.4, height: float = 3.2) -> Iterator[Sheet]:
-    """Empty axes to draw on and to take the picture of. Raises ConfigError without the extra `plot`."""
+def sheet(panels: int = 1, width: float = 4.4, height: float = 3.2, below: bool = False) -> Iterator[Sheet]:
+    """Empty axes to draw on and to take the picture of. width, height: of each panel; below: one below the other.
+
+    Raises ConfigError without the extra `plot`.
+    """
     try:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -64,9 +67,10 @@ def sheet(panels: int = 1, width: float = 4.4, height: float = 3.2) -> Iterator[
     except ImportError as error:
         raise ConfigError("figures need a plotting library: pip install 'qoop[plot]'") from error
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width * panels, height), layout="constrained")
+        rows, columns = (panels, 1) if below else (1, panels)
+        figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
         FigureCanvasAgg(figure)
-        yield Sheet(figure, [figure.add_subplot(1, panels, number + 1) for number in range(panels)])
+        yield Sheet(figure, [figure.add_subplot(rows, columns, number + 1) for number in range(panels)])
 
 
 def labels(axes: Axes, title: str, x: str, y: str, legend: bool = True) -> None:

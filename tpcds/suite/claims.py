@@ -11,13 +11,17 @@ from statistics import fmean, median
 
 from qoop.profiles.summary import PERCENTS
 from qoop.tpcds.quantiles import quantile
-from qoop.tpcds.suite import figures, runs
+from qoop.tpcds.suite import beyond, figures, runs
 from qoop.tpcds.suite.figures import FASTER, PAPER_FASTER, PAPER_MEDIAN, PAPER_TENTH, Suite
 from qoop.tpcds.suite.macro import CONTROLS
 from qoop.tpcds.suite.runs import CLARINET, CLASSES, HINDSIGHT, KINDS, NO_BACKTRACKING, QOOP, Met, Query, by_query, of
 
 SLOWER = 0.98
 """A query may be slower than Clarinet by 2 % in the mean."""
+
+
+SHALLOW = 0.8
+"""Part of the runs under 'low' that must not go back; the paper has 85.3 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ def claims(suite: Suite) -> list[Claim]:
     found = [
         *_fidelity(suite), *_profiles(suite), *_toy(suite), *_gains(mets), *_trends(mets), *_switches(mets),
         *_depths(mets), *_without(mets), *_errors(suite), *_hysteresis(suite), *_macro(suite), *_hindsight(mets),
+        *_variants(suite), *_adversary(suite),
     ]  # fmt: skip
     return sorted(found, key=lambda claim: _ORDER.index(claim.figure))
 
@@ -139,20 +144,31 @@ def _switches(mets: Sequence[Met]) -> Iterator[Claim]:
             )  # fmt: skip
         ratio = figures.mean_rate(some, QOOP) / figures.mean_rate(some, CLARINET)
         yield Claim("2.10", f"{kind}: tasks per second over Clarinet's", "about 1.24 ×", f"{ratio:.2f} ×", ratio >= 1.2)
-        part = fmean(map(figures.overhead, some))
-        yield Claim("2.11", f"{kind}: time spent switching", "under 1 %", f"{part:.3%}", part < 0.01)
+        yield from _switching_time(kind, [figures.overhead(met) for met in some if met.runs[QOOP].switches])
+
+
+def _switching_time(kind: str, parts: Sequence[float]) -> Iterator[Claim]:
+    """Of the runs that changed plan: the others spend nothing on it, and there are many of them."""
+    if parts:
+        shown = f"mean {fmean(parts):.3%}, worst {max(parts):.3%} of {len(parts)} runs that switched"
+        yield Claim("2.11", f"{kind}: time spent switching", "under 1 %", shown, fmean(parts) < 0.01)
 
 
 def _depths(mets: Sequence[Met]) -> Iterator[Claim]:
     for kind in runs.kinds(mets):
-        low = of(mets, kind, "low", (QOOP, CLARINET))
-        every = of(mets, kind, None, (QOOP, CLARINET))
+        depths = {name: [figures.deepest(met) for met in of(mets, kind, name, (QOOP, CLARINET))] for name in CLASSES}
+        low, high = depths["low"], depths["high"]
         if low:
-            none = sum(figures.deepest(met) == 0 for met in low) / len(low)
-            deep = sum(figures.deepest(met) == 2 for met in every) / len(every)
-            deeper = sum(figures.deepest(met) > 2 for met in every) / len(every)
-            yield Claim("2.12", f"{kind}, low: runs without backtracking", "85.3 %", f"{none:.1%}", None)
-            yield Claim("2.12", f"{kind}: runs two stages deep", "5.7 %", f"{deep:.1%}, deeper {deeper:.1%}", None)
+            none = low.count(0) / len(low)
+            yield Claim(
+                "2.12", f"{kind}, low: runs without backtracking", "85.3 % (at least 80 %)", f"{none:.1%}",
+                none >= SHALLOW,
+            )  # fmt: skip
+        if low and high:
+            deep = {name: sum(depth >= 2 for depth in some) / len(some) for name, some in depths.items() if some}
+            shown = ", ".join(f"{name} {part:.1%}" for name, part in deep.items())
+            only = deep["high"] > 0 and not deep["low"]
+            yield Claim("2.12", f"{kind}: runs two stages deep or deeper", "5.7 %, only under 'high'", shown, only)
 
 
 def _without(mets: Sequence[Met]) -> Iterator[Claim]:
@@ -169,22 +185,36 @@ def _without(mets: Sequence[Met]) -> Iterator[Claim]:
 
 
 def _errors(suite: Suite) -> Iterator[Claim]:
-    for name, least in (("low", 1.0), ("high", 1.4)):
-        curve = figures.sweep(figures.ERROR, figures.CLARINET_ERROR)(of(suite.ablation, "spot", name))
-        if curve:
-            worst = min(curve, key=lambda value: curve[value])
-            paper = "never below 1 ×" if name == "low" else "1.4 × at the worst"
-            shown = f"{curve[worst]:.2f} × at {worst:+g} %"
-            yield Claim("2.14", f"spot, {name}: gain under ±25 % error", paper, shown, curve[worst] >= least)
+    for kind in runs.kinds(suite.ablation):
+        for name in CLASSES:
+            curve = figures.sweep(figures.ERROR, figures.CLARINET_ERROR)(of(suite.ablation, kind, name))
+            if curve:
+                yield from _errors_of(kind, name, curve)
+
+
+def _errors_of(kind: str, name: str, curve: Mapping[float, float]) -> Iterator[Claim]:
+    worst = min(curve, key=lambda value: curve[value])
+    least, shown = curve[worst], f"{curve[worst]:.3f} × at {worst:+g} %"
+    where = f"{kind}, {name}: gain under ±25 % error"
+    wanted = _WITH_ERRORS.get(name)
+    if kind == "spot" and wanted is not None:
+        yield Claim("2.14", where, f"{wanted:g} × at the worst", shown, least >= wanted)
+    yield Claim("2.14", f"{where}, against Clarinet", "never below 1 ×", shown, least >= 1.0)
+
+
+_WITH_ERRORS = {"low": 1.18, "high": 1.4}
+"""Gains that the paper keeps at the worst."""
 
 
 def _hysteresis(suite: Suite) -> Iterator[Claim]:
-    curve = figures.sweep(figures.HYSTERESIS)(of(suite.ablation, "spot"))
-    if curve:
-        best = max(curve, key=lambda value: curve[value])
-        inside = max(gain for value, gain in curve.items() if 10 <= value <= 25)
-        shown = f"best at {best:g} %: {curve[best]:.3f} ×; best of 10 to 25 %: {inside:.3f} ×"
-        yield Claim("2.15", "spot: best hysteresis", "flat best from 10 to 25 %", shown, inside >= 0.99 * curve[best])
+    for kind in runs.kinds(suite.ablation):
+        curve = figures.sweep(figures.HYSTERESIS)(of(suite.ablation, kind))
+        if curve:
+            best = max(curve, key=lambda value: curve[value])
+            inside = max(gain for value, gain in curve.items() if 10 <= value <= 25)
+            shown = f"best at {best:g} %: {curve[best]:.3f} ×; best of 10 to 25 %: {inside:.3f} ×"
+            wanted = "flat best from 10 to 25 %"
+            yield Claim("2.15", f"{kind}: best hysteresis", wanted, shown, inside >= 0.99 * curve[best])
 
 
 def _macro(suite: Suite) -> Iterator[Claim]:
@@ -195,13 +225,15 @@ def _macro(suite: Suite) -> Iterator[Claim]:
     for key, what in (("mean", "mean completion time"), ("makespan", "makespan")):
         order = sorted(means, key=lambda name: means[name][key])
         place = order.index(QOOP) + 1
-        shown = f"place {place}: {means[QOOP][key]:.0f} s; first {order[0]} with {means[order[0]][key]:.0f} s"
+        first = f"first {order[0]} with {means[order[0]][key]:.0f} s"
+        shown = f"place {place} of {len(order)}: {means[QOOP][key]:.0f} s; {first}"
         yield Claim("2.16", what, "first or second", shown, place <= 2)
     drf = [name for name in means if name.startswith("DRF")]
     if drf:
         yield _fairness(means, drf)
-    for name in every.keys() & CONTROLS:
-        one = every[name]
+    for name, one in every.items():
+        if name not in CONTROLS:
+            continue
         shown = f"{one['mean']:.0f} s, makespan {one['makespan']:.0f} s, fairness {one['jain']:.3f}"
         yield Claim("2.16", f"control, {name}", "–", shown, None)
 
@@ -220,10 +252,28 @@ def _hindsight(mets: Sequence[Met]) -> Iterator[Claim]:
         some = of(mets, kind, None, (QOOP, CLARINET, HINDSIGHT))
         if some:
             ours, theirs = ([met.gain(name, HINDSIGHT) for met in some] for name in (QOOP, CLARINET))
-            shown = (
-                f"median {median(ours):.3f}, worst {max(ours):.2f}; Clarinet {median(theirs):.3f}, {max(theirs):.2f}"
-            )
+            shown = f"{_middle_and_worst(ours)}; Clarinet {median(theirs):.3f}, {max(theirs):.2f}"
             yield Claim("A", f"{kind}: time over the hindsight optimum's", "–", shown, None)
+
+
+def _variants(suite: Suite) -> Iterator[Claim]:
+    """With and without each of the parts that go beyond greed."""
+    for kind in runs.kinds(suite.ablation):
+        for name in (QOOP, *beyond.PARTS):
+            ratios = figures.over_hindsight(of(suite.ablation, kind), name)
+            if ratios:
+                shown = f"{_middle_and_worst(ratios)} of {len(ratios)} runs"
+                yield Claim("A", f"{kind}, {name}: time over the hindsight optimum's", "–", shown, None)
+
+
+def _adversary(suite: Suite) -> Iterator[Claim]:
+    for name, ratios in figures.under_adversary(suite).items():
+        shown = f"{_middle_and_worst(ratios)} of {len(ratios)} queries"
+        yield Claim("A", f"under the adversary, {name}: time over the hindsight optimum's", "–", shown, None)
+
+
+def _middle_and_worst(ratios: Sequence[float]) -> str:
+    return f"median {median(ratios):.3f}, worst {max(ratios):.2f}"
 
 
 def reasons(suite: Suite) -> list[str]:

@@ -1,4 +1,4 @@
-"""The commands of the suite: ``qoop bench micro | macro | toy | ablation | fidelity | all | report``."""
+"""The commands of the suite: ``qoop bench micro | macro | toy | ablation | adversaries | … | all | report``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -18,18 +18,24 @@ from qoop.picture import write
 from qoop.plan_cache import planner_version
 from qoop.tpcds import fidelity
 from qoop.tpcds.queries import parse_selection
-from qoop.tpcds.suite import ablation, macro, markets, micro, report, runner, situations, toy
+from qoop.tpcds.suite import ablation, macro, markets, micro, report, runner, situations, toy, worst
 from qoop.tpcds.suite.claims import claims
 from qoop.tpcds.suite.runner import Measured, Part
+from qoop.tpcds.suite.versions import CORE, code_of
+from qoop.tpcds.truth import edition
+from qoop.tpcds.workload import PAPER, digest, version
 
 REGIONS, QUICK_REGIONS = 10, 1
 """Regions of a class that each query meets."""
-ABLATION_REGIONS = 2
-"""Of every other query: some thirty runs each."""
+ABLATION_REGIONS = 1
+"""Of every other query, under profiles of every kind: some forty runs each."""
 MACRO_SEEDS = 3
 QUICK_JOBS = 20
 QUICK_QUERIES = 10
 FIDELITY, _REAL_RUNS = "fidelity", "fidelity-runs"
+_SUITE = "qoop.tpcds.suite"
+_SHARED = ("qoop.tpcds.truth", f"{_SUITE}.situations", f"{_SUITE}.micro")
+"""Modules that the simulations of the suite rest on, beside the core."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,7 +43,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for name, what in _WHAT.items():
         parser = commands.add_parser(name, help=what, description=f"{what}. In virtual time, but for fidelity.")
         _add_options(parser)
-        parser.set_defaults(run=_measure, parts=(FIDELITY, *_PARTS) if name == "all" else (name,))
+        parser.set_defaults(run=_measure, parts=(FIDELITY, *_PARTS) if name == "all" else (_PART_OF.get(name, name),))
     what = "Write the page and the figures of what was measured"
     parser = commands.add_parser("report", help=what, description=f"{what}.")
     _add_results(parser)
@@ -48,12 +54,17 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 _WHAT = {
     "micro": "Single queries under profiles, against Clarinet, Volcano and the best plan in hindsight",
     "speed": "How much there is to gain where the market moves faster than it does",
-    "macro": "200 jobs on one cluster, under seven combinations of scheduler and planner, and a control",
+    "macro": "200 jobs on one cluster, under seven combinations of scheduler and planner, and two controls",
     "toy": "The toy query of figure 2.4",
     "profiles": "What the profiles are like that the queries meet",
     "ablation": "Single queries with one part of re-planning changed at a time",
+    "adversaries": "The changes of capacity under which greed, and each forecast, do worst on ten of the queries",
     "all": "All parts of the paper's evaluation, how faithful the simulator is first",
 }
+
+
+_PART_OF = {"adversaries": "adversary"}
+"""Where the part has another name than its command: `qoop bench adversary` plays against one policy, on all queries."""
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -93,12 +104,19 @@ class Plan:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What results depend on."""
+        """What results depend on, whatever is measured."""
         settings = {
             "version": qoop.__version__, "planner": planner_version()[:8], "seed": self.seed,
             "directory": str(self.directory),
         }  # fmt: skip
         return settings if self.profile is None else {**settings, "profile": self.profile}
+
+    def simulated(self, *modules: str) -> Mapping[str, object]:
+        """What results depend on where tasks take what they really take. modules: that the simulations are in.
+
+        Raises SourceError if there are no tables.
+        """
+        return {**self.settings, "truth": edition(self.directory)[:8], **_code(*modules)}
 
     def some(self) -> tuple[int, ...]:
         """The queries to run; of all those that are there, every fifth, if it is to be quick."""
@@ -106,36 +124,58 @@ class Plan:
         return numbers[:: max(1, len(numbers) // QUICK_QUERIES)] if self.quick else numbers
 
 
+def _code(*modules: str) -> Mapping[str, object]:
+    """The version of the code that simulations run."""
+    return {"code": code_of(*CORE, *modules)[:8]}
+
+
 def _micro(plan: Plan) -> Part:
     count = QUICK_REGIONS if plan.quick else REGIONS
     items = situations.situations(plan.ground, plan.some(), plan.kinds, count)
-    return Part("micro", plan.settings, items, micro.measure)
+    return Part("micro", plan.simulated(*_SHARED), items, micro.measure)
 
 
 def _ablation(plan: Plan) -> Part:
     count = QUICK_REGIONS if plan.quick else ABLATION_REGIONS
-    items = situations.situations(plan.ground, plan.some()[:: 1 if plan.quick else 2], plan.kinds[:1], count)
-    return Part("ablation", plan.settings, items, ablation.measure)
+    items = situations.situations(plan.ground, plan.some()[:: 1 if plan.quick else 2], plan.kinds, count)
+    return Part("ablation", _changed(plan), items, ablation.measure)
+
+
+def _changed(plan: Plan) -> Mapping[str, object]:
+    """What the runs of the ablation depend on."""
+    return plan.simulated(*_SHARED, f"{_SUITE}.ablation", f"{_SUITE}.beyond")
 
 
 def _toy(plan: Plan) -> Part:
-    return Part("toy", {"version": qoop.__version__}, {"ends": None}, toy.measure)
+    settings = {"version": qoop.__version__, **_code(f"{_SUITE}.toy")}
+    return Part("toy", settings, {"ends": None}, toy.measure)
 
 
 def _speed(plan: Plan) -> Part:
     some = plan.queries or situations.chosen(plan.directory)[:: 10 if plan.quick else 3]
-    return Part("speed", plan.settings, ablation.speed_items(plan.ground, some), ablation.measure_speed)
+    items = ablation.speed_items(plan.ground, some, plan.kinds[0])
+    return Part("speed", _changed(plan), items, ablation.measure_speed)
 
 
 def _macro(plan: Plan) -> Part:
     seeds = tuple(plan.seed + number for number in range(1 if plan.quick else MACRO_SEEDS))
     setting = macro.Setting(str(plan.directory), QUICK_JOBS if plan.quick else macro.JOBS, seeds=seeds)
     items = {f"{setting.jobs} jobs: {name}": item for name, item in macro.items(setting).items()}
-    return Part("macro", plan.settings, items, macro.measure)
+    return Part("macro", plan.simulated(*_SHARED, f"{_SUITE}.macro"), items, macro.measure)
+
+
+def _adversary(plan: Plan) -> Part:
+    """Truth is as believed here, so nothing rests on what was measured; the plans do on the tables."""
+    most, tries = (worst.QUICK_QUERIES, worst.QUICK_TRIES) if plan.quick else (worst.QUERIES, worst.TRIES)
+    numbers = plan.queries or situations.chosen(plan.directory)
+    some = numbers[:: max(1, len(numbers) // most)][:most]
+    modules = (f"{_SUITE}.worst", *(f"qoop.tpcds.{name}" for name in ("adversary", "arena", "walks")))
+    settings = {**plan.settings, "tables": version(plan.directory, PAPER)[:8], **_code(*modules)}
+    return Part("adversary", settings, worst.items(plan.directory, some, plan.seed, tries), worst.measure)
 
 
 def _profiles(plan: Plan) -> Part:
-    settings = {"version": qoop.__version__, "seed": plan.seed}
+    settings = {"version": qoop.__version__, "seed": plan.seed, **_code(f"{_SUITE}.markets")}
     return Part("profiles", settings, markets.items(plan.seed), markets.measure)
 
 
@@ -146,6 +186,7 @@ _PARTS: Mapping[str, Callable[[Plan], Part]] = {
     "speed": _speed,
     "ablation": _ablation,
     "macro": _macro,
+    "adversary": _adversary,
 }
 """In the order in which `all` measures them."""
 
@@ -154,34 +195,45 @@ def _measure(options: argparse.Namespace) -> int:
     processes = runner.processes_for(options.processes)
     queries = parse_selection(options.queries) if options.queries is not None else ()
     plan = Plan(Path(options.directory).absolute(), options.quick, queries, options.profile, options.seed)
-    folder, values, failed = _folder(options), {}, 0
+    folder, failed = _folder(options), 0
+    settings, values = dict(plan.settings), dict[str, object]()
     if FIDELITY in options.parts:
-        failed += _fidelity(plan, folder, options.fresh)
+        real = _fidelity(plan, folder, options.fresh)
+        values[FIDELITY] = fidelity.to_json(real)
+        failed += len(real.failed)
     for name in (name for name in options.parts if name != FIDELITY):
         if options.fresh:
             runner.forget(name, folder)
+        part = _PARTS[name](plan)
         with _shown(name) as told:
-            measured = runner.run(_PARTS[name](plan), folder, processes, told)
-        values[name] = dict(measured.values)
+            measured = runner.run(part, folder, processes, told)
+        settings[name], values[name] = part.settings, dict(measured.values)
         failed += len(measured.failed)
         _tell_failed(measured)
     if options.json is not None:
-        write(json.dumps({"settings": plan.settings, **values}, indent=1) + "\n", options.json)
+        write(json.dumps({"settings": settings, **values}, indent=1) + "\n", options.json)
     print("\n".join(report.lines(claims(report.load(folder).only(options.parts).suite()))))
     return 1 if failed else 0
 
 
-def _fidelity(plan: Plan, folder: Path, fresh: bool) -> int:
-    """Real runs and the same simulated, before anything that rests on them; how many of them failed."""
+def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity.Fidelity:
+    """Real runs and the same simulated, before anything that rests on them."""
     folder.mkdir(parents=True, exist_ok=True)
     if fresh:
-        runner.forget(_REAL_RUNS, folder)
+        for path in folder.glob(f"{_REAL_RUNS}*.jsonl"):
+            path.unlink()
     queries = fidelity.QUICK if plan.quick else plan.queries or tuple(range(1, 100))
-    repeat = 1 if plan.quick else 3
-    kept = runner.file_of(_REAL_RUNS, folder)
-    found = fidelity.run(fidelity.Options(plan.directory, queries, repeat=repeat, results=kept), print)
-    fidelity.keep_summary(found, folder)
-    return len(found.failed)
+    asked = fidelity.Options(plan.directory, queries, repeat=1 if plan.quick else 3)
+    asked = replace(asked, results=_real_runs(asked, folder))
+    found = fidelity.run(asked, print)
+    if not fidelity.keep_summary(found, asked, folder, fresh):
+        print(fidelity.KEPT)
+    return found
+
+
+def _real_runs(asked: fidelity.Options, folder: Path) -> Path:
+    """Where real runs are kept: those of other settings, such as `--quick`, beside them."""
+    return runner.file_of(f"{_REAL_RUNS}-{digest(json.dumps(asked.settings))[:8]}", folder)
 
 
 def _tell_failed(measured: Measured) -> None:

@@ -10,14 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean, median
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from qoop.profiles.summary import PERCENTS
+from qoop.tpcds.adversary import POLICIES
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.suite import charts, runs
 from qoop.tpcds.suite.charts import COLOURS, Picture, sheet
 from qoop.tpcds.suite.macro import Setting
 from qoop.tpcds.suite.macro import figures as macro_figures
+from qoop.tpcds.suite.micro import SWITCH_SECONDS
 from qoop.tpcds.suite.runs import CLARINET, CLASSES, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, by_query
 
 if TYPE_CHECKING:
@@ -41,7 +44,8 @@ _FASTER = f"gain: {CLARINET} / {QOOP}"
 class Suite:
     """All that was measured.
 
-    micro, ablation, speed: single queries. macro, toy, fidelity, profiles: the values of these parts, by name.
+    micro, ablation, speed: single queries. macro, toy, fidelity, profiles, adversary: the values of these parts, by
+    name.
     """
 
     micro: Sequence[Met] = ()
@@ -51,6 +55,7 @@ class Suite:
     toy: Mapping[str, Any] = field(default_factory=dict)
     fidelity: Mapping[str, Any] = field(default_factory=dict)
     profiles: Mapping[str, Any] = field(default_factory=dict)
+    adversary: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +205,7 @@ def mean_rate(mets: Sequence[Met], contestant: str) -> float:
 
 @_both
 def switching_time(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
-    """2.11: seconds of changing plan, deciding included, as a part of the completion time."""
+    """2.11: seconds of changing plan, deciding included, as a part of the completion time: of runs that did."""
     for name, mets in groups.items():
         parts = [100 * overhead(met) for met in mets if met.runs[QOOP].switches]
         if parts:
@@ -210,10 +215,10 @@ def switching_time(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> N
 
 
 def overhead(met: Met) -> float:
-    """Which part of its time a run spent on the decisions by which it changed plan; the change itself takes no virtual
-    time, and the plan before it goes on meanwhile."""
+    """Which part of its time a run spent on changing plan: on the decisions for it, while the plan before goes on, and
+    on the changes themselves, which take no virtual time and count with what the engine needs for one."""
     ours = met.runs[QOOP]
-    return ours.deciding / max(1, ours.decisions) * ours.switches / ours.seconds
+    return ours.switches * (ours.deciding / max(1, ours.decisions) + SWITCH_SECONDS) / ours.seconds
 
 
 @_both
@@ -282,6 +287,9 @@ def _is(key: str, name: str) -> bool:
 
 
 STRAGGLING, CLARINET_STRAGGLING = "QOOP with stragglers", "Clarinet with stragglers"
+STAGE_ERRORS, CLARINET_STAGE_ERRORS = "QOOP with errors by stage", "Clarinet with errors by stage"
+_SAME_TRUTH = {STRAGGLING: CLARINET_STRAGGLING, STAGE_ERRORS: CLARINET_STAGE_ERRORS}
+"""Who is compared with Clarinet where tasks take as long as they do for it, which is not as usual."""
 HYSTERESIS, ERROR, CLARINET_ERROR, THRESHOLD = "hysteresis", "error", "Clarinet with error", "share threshold"
 
 
@@ -307,26 +315,28 @@ def _sweep(
     suite: Suite, measured: Callable[[Sequence[Met]], dict[float, float]], title: str, x: str,
     paper: Mapping[str, tuple[float, str]], best: tuple[float, float] | None = None,
 ) -> Picture | None:  # fmt: skip
-    curves = {name: measured(mets) for name, mets in _by_class(suite.ablation, _swept(suite), CLARINET).items()}
-    curves = {name: curve for name, curve in curves.items() if curve}
-    if not curves:
+    panels = {kind: curves for kind in runs.kinds(suite.ablation) if (curves := _curves(suite, kind, measured))}
+    if not panels:
         return None
-    with sheet(width=5.6) as page:
-        (axes,) = page.axes
-        for name, curve in curves.items():
-            axes.plot(list(curve), list(curve.values()), "o-", color=COLOURS[name], label=name)
-        for name, (value, text) in paper.items():
-            charts.paper_line(axes, value, text, across=True, colour=COLOURS[name])
-        if best is not None:
-            axes.axvspan(*best, color="#eeeeee", zorder=0, label=f"best in the paper: {best[0]:g} to {best[1]:g} %")
-        axes.axhline(1.0, color="#888888", linewidth=0.8)
-        charts.labels(axes, f"{title}, spot profiles", x, f"mean gain over {CLARINET}")
+    with sheet(len(panels), width=5.6) as page:
+        for axes, (kind, curves) in zip(page.axes, panels.items(), strict=True):
+            for name, curve in curves.items():
+                axes.plot(list(curve), list(curve.values()), "o-", color=COLOURS[name], label=name)
+            for name, (value, text) in paper.items():
+                charts.paper_line(axes, value, text, across=True, colour=COLOURS[name])
+            if best is not None:
+                axes.axvspan(*best, color="#eeeeee", zorder=0, label=f"best in the paper: {best[0]:g} to {best[1]:g} %")
+            axes.axhline(1.0, color="#888888", linewidth=0.8)
+            charts.labels(axes, f"{title}, {_PROFILES[kind]}", x, f"mean gain over {CLARINET}")
         return page.picture()
 
 
-def _swept(suite: Suite) -> str:
-    """The kind of profile of the ablation."""
-    return next(iter(runs.kinds(suite.ablation)), "spot")
+def _curves(
+    suite: Suite, kind: str, measured: Callable[[Sequence[Met]], dict[float, float]]
+) -> dict[str, dict[float, float]]:
+    """By class what was swept under profiles of a kind."""
+    curves = {name: measured(mets) for name, mets in _by_class(suite.ablation, kind, CLARINET).items()}
+    return {name: curve for name, curve in curves.items() if curve}
 
 
 def hindsight(suite: Suite) -> Picture | None:
@@ -353,32 +363,49 @@ def hindsight(suite: Suite) -> Picture | None:
 
 
 def parts_alone(suite: Suite) -> Picture | None:
-    """What each part of QOOP is worth: mean gain over Clarinet without it, or with what is added."""
-    groups = _by_class(suite.ablation, _swept(suite), CLARINET, QOOP)
+    """What each part of QOOP is worth: mean gain over Clarinet without it, or with what is added; below, the median of
+    its time over that of the best single plan in hindsight."""
+    kinds = runs.kinds(suite.ablation)
+    panels = {kind: groups for kind in kinds if (groups := _by_class(suite.ablation, kind, CLARINET, QOOP))}
     names = variants_of(suite.ablation)
-    if not groups or len(names) < 2:
+    if not panels or len(names) < 2:
         return None
-    with sheet(width=2.6 + 0.9 * len(names)) as page:
-        (axes,) = page.axes
-        series = {
-            volatility: [_mean_gain(mets, name) for name in names] for volatility, mets in groups.items()
-        }  # fmt: skip
-        charts.bars(axes, [name.replace(" ", "\n", 1) for name in names], series)
-        axes.axhline(1.0, color="#888888", linewidth=0.8)
-        charts.labels(axes, "With and without each part, spot profiles", "", f"mean gain over {CLARINET}")
+    with sheet(len(panels), width=2.6 + 1.1 * len(names), below=True) as page:
+        for axes, (kind, groups) in zip(page.axes, panels.items(), strict=True):
+            series = {volatility: [_mean_gain(mets, name) for name in names] for volatility, mets in groups.items()}
+            every = [met for mets in groups.values() for met in mets]
+            charts.bars(axes, [_part(name, over_hindsight(every, name)) for name in names], series)
+            axes.axhline(1.0, color="#888888", linewidth=0.8)
+            charts.labels(axes, f"With and without each part, {_PROFILES[kind]}", "", f"mean gain over {CLARINET}")
         return page.picture()
 
 
+def _part(name: str, ratios: Sequence[float]) -> str:
+    """What stands below its bars."""
+    words = fill(name, 15)
+    return f"{words}\n{median(ratios):.2f} × hindsight" if ratios else words
+
+
+def over_hindsight(mets: Sequence[Met], name: str) -> list[float]:
+    """By run, the time of a contestant over that of the best single plan in hindsight.
+
+    None of one that met another truth than the plans of hindsight did.
+    """
+    if name in _SAME_TRUTH:
+        return []
+    return [met.gain(name, HINDSIGHT) for met in mets if name in met.runs and HINDSIGHT in met.runs]
+
+
 def _mean_gain(mets: Sequence[Met], name: str) -> float:
-    some = [met for met in mets if name in met.runs]
-    theirs = CLARINET_STRAGGLING if name == STRAGGLING else CLARINET
+    theirs = _SAME_TRUTH.get(name, CLARINET)
+    some = [met for met in mets if name in met.runs and theirs in met.runs]
     return fmean(query.gain(theirs, name) for query in by_query(some)) if some else 0.0
 
 
 def variants_of(mets: Sequence[Met]) -> list[str]:
     """Contestants of the ablation that are not one of a sweep, ours first."""
     swept = (HYSTERESIS, ERROR, CLARINET_ERROR, THRESHOLD)
-    baselines = (QOOP, CLARINET, VOLCANO, HINDSIGHT, CLARINET_STRAGGLING)
+    baselines = (QOOP, CLARINET, VOLCANO, HINDSIGHT, *_SAME_TRUTH.values())
     names = dict.fromkeys(name for met in mets for name in met.runs)
     rest = [name for name in names if name not in baselines and not any(_is(name, one) for one in swept)]
     return [QOOP, *rest]
@@ -388,20 +415,36 @@ def speed(suite: Suite) -> Picture | None:
     """What is gained, and what there is to gain, where the market moves faster."""
     if not suite.speed:
         return None
-    kinds = sorted(runs.kinds(suite.speed), key=float)
+    kinds = sorted(runs.kinds(suite.speed), key=lambda kind: passed(kind)[1])
     with sheet(width=5.6) as page:
         (axes,) = page.axes
         for name in CLASSES:
-            groups = {float(kind): by_query(runs.of(suite.speed, kind, name)) for kind in kinds}
+            groups = {passed(kind)[1]: by_query(runs.of(suite.speed, kind, name)) for kind in kinds}
             groups = {faster: queries for faster, queries in groups.items() if queries}
             for ours, line in ((QOOP, "o-"), (HINDSIGHT, ":")):
                 gains = [fmean(query.gain(ours=ours) for query in queries) for queries in groups.values()]
                 if gains:
                     axes.plot(list(groups), gains, line, color=COLOURS[name], label=f"{name}: {ours}")
-        charts.log_ticks(axes, [float(kind) for kind in kinds])
+        charts.log_ticks(axes, [passed(kind)[1] for kind in kinds])
         axes.axhline(1.0, color="#888888", linewidth=0.8)
-        charts.labels(axes, "Faster markets, spot profiles", "times as fast", f"mean gain over {CLARINET}")
+        title = f"Passing faster, {_PROFILES[passed(kinds[0])[0]]}"
+        charts.labels(axes, title, "times as fast", f"mean gain over {CLARINET}")
         return page.picture()
+
+
+def passing(kind: str, faster: float) -> str:
+    """What profiles of a kind are called in which time passes faster.
+
+    >>> passing("spot", 10.0), passed("spot x10")
+    ('spot x10', ('spot', 10.0))
+    """
+    return f"{kind} x{faster:g}"
+
+
+def passed(kind: str) -> tuple[str, float]:
+    """The kind and the speed (:func:`passing`); kept results without a kind are of spot profiles."""
+    name, _, faster = kind.rpartition(" x")
+    return name or "spot", float(faster)
 
 
 def toy(suite: Suite) -> Picture | None:
@@ -418,7 +461,7 @@ def toy(suite: Suite) -> Picture | None:
 
 
 def macro(suite: Suite) -> Picture | None:
-    """2.16: 200 jobs under seven combinations and the control."""
+    """2.16: 200 jobs under seven combinations and the controls."""
     means = macro_means(suite)
     if not means:
         return None
@@ -448,6 +491,31 @@ def macro_means(suite: Suite) -> dict[str, dict[str, float]]:
         if found:
             return {one.combination: {"mean": one.mean, "jain": one.jain, "makespan": one.makespan} for one in found}
     return {}
+
+
+def adversary(suite: Suite) -> Picture | None:
+    """How bad each policy can be: by query, its worst ratio to the best single plan in hindsight."""
+    ratios = under_adversary(suite)
+    if not ratios:
+        return None
+    with sheet(width=5.6) as page:
+        (axes,) = page.axes
+        for number, (name, values) in enumerate(ratios.items()):
+            label = f"{name}: median {median(values):.2f}, worst {max(values):.2f}"
+            charts.distribution(axes, values, label, charts.CYCLE[number])
+        charts.log_ticks(axes, (1, 1.4, 2, 3, 4, 6, 8))
+        charts.labels(axes, "Under the adversary", "time / time of the best single plan in hindsight", "% of queries")
+        return page.picture()
+
+
+def under_adversary(suite: Suite) -> dict[str, list[float]]:
+    """By policy the worst ratios of its queries: of the search that has tried the most profiles, and of queries that
+    have several plans, since with one there is nothing to do badly."""
+    tries = {name: int(name.partition(" tries: ")[0]) for name in suite.adversary}
+    longest = [value for name, value in suite.adversary.items() if tries[name] == max(tries.values())]
+    most = [value for value in longest if value["plans"] > 1]
+    found = {policy: [value["ratio"] for value in most if value["policy"] == policy] for policy in POLICIES}
+    return {policy: ratios for policy, ratios in found.items() if ratios}
 
 
 def of_kind(suite: Suite, kind: str) -> list[Mapping[str, Any]]:
@@ -559,4 +627,5 @@ FIGURES = (
     Figure("B", "Parts of QOOP", "not in the paper", parts_alone),
     Figure("D", "Markets that move faster", "not in the paper", speed),
     Figure("C", "Share threshold", "not in the paper", threshold),
+    Figure("E", "Worst changes of capacity for each policy", "not in the paper", adversary),
 )  # fmt: skip

@@ -2,11 +2,12 @@
 
 200 jobs, each a TPC-DS query drawn from the 50 with the most alternatives, arrive 80 s apart in the mean (Poisson) on
 20 machines of 30 slots at scale 500. Seven combinations of a scheduler and a planner run the same arrivals, in virtual
-time on the engine's own core, and an eighth as a control: our scheduler with plans that never change, which tells what
-of ours is the scheduler's and what the planner's. Of each: the mean completion time, the makespan (from the first
-arrival to the last end), and Jain's index of fairness over how many times longer a job takes for the others. That is
-its time with the whole cluster to itself, under the same planner, divided by its time among the others, so that a poor
-plan does not count as unfairness.
+time on the engine's own core, and two as controls: our scheduler with plans that never change, which tells what of ours
+is the scheduler's and what the planner's, and ours with shares that settle with the plans
+(:mod:`qoop.schedulers.settling`). Of each: the mean completion time, the makespan (from the first arrival to the last
+end), and Jain's index of fairness over how many times longer a job takes for the others. That is its time with the
+whole cluster to itself, under the same planner, divided by its time among the others, so that a poor plan does not
+count as unfairness.
 
 What happens to tasks is said by :mod:`qoop.tpcds.truth`, what the planners believe by the estimates of the plans. The
 work that arrives per second of all slots, the load, is reported beside the figures: fairness and queueing hang on it.
@@ -33,6 +34,7 @@ from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.drf import DRF
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
+from qoop.schedulers.settling import Settling
 from qoop.schedulers.sjf import SJF
 from qoop.schedulers.tetris import Tetris
 from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
@@ -47,12 +49,16 @@ JOBS, APART = 200, 80.0
 
 @dataclass(frozen=True)
 class Combination:
-    """Who shares the machines, and who chooses the plans. control: none of the paper's, and out of the ranking."""
+    """Who shares the machines, and who chooses the plans.
+
+    control: none of the paper's, and out of the ranking. settle: jobs tell how much room their plans have a use for.
+    """
 
     name: str
     scheduler: Callable[[], Scheduler]
     planner: Planner
     control: bool = False
+    settle: bool = False
 
 
 COMBINATIONS = {
@@ -66,9 +72,10 @@ COMBINATIONS = {
         Combination("DRF + Clarinet", DRF, "Clarinet"),
         Combination("Carbyne + Clarinet", Carbyne, "Clarinet"),
         Combination("Max-min + Clarinet", lambda: Patient(MaxMin()), "Clarinet", control=True),
+        Combination("QOOP, shares settled", lambda: Settling(Patient(MaxMin())), "QOOP", control=True, settle=True),
     )
 }
-"""Those of figure 2.16, and the control."""
+"""Those of figure 2.16, and the controls."""
 CONTROLS = frozenset(name for name, one in COMBINATIONS.items() if one.control)
 
 
@@ -140,7 +147,7 @@ def measure(item: Alone | Together) -> dict[str, Any]:
     combination = COMBINATIONS[item.combination]
     known = _queries(item.setting.directory)
     every = arrivals(item.setting, item.seed)
-    jobs = [_job(one, known[one.query], combination.planner) for one in every]
+    jobs = [_job(one, known[one.query], combination.planner, combination.settle) for one in every]
     run = _simulated(item.setting.directory, jobs, combination.scheduler())
     rows = zip(every, run.jobs, strict=True)
     return {
@@ -172,17 +179,17 @@ def _truth(directory: str) -> Callable[[TaskSpec], Outcome]:
     return measured(Path(directory), _queries(directory))
 
 
-def _job(coming: Arrival, query: Query, planner: Planner) -> SimulatedJob:
+def _job(coming: Arrival, query: Query, planner: Planner, settle: bool = False) -> SimulatedJob:
     if planner == "Volcano":
         return SimulatedJob(coming.name, coming.at, volcano(query.candidates).plan)
-    return SimulatedJob(coming.name, coming.at, query.launch.plan, _adaptive(query, planner))
+    return SimulatedJob(coming.name, coming.at, query.launch.plan, _adaptive(query, planner, settle))
 
 
-def _adaptive(query: Query, planner: Planner) -> Adaptive:
+def _adaptive(query: Query, planner: Planner, settle: bool) -> Adaptive:
     """Both choose by the share that the job is told when it comes; then one of them never again."""
     if planner == "Clarinet":
-        return query.adaptive(PAPER.whole, policy=AtLaunch(), triggers=NEVER)
-    return query.adaptive(PAPER.whole, policy=AtLaunch(Greedy()))
+        return query.adaptive(PAPER.whole, policy=AtLaunch(), triggers=NEVER, settle=settle)
+    return query.adaptive(PAPER.whole, policy=AtLaunch(Greedy()), settle=settle)
 
 
 def _simulated(directory: str, jobs: Sequence[SimulatedJob], scheduler: Scheduler) -> SimulatedRun:
@@ -199,7 +206,7 @@ def _simulated(directory: str, jobs: Sequence[SimulatedJob], scheduler: Schedule
 
 @dataclass(frozen=True)
 class Figures:
-    """One combination, over all seeds that were measured: means.
+    """One combination, over all seeds: means.
 
     jain: over a job's time alone, under its own planner, divided by its time among the others.
     """
@@ -222,7 +229,8 @@ def jain(values: Sequence[float]) -> float:
 
 
 def figures(setting: Setting, values: Mapping[str, Any]) -> list[Figures]:
-    """The combinations of which every run and all times alone are there."""
+    """The combinations of which the runs of all seeds and all times alone are there; means over other seeds than those
+    of its rivals would not rank it."""
     return [found for name in COMBINATIONS if (found := _figures(name, setting, values)) is not None]
 
 
@@ -230,7 +238,7 @@ def _figures(name: str, setting: Setting, values: Mapping[str, Any]) -> Figures 
     runs = [run for seed in setting.seeds if (run := values.get(_run_name(name, seed))) is not None]
     queries = {query for run in runs for query, *_ in run["jobs"]}
     alone = _alone(queries, COMBINATIONS[name].planner, values)
-    if not runs or len(alone) < len(queries):
+    if not runs or len(runs) < len(setting.seeds) or len(alone) < len(queries):
         return None
     return Figures(
         name,

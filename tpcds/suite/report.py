@@ -21,7 +21,7 @@ from qoop.tpcds.suite.figures import FIGURES, Figure, Suite
 from qoop.tpcds.suite.runner import Measured, known
 from qoop.tpcds.suite.runs import Met
 
-PARTS = ("fidelity", "profiles", "toy", "micro", "speed", "ablation", "macro")
+PARTS = ("fidelity", "profiles", "toy", "micro", "speed", "ablation", "macro", "adversary")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Found:
         return Suite(
             micro, ablation, speed, macro=self.values("macro"), toy=self.values("toy"),
             fidelity=self.values("fidelity").get("fidelity", {}),
-            profiles=self.values("profiles"),
+            profiles=self.values("profiles"), adversary=self.values("adversary"),
         )  # fmt: skip
 
 
@@ -118,9 +118,10 @@ def _fidelity(found: Found) -> Iterator[str]:
     if not found.values("fidelity"):
         yield "<p>Not measured here yet: <code>qoop bench fidelity DIR</code>.</p>"
         return
+    settings = _settings(found.settings["fidelity"])
     yield (
         "<p>Real runs of the queries at a small scale, and the same runs in the simulator. Every other figure rests on "
-        "this.</p>"
+        f"this.{f' Measured with {escape(settings)}.' if settings else ''}</p>"
     )
 
 

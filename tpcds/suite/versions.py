@@ -1,0 +1,31 @@
+"""Which code results of simulations come from: those of other code are refused, not mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from qoop.catalog.errors import ConfigError
+from qoop.tpcds.workload import digest, digest_of
+
+CORE = ("qoop", "qoop.engine", "qoop.engine.backends", "qoop.policies", "qoop.profiles", "qoop.schedulers")
+"""What every simulation runs beside the planner, which has a version of its own."""
+
+
+@cache
+def code_of(*modules: str) -> str:
+    """Digest of the source of some modules, of a package that of all modules right in it.
+
+    Raises ConfigError if there is no such module.
+    """
+    return digest(*map(digest_of, (path for name in modules for path in _files(name))))
+
+
+def _files(name: str) -> Iterator[Path]:
+    found = find_spec(name)
+    if found is None or found.origin is None:
+        raise ConfigError(f"there is no module {name}")
+    path = Path(found.origin)
+    yield from sorted(path.parent.glob("*.py")) if path.name == "__init__.py" else (path,)

@@ -1,0 +1,67 @@
+"""The changes of capacity under which each policy does worst, for some queries: what the adversary finds, as items.
+
+The evaluation of the paper has nothing like it. On profiles drawn by chance the parts that go beyond greed may look
+harmless; what :mod:`~qoop.tpcds.adversary` breeds against each of them tells how bad they can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from qoop.tpcds import adversary
+from qoop.tpcds.adversary import POLICIES
+from qoop.tpcds.arena import Arena, arenas
+
+QUERIES, QUICK_QUERIES = 10, 2
+TRIES, QUICK_TRIES = 200, 40
+"""Profiles that are run for a policy and a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """The adversary against one policy on one query. directory: tables of scale 1. tries: profiles it may run."""
+
+    directory: Path
+    query: int
+    policy: str
+    seed: int
+    tries: int
+
+
+def items(directory: Path, queries: Sequence[int], seed: int, tries: int) -> dict[str, Duel]:
+    """Every policy on every query, by name, the first query before the second."""
+    return {
+        f"{tries} tries: {policy}, query {query}": Duel(directory, query, policy, seed, tries)
+        for query in queries
+        for policy in POLICIES
+    }
+
+
+def measure(duel: Duel) -> dict[str, Any]:
+    """The worst that was found, as JSON values.
+
+    ratio: of the adaptive run to the best single plan in hindsight; held: of the launch plan on the same profile;
+    others: of each other policy there. switches: of the adaptive run.
+    """
+    worst = adversary.worst(_arena(duel.directory, duel.query), duel.policy, duel.seed, duel.tries)
+    return {
+        "policy": duel.policy,
+        "query": duel.query,
+        "ratio": worst.ratio,
+        "held": worst.held / worst.hindsight,
+        "switches": worst.adaptive.switches,
+        "plans": worst.plans,
+        "others": dict(worst.others),
+    }
+
+
+@lru_cache(maxsize=2)
+def _arena(directory: Path, query: int) -> Arena:
+    """As `qoop bench adversary` has it, kept for the next policy: its plans take seconds to find."""
+    usual = adversary.Options(directory, (query,))
+    ((_, arena),) = arenas(directory, usual.queries, usual.stats_scale, usual.slots)
+    return arena
