@@ -14,6 +14,7 @@ from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.schedulers.base import Claim
 from qoop.schedulers.settling import Settling
 from qoop.tpcds.suite import macro
+from qoop.tpcds.suite.figures import Suite, macro_means
 from qoop.tpcds.workload import PAPER, Query
 
 COLUMNS = (("x", "INTEGER"),)
@@ -99,3 +100,11 @@ def test_a_job_alone_is_not_slowed_by_others(values: Mapping[str, Any]) -> None:
 def test_the_load_is_work_per_slot_second() -> None:
     work = 300 * 9.0
     assert macro.load(SETTING) == pytest.approx(work / (10.0 * 600), rel=0.02)
+
+
+def test_a_run_that_was_broken_off_is_judged_by_the_seeds_that_it_has_whole(values: Mapping[str, Any]) -> None:
+    assert macro.whole_seeds(values) == (1, 2)
+    broken_off = {name: value for name, value in values.items() if name != "SJF + Volcano, seed 2"}
+    assert macro.whole_seeds(broken_off) == (1,)
+    found = macro_means(Suite(macro={f"6 jobs: {name}": value for name, value in broken_off.items()}))
+    assert list(found) == list(macro.COMBINATIONS)

@@ -18,7 +18,7 @@ from qoop.tpcds.adversary import POLICIES
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.suite import charts, runs
 from qoop.tpcds.suite.charts import COLOURS, Picture, sheet
-from qoop.tpcds.suite.macro import Setting
+from qoop.tpcds.suite.macro import Setting, whole_seeds
 from qoop.tpcds.suite.macro import figures as macro_figures
 from qoop.tpcds.suite.micro import SWITCH_SECONDS
 from qoop.tpcds.suite.runs import CLARINET, CLASSES, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, by_query
@@ -485,9 +485,7 @@ def macro_means(suite: Suite) -> dict[str, dict[str, float]]:
         jobs, _, item = name.partition(" jobs: ")
         by_jobs[int(jobs)][item] = value
     for count, values in sorted(by_jobs.items(), reverse=True):
-        seeds = {int(item.rpartition(" ")[2]) for item in values if ", seed " in item}
-        setting = Setting("", count, seeds=tuple(sorted(seeds)))
-        found = macro_figures(setting, values)
+        found = macro_figures(Setting("", count, seeds=whole_seeds(values)), values)
         if found:
             return {one.combination: {"mean": one.mean, "jain": one.jain, "makespan": one.makespan} for one in found}
     return {}

@@ -120,13 +120,24 @@ class Arrival:
 
 
 def items(setting: Setting) -> dict[str, Alone | Together]:
-    """What is to be measured, each alone, by name."""
-    together = {_run_name(name, seed): Together(setting, name, seed) for seed in setting.seeds for name in COMBINATIONS}
-    needed = sorted({one.query for seed in setting.seeds for one in arrivals(setting, seed)})
+    """What is to be measured, each alone, by name; all of one seed before the next, so that a run which is broken off
+    has something whole."""
     planners = dict.fromkeys(one.planner for one in COMBINATIONS.values())
-    return together | {
-        _alone_name(planner, query): Alone(setting, planner, query) for planner in planners for query in needed
-    }
+    found: dict[str, Alone | Together] = {}
+    for seed in setting.seeds:
+        needed = sorted({one.query for one in arrivals(setting, seed)})
+        found |= {_run_name(name, seed): Together(setting, name, seed) for name in COMBINATIONS}
+        found |= {
+            _alone_name(planner, query): Alone(setting, planner, query) for planner in planners for query in needed
+        }
+    return found
+
+
+def whole_seeds(values: Mapping[str, Any]) -> tuple[int, ...]:
+    """The seeds that were measured under every combination; all that were measured, if there is no such."""
+    seeds = {int(name.rpartition(" ")[2]) for name in values if ", seed " in name}
+    whole = {seed for seed in seeds if all(_run_name(name, seed) in values for name in COMBINATIONS)}
+    return tuple(sorted(whole or seeds))
 
 
 def _run_name(combination: str, seed: int) -> str:
