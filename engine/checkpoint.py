@@ -44,6 +44,7 @@ class _Entry:
     """One output. In memory (`tables`), in a file (`saved`), or both. `busy`: it is being written.
 
     origin: what made it; None if nobody else may have it, or if it was found. foreign: `saved` is not ours to remove.
+    let_go: its file may be removed, for no job needed it.
     """
 
     committed: Committed
@@ -53,6 +54,7 @@ class _Entry:
     busy: bool = False
     origin: Origin | None = None
     foreign: bool = False
+    let_go: bool = False
     queued: float = 0.0
     jobs: set[JobId] = field(default_factory=set)
     verified: set[int] = field(default_factory=set)
@@ -60,11 +62,6 @@ class _Entry:
     @property
     def bytes(self) -> int:
         return sum(self.committed.bytes)
-
-    @property
-    def is_let_go(self) -> bool:
-        """It is in memory for whoever wants it, and what was written of it, if anything was, may be removed."""
-        return self.origin is not None and self.saved is None and not self.busy
 
     @property
     def is_far(self) -> bool:
@@ -217,6 +214,8 @@ class Store:
     def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> list[Committed]:
         """The facts of those of the keys that are held; they are kept for the job, if one is named."""
         self._look_up(keys)
+        if job is not None:
+            self._take_up(keys)
         with self._lock:
             found = [entry for key in keys if (entry := self._entries.get(key)) is not None]
             found = [entry for entry in found if entry.committed.key.signature not in self._distrusted]
@@ -305,16 +304,33 @@ class Store:
         if directory is None:
             return
         with self._lock:
-            entries = [(key, self._entries.get(key)) for key in keys]
-            missing = [key for key, entry in entries if entry is None or entry.is_let_go]
+            missing = [key for key in keys if key not in self._entries]
         found = directory.find_all(missing) if missing else []
         with self._lock:
             for saved in found:
-                entry = self._entries.get(saved.committed.key)
-                if entry is None:
+                if saved.committed.key not in self._entries:
                     self._insert(_Entry(saved.committed, None, saved, durable=True))
-                elif entry.is_let_go:
-                    entry.saved, entry.durable = saved, True
+
+    def _take_up(self, keys: Sequence[CheckpointKey]) -> None:
+        """A job wants these again: the files of what was only kept in memory for whoever might come stay, if they are
+        there still."""
+        with self._lock:
+            let_go = [key for key in keys if (entry := self._entries.get(key)) is not None and entry.let_go]
+        if not let_go or self._directory is None:
+            return
+        try:
+            found = self._directory.find_all(let_go)
+        except CheckpointError:
+            return  # the rows are in memory; what a job rests on is only not sure to outlive the process
+        useless = []
+        with self._lock:
+            for saved in found:
+                entry = self._entries.get(saved.committed.key)
+                if entry is not None and entry.let_go and entry.saved is None and not entry.busy:
+                    entry.saved, entry.durable, entry.let_go = saved, True, False
+                else:
+                    useless.append(saved.committed.key)
+        self._directory.let_go(useless)
 
     def _rows(self, entry: _Entry, partition: int | None) -> pa.Table:
         tables, saved = entry.tables, entry.saved
@@ -385,7 +401,7 @@ class Store:
         if not keep or entry.tables is None:
             self._drop(key, entry)
         elif entry.durable:
-            entry.durable, entry.saved = False, None  # the file may be removed from now on
+            entry.durable, entry.saved, entry.let_go = False, None, True  # the file may be removed from now on
 
     def _leave_memory(self, entry: _Entry) -> None:
         entry.tables = None
