@@ -294,11 +294,13 @@ class Replanner:
         return replace(answer, decision=Stay(why, decision.candidates))
 
     def unseen(self, answer: Answer | Useful) -> list[CheckpointKey]:
-        """The outputs of plans that come with an answer, as far as the job has not got them: nobody has looked yet
-        whether they are there."""
+        """Outputs of plans that come with an answer, and of the one that it changes to, that the job has not got: they
+        may be there, made by another process or let go of since."""
         if isinstance(answer, Useful) or self._run.ending:
             return []
         fresh = answer.question.options[len(self._options) :]
+        if isinstance(answer.decision, Switch):
+            fresh = (*fresh, answer.served[answer.runs])
         keys = (
             CheckpointKey(*content, part)
             for option in fresh

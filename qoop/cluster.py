@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 
 from qoop.adaptive import Answer, Replanner, Useful, Work
@@ -167,14 +168,15 @@ class JobHandle:
         """Begin nothing new of the job; yield the outputs that may serve elsewhere, kept for `keeper` meanwhile. If the
         block fails the job goes on; if it does not, the job is to be cancelled.
 
-        grace: seconds that attempts under way may go on before. Raises ConfigError if the job has ended.
+        grace: seconds that attempts under way may go on before. Raises ConfigError if the job has ended,
+        CheckpointError if the outputs cannot be looked up.
         """
         asked = SuspendAsked(self.id, keeper)
         try:
             if grace > 0:
                 self._cluster.post(HoldAsked(self.id))
             deadline = time.monotonic() + grace
-            while time.monotonic() < deadline and self._run.alive and not self.done.done():
+            while time.monotonic() < deadline and self._is_busy() and not self.done.done():
                 time.sleep(_PAUSE)
             self._cluster.post(asked)
             while not (asked.kept.done() or self.done.done()):
@@ -186,8 +188,15 @@ class JobHandle:
             self._cluster.post(HoldAsked(self.id, on=False))
             raise
         finally:
-            kept = asked.kept.result() if asked.kept.done() else ()
-            self._cluster.post(ReleaseAsked(keeper, tuple(output.key for output in kept)))
+            asked.kept.add_done_callback(partial(self._let_go, keeper))  # at once, or when the letter is opened
+
+    def _let_go(self, keeper: JobId, kept: Future[tuple[Committed, ...]]) -> None:
+        if kept.exception() is None:
+            self._cluster.post(ReleaseAsked(keeper, tuple(output.key for output in kept.result())))
+
+    def _is_busy(self) -> bool:
+        with self._cluster.lock:
+            return bool(self._run.alive)
 
     def release(self) -> None:
         """The owner needs the outputs no more; the store may drop them."""
@@ -304,7 +313,7 @@ class Cluster:
         self._wants_stale = False
         self._rounds = 0  # told again for the wants of plans since jobs or machines changed
         self._wait_for_capacity = wait_for_capacity
-        self._next_size: _Size | None = None  # as announced
+        self._next_sizes: list[_Size] = []  # as announced, the next first
         self._empty_since: float | None = None  # when the last slot went, while there is none
         self._closing = False
         self._give_up_at: float | None = None
@@ -513,7 +522,10 @@ class Cluster:
             letter.kept.set_result(())
             return
         keys = [output.key for output in found.run.progress().held if output.width]
-        letter.kept.set_result(tuple(self._backend.held(keys, letter.keeper)))
+        try:
+            letter.kept.set_result(tuple(self._backend.held(keys, letter.keeper)))
+        except QoopError as error:
+            letter.kept.set_exception(error)
         self._hold_job(letter.job, on=True)
 
     def _check_open(self) -> None:
@@ -523,7 +535,22 @@ class Cluster:
             raise SessionClosed("the session was closed")
 
     def _resize(self, size: _Size, now: float, done: Future[None]) -> None:
-        pending, self._next_size = self._next_size, None
+        """Have the backend be so, or hear that it will; what was announced of other things is to come still."""
+        rest = [left for one in self._next_sizes if (left := one.without(size)) is not None]
+        coming = sorted([*rest, size] if size.at > now else rest, key=lambda one: one.at)
+        try:
+            self._tell_size(size if size.at <= now else _merged(coming), now)
+        except ConfigError as error:
+            done.set_exception(error)
+            return
+        self._next_sizes = coming
+        done.set_result(None)
+        if size.at <= now and coming:
+            with contextlib.suppress(ConfigError):  # noted; it was not refused before, and comes when it is due
+                self._tell_size(_merged(coming), now)
+
+    def _tell_size(self, size: _Size, now: float) -> None:
+        """Tell the backend, and the jobs what comes of it. Raises ConfigError if it cannot be so."""
         self._note(Resizing(size.slots, size.memory, size.at))
         try:
             if size.at > now:
@@ -532,20 +559,13 @@ class Cluster:
                 self._backend.resize(size.slots, size.memory)
         except ConfigError as error:
             self._note(Refused(str(error)))
-            done.set_exception(error)
-            self._next_size = pending
-            return
+            raise
         events = [_because(size.why, event) for event in self._backend.wait(0.0)]
         self._shares_stale |= self._driver.take(events, now)  # before anything is granted
-        done.set_result(None)
-        if size.at > now:
-            self._next_size = size
-        elif pending is not None and (rest := pending.without(size)) is not None:
-            self._resize(rest, now, Future())  # what was announced of the other is to come still
 
     def _resize_as_announced(self, now: float) -> None:
-        if self._next_size is not None and now >= self._next_size.at:
-            size, self._next_size = self._next_size, None  # once, even if it is refused
+        while self._next_sizes and now >= self._next_sizes[0].at:
+            size = self._next_sizes.pop(0)  # once, even if it is refused
             self._resize(size, now, Future())
 
     def _loop(self) -> None:
@@ -692,7 +712,12 @@ class Cluster:
     def _adopted(self, job: _Job, answer: Answer | Useful, now: float) -> int:
         """How many outputs of plans that have just become known the backend has; the job holds them from now on."""
         unseen = job.replanner.unseen(answer) if job.replanner is not None and job.request.reuse else []
-        found = self._found(job, unseen) if unseen else ()
+        if not unseen:
+            return 0
+        try:
+            found = self._found(job, unseen)
+        except QoopError:  # it has been noted; the job does without
+            return 0
         job.run.adopt(found, now=now)
         return len(found)
 
@@ -754,8 +779,8 @@ class Cluster:
             moments += [self._starved_at(job, self._empty_since) for job in going_on]
         if self._give_up_at is not None:
             moments.append(self._give_up_at)
-        if self._next_size is not None:
-            moments.append(self._next_size.at)
+        if self._next_sizes:
+            moments.append(self._next_sizes[0].at)
         if not moments:
             return timeout
         left = max(0.0, min(moments) - self._clock.now())
@@ -785,6 +810,13 @@ class Cluster:
                 job.handle.done.set_exception(error)
         self._jobs.clear()
         self._coming.clear()
+
+
+def _merged(sizes: Sequence[_Size]) -> _Size:
+    """What is to be announced of several sizes, the next of them first: all of it, to be had by the next moment."""
+    slots = next((one.slots for one in sizes if one.slots is not None), None)
+    memory = next((one.memory for one in sizes if one.memory is not None), None)
+    return replace(sizes[0], slots=slots, memory=memory)
 
 
 def _because(why: str, event: Event) -> Event:

@@ -740,9 +740,11 @@ class Session:
         why = Suspended(f"the job was suspended to {path}")
         handle.cancel(why)
         handle.wait()
-        if handle.error is not why:  # attempts under way have brought it to its end
+        if handle.error is None:  # attempts under way have brought it to its end
             shutil.rmtree(path, ignore_errors=True)
             raise ConfigError(f"the job {handle.id} has {handle.state.lower()}: it cannot be suspended any more")
+        if handle.error is not why:
+            raise ConfigError(f"the job {handle.id} has ended otherwise; {path} is whole") from handle.error
 
     def _take(self, handle: JobHandle) -> pa.Table:
         """The root's output; from now on the caller owns its memory."""

@@ -2,7 +2,7 @@
 
 As JSON lines (law 8: no pickle), each written once the turn is over::
 
-    {"format": "qoop-trace", "version": 2, "qoop": "0.1"}
+    {"format": "qoop-trace", "version": 3, "qoop": "0.1"}
     {"in": "Opened", "at": 0.0, "machines": {"local": {"cpu": 4, "memory": 8e9}}, …}
     {"define": "5e1f…", "kind": "Stage", "value": {…}}      a stage or plan; said once, later named by its digest
     {"turn": 1, "at": 0.25}
@@ -60,7 +60,7 @@ from qoop.trace_codec import TraceCodec
 from qoop.turns import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Starting, Turn
 
 FORMAT = "qoop-trace"
-VERSION = 2
+VERSION = 3
 
 EVENTS = (
     TaskSucceeded, TaskFailed, TaskStopped, MachineJoined, MachineLost, SlotsChanged, CapacityNotice, CheckpointLost,

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qoop.adaptive import Adaptive, changed
-from qoop.catalog.errors import OutOfMemory
+from qoop.catalog.errors import CheckpointError, OutOfMemory
 from qoop.cluster import Cluster, JobHandle
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
-from qoop.engine.events import Event, SlotsChanged
+from qoop.engine.events import Committed, Event, SlotsChanged
 from qoop.engine.history import Decided, MemoryExhausted, Succeeded
 from qoop.engine.state import State
-from qoop.engine.task import TaskSpec, checkpoint_key
+from qoop.engine.task import CheckpointKey, TaskSpec, checkpoint_key
 from qoop.letters import JobRequest, PinAsked
 from qoop.planner.candidate import Candidate
 from qoop.planner.observed import Observations
@@ -26,6 +26,7 @@ from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanner import Decision, Question, switch_to
 from qoop.trace import MemoryTrace
 from qoop.turns import Decision as Noted
+from qoop.turns import Found
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)
@@ -302,6 +303,46 @@ def test_what_another_process_has_made_under_another_plan_is_found(reuse: bool, 
     if reuse:
         assert "1 outputs of other plans were found" in decisions(handle)[0].cause
     assert narrow in bench.backend.committed, "it is still somebody's"
+
+
+def test_a_job_whose_other_plans_cannot_be_looked_up_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, held = Bench(8), SimulatedBackend.held
+
+    def away(self: SimulatedBackend, keys: Sequence[CheckpointKey], job: str | None = None) -> Sequence[Committed]:
+        if any(key.signature == "narrow" for key in keys):
+            raise CheckpointError("the store is away")
+        return held(self, keys, job)
+
+    monkeypatch.setattr(SimulatedBackend, "held", away)
+    bench.run(WIDE, NARROW, at_once=True, reuse=True)
+    errors = [entry.what.error for entry in bench.trace.entries if isinstance(entry.what, Found)]
+    assert [str(error) for error in errors] == ["None", "the store is away"]
+
+
+class ToAndFro:
+    """Goes to the other plan of two whenever it is asked."""
+
+    def decide(self, question: Question) -> Decision:
+        return switch_to(question, 1 - question.running)
+
+
+def test_what_was_let_go_of_is_looked_for_when_its_plan_is_gone_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By then it may be there again, or still, in a file."""
+    asked, held = list[set[str]](), SimulatedBackend.held
+
+    def noted(self: SimulatedBackend, keys: Sequence[CheckpointKey], job: str | None = None) -> Sequence[Committed]:
+        asked.append({key.signature for key in keys})
+        return held(self, keys, job)
+
+    monkeypatch.setattr(SimulatedBackend, "held", noted)
+    bench = Bench(8)
+    handle = bench.submit(WIDE, NARROW, at_once=True, reuse=True, policy=ToAndFro())
+    while moves(handle) == "A":
+        bench.cluster.step()
+    handle.reconsider()
+    bench.settle()
+    assert handle.state is State.SUCCEEDED and moves(handle) == "ABA"
+    assert asked == [{"scan", "wide", "root"}, {"narrow"}, {"wide"}]
 
 
 # --- switches anywhere ------------------------------------------------------------------------------------

@@ -351,7 +351,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 2', '"version": 9'), "is of version 9; only 2"),
+        (tamper("qoop-trace", '"version": 3', '"version": 9'), "is of version 9; only 3"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

@@ -176,6 +176,19 @@ def test_slots_that_were_announced_to_go_go_though_the_memory_changes_before() -
     assert backend.machines() == {"m": Resources(1, 3e9)}
 
 
+def test_two_notices_come_true_each_at_its_time() -> None:
+    work, backend, trace = cluster({"m": Resources(2, 2e9)})
+    handle = work.submit(JobRequest(Plan((stage("a", 8, 10.0), stage("root", 1, 1.0, "a")), COLUMNS)))
+    work.step(0.0)
+    work.resize(slots=1, notice=30.0)
+    work.resize(memory=3 * 10**9, notice=20.0)
+    settle(work)
+    told = [(one.at, one.what.capacity) for one in trace.entries if isinstance(one.what, SlotsChanged)]
+    assert told == [(20.0, Resources(2, 3e9)), (30.0, Resources(1, 3e9))]
+    assert not any(isinstance(record, Failed) for record in handle.history())
+    assert backend.clock.now() == 71.0  # until 20 s it is taken that both will come then
+
+
 def test_a_job_that_comes_after_a_notice_hears_of_it() -> None:
     work, _, _ = cluster({"m": Resources(2, 2e9)})
     work.resize(slots=1, notice=30.0)
