@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from qoop.catalog.errors import QoopError
+from qoop.catalog.errors import ConfigError, QoopError
 from qoop.engine.backends.local import LocalBackend
 from qoop.session import connect
 from qoop.tpcds.oracle import Oracle
@@ -101,6 +101,8 @@ def _run(options: Options, text: str, side: str) -> tuple[pa.Table, Taken]:
         with connect(
             options.slots, options.memory, checkpoints=folder, persist=persist, replan=False, reuse=False
         ) as session:
+            if side == "none" and session.config.checkpoints is not None:
+                raise ConfigError("outputs are written wherever qoop.toml or QOOP_CHECKPOINTS says: unset that")
             session.register_folder(options.directory)
             planned = session._plan(text)
             cpu, wall = time.process_time(), time.perf_counter()

@@ -106,5 +106,7 @@ def test_a_run_that_was_broken_off_is_judged_by_the_seeds_that_it_has_whole(valu
     assert macro.whole_seeds(values) == (1, 2)
     broken_off = {name: value for name, value in values.items() if name != "SJF + Volcano, seed 2"}
     assert macro.whole_seeds(broken_off) == (1,)
+    strange = {**values["SJF + Volcano, seed 2"], "jobs": [[99, 0.0, 1.0, 0]]}  # a query whose time alone is not known
+    assert macro.whole_seeds({**values, "SJF + Volcano, seed 2": strange}) == (1,)
     found = macro_means(Suite(macro={f"6 jobs: {name}": value for name, value in broken_off.items()}))
     assert list(found) == list(macro.COMBINATIONS)

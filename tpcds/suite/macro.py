@@ -134,9 +134,9 @@ def items(setting: Setting) -> dict[str, Alone | Together]:
 
 
 def whole_seeds(values: Mapping[str, Any]) -> tuple[int, ...]:
-    """The seeds that were measured under every combination; all that were measured, if there is no such."""
+    """The seeds of which every combination has its figures; all that were measured, if there is no such."""
     seeds = {int(name.rpartition(" ")[2]) for name in values if ", seed " in name}
-    whole = {seed for seed in seeds if all(_run_name(name, seed) in values for name in COMBINATIONS)}
+    whole = {one for one in seeds if len(figures(Setting("", seeds=(one,)), values)) == len(COMBINATIONS)}
     return tuple(sorted(whole or seeds))
 
 
