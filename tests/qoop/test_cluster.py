@@ -96,11 +96,16 @@ class Bench:
         raise AssertionError("jobs never end")
 
     def running(self, count: int) -> None:
-        """Wait until so many attempts run (they run in virtual time, but start in ours)."""
+        """Wait until so many attempts run (they run in virtual time, but start in ours), and the jobs know."""
         until = time.monotonic() + 5
-        while len(self.backend.running) != count:
-            assert time.monotonic() < until, f"{self.backend.running} run"
+        while len(self.backend.running) != count or self.known() != count:
+            assert time.monotonic() < until, f"{self.backend.running} run, {self.known()} are known to"
             time.sleep(0.001)
+
+    def known(self) -> int:
+        """How many attempts the jobs believe to run."""
+        with self.cluster.lock:
+            return sum(len(job.run.alive) for job in self.cluster._jobs.values())
 
 
 @contextmanager
