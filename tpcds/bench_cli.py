@@ -118,8 +118,7 @@ def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser = commands.add_parser("overhead", help=what, description=f"{what}.")
     _add_tables(parser)
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="pairs of runs of each (5)")
-    parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
-    parser.add_argument("--memory", metavar="SIZE", help='for all tasks, such as "2GB" (80 %% of what there is)')
+    _add_room(parser)
     parser.add_argument(
         "--known", action="store_true", help="other plans are known before, as when a query comes again"
     )
@@ -133,8 +132,7 @@ def _add_checkpoints(commands: argparse._SubParsersAction[argparse.ArgumentParse
     parser = commands.add_parser("checkpoints", help=what, description=f"{what}.")
     _add_tables(parser)
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each on every side (3)")
-    parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
-    parser.add_argument("--memory", metavar="SIZE", help='for all tasks, such as "2GB" (80 %% of what there is)')
+    _add_room(parser)
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_checkpoints)
 
@@ -246,6 +244,12 @@ def _add_tables(parser: argparse.ArgumentParser, scale: str = "") -> None:
     """Which tables and which queries. scale: of the tables, if it matters, as the help is to go on."""
     parser.add_argument("directory", metavar="DIR", help=f"where `qoop tpcds generate` made the tables{scale}")
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
+
+
+def _add_room(parser: argparse.ArgumentParser) -> None:
+    """What a session has."""
+    parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
+    parser.add_argument("--memory", metavar="SIZE", help='for all tasks, such as "2GB" (80 %% of what there is)')
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

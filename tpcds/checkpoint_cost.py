@@ -21,6 +21,7 @@ from qoop.session import connect
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.quantiles import ratio_of_sums
 from qoop.tpcds.queries import texts
+from qoop.tpcds.shrink import in_turn
 
 SIDES = ("none", "worthwhile", "all")
 """Which outputs are written: `persist` of :func:`~qoop.session.connect`, and none without a folder."""
@@ -87,7 +88,7 @@ def _query(options: Options, number: int) -> QueryResult:
                 if difference is not None:
                     return QueryResult(number, error=f"{side}: {difference}")
         for repetition in range(options.repeat):
-            for side in SIDES if repetition % 2 else SIDES[::-1]:
+            for side in in_turn(SIDES, repetition):
                 taken[side].append(_run(options, text, side)[1])
     except QoopError as error:
         return QueryResult(number, error=f"{type(error).__name__}: {error}".splitlines()[0])

@@ -107,7 +107,7 @@ def _query(options: Options, number: int) -> QueryResult:
         with Oracle(options.directory) as oracle:
             theirs = oracle.answer(text)
         for repetition in range(options.repeat):
-            for kind in _in_turn(options.kinds, repetition):
+            for kind in in_turn(options.kinds, repetition):
                 answer = scratch / f"{kind}.arrow"
                 task = Task(kind, str(options.directory), text, FULL, str(answer))
                 outcome = _once(task, scratch, changes, LIMIT * time)
@@ -122,7 +122,7 @@ def _query(options: Options, number: int) -> QueryResult:
     return QueryResult(number, time, seconds, errors, switches)
 
 
-def _in_turn(kinds: Sequence[str], repetition: int) -> Sequence[str]:
+def in_turn(kinds: Sequence[str], repetition: int) -> Sequence[str]:
     """Each goes first in some repetition: whoever does finds files and caches as others have left them."""
     first = repetition % len(kinds)
     return [*kinds[first:], *kinds[:first]]
