@@ -63,17 +63,9 @@ def alignment(demand: Resources, room: Room) -> float:
     >>> alignment(Resources(1, 50), Room(Resources(2, 100), Resources(1, 100)))
     0.75
     """
-    free, capacity = room.free, room.capacity
-    score = 0.0
-    if capacity.cpu > 0:
-        score += (demand.cpu / capacity.cpu) * (free.cpu / capacity.cpu)
-    if capacity.memory > 0:
-        score += (demand.memory / capacity.memory) * (free.memory / capacity.memory)
-    if capacity.disk > 0:
-        score += (demand.disk / capacity.disk) * (free.disk / capacity.disk)
-    if capacity.network > 0:
-        score += (demand.network / capacity.network) * (free.network / capacity.network)
-    return score
+    free = room.free
+    by_cpu, by_memory, by_disk, by_network = _weights(demand, room.capacity)
+    return by_cpu * free.cpu + by_memory * free.memory + by_disk * free.disk + by_network * free.network
 
 
 def best_fit(demands: Sequence[Resources], rooms: Sequence[Room]) -> tuple[int, int] | None:
@@ -83,16 +75,29 @@ def best_fit(demands: Sequence[Resources], rooms: Sequence[Room]) -> tuple[int, 
     """
     best: tuple[int, int] | None = None
     best_score = -1.0
-    alone = len(demands) == 1 and len(rooms) == 1
     for i, demand in enumerate(demands):
         cpu, memory, disk, network = demand.cpu, demand.memory, demand.disk, demand.network
+        capacity: Resources | None = None
         for j, room in enumerate(rooms):
             free = room.free
             if cpu <= free.cpu and memory <= free.memory and disk <= free.disk and network <= free.network:
-                score = 0.0 if alone else alignment(demand, room)
+                if room.capacity is not capacity:  # most machines are alike
+                    capacity = room.capacity
+                    by_cpu, by_memory, by_disk, by_network = _weights(demand, capacity)
+                score = by_cpu * free.cpu + by_memory * free.memory + by_disk * free.disk + by_network * free.network
                 if score > best_score + _SAME:
                     best, best_score = (i, j), score
     return best
+
+
+def _weights(demand: Resources, capacity: Resources) -> tuple[float, float, float, float]:
+    """What the free room of a machine is multiplied by for :func:`alignment`, by dimension."""
+    return (
+        demand.cpu / capacity.cpu / capacity.cpu if capacity.cpu > 0 else 0.0,
+        demand.memory / capacity.memory / capacity.memory if capacity.memory > 0 else 0.0,
+        demand.disk / capacity.disk / capacity.disk if capacity.disk > 0 else 0.0,
+        demand.network / capacity.network / capacity.network if capacity.network > 0 else 0.0,
+    )
 
 
 SERIAL_PART = 0.1

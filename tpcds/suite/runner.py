@@ -6,6 +6,7 @@ order. What failed is kept as failed, counted, and tried again by the next run.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -135,7 +136,7 @@ def _measured(
         try:
             while True:
                 for name, argument in islice(coming, processes * (1 + _AHEAD) - len(waiting)):
-                    waiting[workers.submit(_timed, measure, argument)] = name
+                    waiting[workers.submit(_in_worker, measure, argument)] = name
                 if not waiting:
                     return
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -143,6 +144,13 @@ def _measured(
         except BaseException:
             workers.shutdown(cancel_futures=True)  # what is under way takes some seconds
             raise
+
+
+def _in_worker(measure: Callable[[Any], Any], argument: Any) -> dict[str, Any]:
+    """What is kept from one item to the next, such as plans, is not walked over for garbage with each: a tenth of the
+    time."""
+    gc.freeze()
+    return _timed(measure, argument)
 
 
 def _timed(measure: Callable[[Any], Any], argument: Any) -> dict[str, Any]:
