@@ -472,6 +472,7 @@ def macro(suite: Suite) -> Picture | None:
             colours = [COLOURS[QOOP] if name.startswith(QOOP) else "#bbbbbb" for name in means]
             drawn = axes.barh(list(means), values, color=colours)
             axes.bar_label(drawn, [f"{value:.3g}" if key == "jain" else f"{value:.0f}" for value in values], fontsize=7)
+            axes.margins(x=0.15)  # room for the numbers
             axes.invert_yaxis()
             axes.grid(visible=False, axis="y")
             charts.labels(axes, title, "", "")
