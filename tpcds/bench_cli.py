@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
@@ -232,7 +233,8 @@ def _add_fidelity(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--quick", action="store_true", help="some of the queries, each run once")
     parser.add_argument("--profiles", default=",".join(fidelity.PROFILES), metavar="A,B", help="which ones (all)")
     parser.add_argument("--repeat", type=int, metavar="N", help="runs of each (3); the fastest counts")
-    parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
+    kept = "real runs are kept there as they come; a broken-off run goes on from there (in ~/.cache/qoop/suite)"
+    parser.add_argument("--results", metavar="FILE", help=kept)
     parser.add_argument(
         "--fresh", action="store_true", help="begin anew, and put the figures on the report's page whatever is there"
     )
@@ -449,13 +451,15 @@ def _fidelity(options: argparse.Namespace) -> int:
         raise ConfigError(f"there is no profile {unknown[0]!r}; there are {', '.join(fidelity.PROFILES)}")
     queries = fidelity.QUICK if options.quick and options.queries is None else parse_selection(options.queries)
     repeat = _positive("--repeat", options.repeat or (1 if options.quick else 3))
-    results = _file(options.results)
-    if options.fresh and results is not None:
+    suite_folder = default_directory() / "suite"
+    suite_folder.mkdir(parents=True, exist_ok=True)
+    asked = fidelity.Options(Path(options.directory), queries, profiles, repeat=repeat)
+    results = _file(options.results) or fidelity.kept_runs(asked, suite_folder)
+    if options.fresh:
         results.unlink(missing_ok=True)
-    asked = fidelity.Options(Path(options.directory), queries, profiles, repeat=repeat, results=results)
-    found = fidelity.run(asked, _tell)
+    found = fidelity.run(replace(asked, results=results), _tell)
     print(fidelity.table(found))
-    if not fidelity.keep_summary(found, asked, default_directory() / "suite", options.fresh):
+    if not fidelity.keep_summary(found, asked, suite_folder, options.fresh):
         _tell(fidelity.KEPT)
     _write(fidelity.to_json(found), options.json)
     return 1 if found.failed else 0

@@ -18,6 +18,7 @@ neither of the two times.  Of several runs the fastest counts: what else a machi
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,11 +50,14 @@ from qoop.tpcds.quantiles import quantile, quantile_if_any
 from qoop.tpcds.queries import text
 from qoop.tpcds.replica import Replica, Solo, ended, fastest, interrupted, room_changes, solo, tables_of
 from qoop.tpcds.results import Results, read
+from qoop.tpcds.workload import digest
 
 PROFILES = ("steady", "dip", "memory", "together")
 QUICK = (3, 7, 15, 19, 25, 34, 43, 46, 52, 55, 68, 73, 79, 88, 98)
 """Queries of `--quick`."""
 
+RUNS = "fidelity-runs"
+"""What the names of files with real runs begin with."""
 _FITTED = 5
 _DIFFERENT = 0.10
 
@@ -452,6 +456,11 @@ def to_json(found: Fidelity) -> dict[str, Any]:
 SUMMARY = "fidelity"
 """Of the file in the suite's folder, and of the one value in it."""
 KEPT = "the report keeps its figures of more queries; --fresh replaces them"
+
+
+def kept_runs(options: Options, folder: Path) -> Path:
+    """Where real runs are kept in the suite's folder: those of other settings, such as `--quick`, beside each other."""
+    return folder / f"{RUNS}-{digest(json.dumps(options.settings))[:8]}.jsonl"
 
 
 def keep_summary(found: Fidelity, options: Options, folder: Path, fresh: bool = False) -> bool:

@@ -23,7 +23,7 @@ from qoop.tpcds.suite.claims import claims
 from qoop.tpcds.suite.runner import Measured, Part
 from qoop.tpcds.suite.versions import CORE, code_of
 from qoop.tpcds.truth import edition
-from qoop.tpcds.workload import PAPER, digest, version
+from qoop.tpcds.workload import PAPER, version
 
 REGIONS, QUICK_REGIONS = 10, 1
 """Regions of a class that each query meets."""
@@ -32,7 +32,7 @@ ABLATION_REGIONS = 1
 MACRO_SEEDS = 3
 QUICK_JOBS = 20
 QUICK_QUERIES = 10
-FIDELITY, _REAL_RUNS = "fidelity", "fidelity-runs"
+FIDELITY = "fidelity"
 _SUITE = "qoop.tpcds.suite"
 _SHARED = ("qoop.tpcds.truth", f"{_SUITE}.situations", f"{_SUITE}.micro")
 """Modules that the simulations of the suite rest on, beside the core."""
@@ -220,20 +220,15 @@ def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity.Fidelity:
     """Real runs and the same simulated, before anything that rests on them."""
     folder.mkdir(parents=True, exist_ok=True)
     if fresh:
-        for path in folder.glob(f"{_REAL_RUNS}*.jsonl"):
+        for path in folder.glob(f"{fidelity.RUNS}-*.jsonl"):
             path.unlink()
     queries = fidelity.QUICK if plan.quick else plan.queries or tuple(range(1, 100))
     asked = fidelity.Options(plan.directory, queries, repeat=1 if plan.quick else 3)
-    asked = replace(asked, results=_real_runs(asked, folder))
+    asked = replace(asked, results=fidelity.kept_runs(asked, folder))
     found = fidelity.run(asked, print)
     if not fidelity.keep_summary(found, asked, folder, fresh):
         print(fidelity.KEPT)
     return found
-
-
-def _real_runs(asked: fidelity.Options, folder: Path) -> Path:
-    """Where real runs are kept: those of other settings, such as `--quick`, beside them."""
-    return runner.file_of(f"{_REAL_RUNS}-{digest(json.dumps(asked.settings))[:8]}", folder)
 
 
 def _tell_failed(measured: Measured) -> None:
