@@ -538,7 +538,7 @@ def shared_view(suite: Suite) -> Picture | None:
 def _steps(axes: Axes, points: Sequence[Sequence[float]], end: float, label: str, colour: str) -> None:
     times, values = [at for at, _ in points], [value for _, value in points]
     axes.step([*times, end], [*values, values[-1]], where="post", label=label, color=colour)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, max(axes.get_ylim()[1], 1.05 * max(values)))
 
 
 def events_of_jobs(suite: Suite) -> Picture | None:
