@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
@@ -451,15 +450,12 @@ def _fidelity(options: argparse.Namespace) -> int:
         raise ConfigError(f"there is no profile {unknown[0]!r}; there are {', '.join(fidelity.PROFILES)}")
     queries = fidelity.QUICK if options.quick and options.queries is None else parse_selection(options.queries)
     repeat = _positive("--repeat", options.repeat or (1 if options.quick else 3))
-    suite_folder = default_directory() / "suite"
-    suite_folder.mkdir(parents=True, exist_ok=True)
-    asked = fidelity.Options(Path(options.directory), queries, profiles, repeat=repeat)
-    results = _file(options.results) or fidelity.kept_runs(asked, suite_folder)
-    if options.fresh:
-        results.unlink(missing_ok=True)
-    found = fidelity.run(replace(asked, results=results), _tell)
+    results = _file(options.results)
+    asked = fidelity.Options(Path(options.directory), queries, profiles, repeat=repeat, results=results)
+    folder = default_directory() / "suite"
+    found = fidelity.run_kept(asked, folder, options.fresh, _tell)
     print(fidelity.table(found))
-    if not fidelity.keep_summary(found, asked, suite_folder, options.fresh):
+    if not fidelity.keep_summary(found, asked, folder, options.fresh):
         _tell(fidelity.KEPT)
     _write(fidelity.to_json(found), options.json)
     return 1 if found.failed else 0

@@ -56,8 +56,6 @@ PROFILES = ("steady", "dip", "memory", "together")
 QUICK = (3, 7, 15, 19, 25, 34, 43, 46, 52, 55, 68, 73, 79, 88, 98)
 """Queries of `--quick`."""
 
-RUNS = "fidelity-runs"
-"""What the names of files with real runs begin with."""
 _FITTED = 5
 _DIFFERENT = 0.10
 
@@ -455,12 +453,26 @@ def to_json(found: Fidelity) -> dict[str, Any]:
 
 SUMMARY = "fidelity"
 """Of the file in the suite's folder, and of the one value in it."""
+RUNS = "fidelity-runs"
+"""What the names of files with real runs begin with."""
 KEPT = "the report keeps its figures of more queries; --fresh replaces them"
 
 
 def kept_runs(options: Options, folder: Path) -> Path:
     """Where real runs are kept in the suite's folder: those of other settings, such as `--quick`, beside each other."""
     return folder / f"{RUNS}-{digest(json.dumps(options.settings))[:8]}.jsonl"
+
+
+def run_kept(asked: Options, folder: Path, fresh: bool, told: Told) -> Fidelity:
+    """:func:`run` with its real runs kept in the suite's folder, unless `asked` says where else.
+
+    fresh: begin anew there. Raises ConfigError, SourceError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    results = asked.results or kept_runs(asked, folder)
+    if fresh:
+        results.unlink(missing_ok=True)
+    return run(replace(asked, results=results), told)
 
 
 def keep_summary(found: Fidelity, options: Options, folder: Path, fresh: bool = False) -> bool:

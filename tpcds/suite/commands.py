@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -218,14 +218,12 @@ def _measure(options: argparse.Namespace) -> int:
 
 def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity.Fidelity:
     """Real runs and the same simulated, before anything that rests on them."""
-    folder.mkdir(parents=True, exist_ok=True)
     if fresh:
         for path in folder.glob(f"{fidelity.RUNS}-*.jsonl"):
             path.unlink()
     queries = fidelity.QUICK if plan.quick else plan.queries or tuple(range(1, 100))
     asked = fidelity.Options(plan.directory, queries, repeat=1 if plan.quick else 3)
-    asked = replace(asked, results=fidelity.kept_runs(asked, folder))
-    found = fidelity.run(asked, print)
+    found = fidelity.run_kept(asked, folder, fresh, print)
     if not fidelity.keep_summary(found, asked, folder, fresh):
         print(fidelity.KEPT)
     return found

@@ -531,6 +531,7 @@ def shared_view(suite: Suite) -> Picture | None:
         (axes,) = page.axes
         for number, points in enumerate(some[0]["shares"], 1):
             _steps(axes, points, points[-1][0], f"job {number}", charts.CYCLE[number - 1])
+        axes.set_ylim(bottom=0)  # after all steps: from then on the top stays, too
         charts.labels(axes, "What one job sees", "seconds", "slots")
         return page.picture()
 
@@ -538,7 +539,6 @@ def shared_view(suite: Suite) -> Picture | None:
 def _steps(axes: Axes, points: Sequence[Sequence[float]], end: float, label: str, colour: str) -> None:
     times, values = [at for at, _ in points], [value for _, value in points]
     axes.step([*times, end], [*values, values[-1]], where="post", label=label, color=colour)
-    axes.set_ylim(0, max(axes.get_ylim()[1], 1.05 * max(values)))
 
 
 def events_of_jobs(suite: Suite) -> Picture | None:
@@ -567,6 +567,7 @@ def spot_machines(suite: Suite) -> Picture | None:
         (axes,) = page.axes
         hours = [[at / 3600, count] for at, count in some[0]["machines"]]
         _steps(axes, hours, some[0]["seconds"] / 3600, "ours", COLOURS[QOOP])
+        axes.set_ylim(bottom=0)
         for bound in (2, 20):
             charts.paper_line(axes, bound, "the paper's least and most" if bound == 2 else "", across=True)
         charts.labels(axes, "Machines bought for 5 $/h", "hours", "machines")
