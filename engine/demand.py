@@ -23,6 +23,7 @@ class Demands:
         self._least_memory = least_memory
         self.changes = 0
         self._machines: dict[MachineId, Resources] = {}
+        self._lasting: dict[MachineId, Resources] = {}  # of each what no notice takes away
         self._raised: dict[Content, float] = {}
         self._known: dict[StageNode, tuple[Resources, float]] = {}
         self._longest: dict[Content, float] = {}
@@ -30,8 +31,9 @@ class Demands:
     def machine(self, name: MachineId, capacity: Resources | None) -> None:
         """A machine has this capacity from now on; None: it is gone."""
         self._machines.pop(name, None)
+        self._lasting.pop(name, None)
         if capacity is not None:
-            self._machines[name] = capacity
+            self._machines[name] = self._lasting[name] = capacity
         self.forget()
 
     def asked(self, node: StageNode) -> tuple[Resources, float]:
@@ -47,9 +49,12 @@ class Demands:
         return self.asked(node)[1]
 
     def expect_less(self, name: MachineId, capacity: Resources) -> None:
-        """The machine will have this capacity; what fits it only before is no longer asked for."""
-        if name in self._machines and capacity.cpu >= 1:
-            self.machine(name, least(capacity, self._machines[name]))
+        """The machine will have this capacity, whatever was announced of it before; what fits it only until then is no
+        longer asked for. If it will have no slot, what there is until then is all that can be asked for."""
+        now = self._machines.get(name)
+        if now is not None:
+            self._lasting[name] = least(capacity, now) if capacity.cpu >= 1 else now
+            self.forget()
 
     def took(self, node: StageNode, seconds: float) -> None:
         """A task of the stage has taken so long."""
@@ -65,7 +70,7 @@ class Demands:
         Returns the new demand, None if the task has had all there is: should there be more later, it is asked for.
         Where no machine has a slot, nobody knows what there will be. What was learnt outlives the plan.
         """
-        whole = max((capacity.memory for capacity in self._machines.values() if capacity.cpu >= 1), default=math.inf)
+        whole = max((capacity.memory for capacity in self._lasting.values() if capacity.cpu >= 1), default=math.inf)
         content, all_of_it = node.content, had >= whole
         self._raised[content] = max(self._raised.get(content, 0.0), 2 * had if all_of_it else min(2 * had, whole))
         self.forget()
@@ -84,9 +89,9 @@ class Demands:
     def _demand(self, node: StageNode) -> tuple[Resources, float]:
         stage, content = node.stage, node.content
         memory = max(self._least(), stage.estimate.task_memory, self._raised.get(content, 0.0))
-        room = cap(Resources(float(stage.slots), float(math.ceil(memory))), self._machines.values())
+        room = cap(Resources(float(stage.slots), float(math.ceil(memory))), self._lasting.values())
         return room, self._longest.get(content, on_threads(stage.estimate.task_seconds, room.cpu))
 
     def _least(self) -> float:
-        by_slot = [capacity.memory / capacity.cpu for capacity in self._machines.values() if capacity.cpu >= 1]
+        by_slot = [capacity.memory / capacity.cpu for capacity in self._lasting.values() if capacity.cpu >= 1]
         return float(math.floor(min(self._least_memory, *by_slot))) if by_slot else self._least_memory

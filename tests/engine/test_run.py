@@ -353,6 +353,15 @@ def test_less_room_that_was_announced_is_not_asked_for() -> None:
     assert s.memory("a") == 300
 
 
+def test_a_notice_takes_the_place_of_the_one_before() -> None:
+    s = Script("a 1 m=900\nroot 1 all:a", machine=Resources(2, 1000 * MB))
+    asked = []
+    for slots, memory in (1, 300), (1, 600), (0, 600), (2, 300), (4, 2000):
+        s.tell(CapacityNotice("m", Resources(slots, memory * MB), at=100.0))
+        asked.append(s.memory("a"))
+    assert asked == [300, 600, 900, 300, 900]
+
+
 def test_a_lost_machine_loses_its_attempts_only() -> None:
     s = Script("a 2\nroot 1 all:a")
     s.tell(MachineJoined("n", Resources(1, 100 * MB)))
