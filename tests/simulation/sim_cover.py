@@ -35,11 +35,15 @@ _TASK = {
     "ready": ("runs", "waits", "idle"),
     "runs": ("kept", "ready", "waits", "stopping"),
     "stopping": ("idle", "waits", "ready", "kept", "spare"),
-    "kept": ("idle", "spare", "waits", "ready"),
-    "spare": ("idle", "kept", "waits", "ready"),
+    "kept": ("idle", "spare", "waits", "ready", "stopping"),
+    "spare": ("idle", "kept", "waits", "ready", "stopping"),
 }
 """What can follow. Only a ready task is granted room; one that runs is needed, or is told to stop at once; what is
-there is made again only once it is lost or let go, or rests on an island that is made anew."""
+there is made again only once it is lost or let go, or rests on an island that is made anew. Where it was found with
+another job, an attempt of this one at it may not have stopped yet when it is lost."""
+
+SELDOM: tuple[Cell, ...] = (("task", "kept", "-> stopping"), ("task", "spare", "-> stopping"))
+"""Taken by one in thousands of drawn schedules; some of tests/scripts take them always."""
 
 
 def all_cells() -> Iterator[Cell]:
@@ -72,8 +76,8 @@ class Cover:
         self.hits[table, state, what] += 1
 
     def never(self) -> list[Cell]:
-        """The transitions that were not taken."""
-        return [cell for cell in all_cells() if not self.hits[cell]]
+        """The transitions that were not taken, of those that enough schedules take."""
+        return [cell for cell in all_cells() if cell not in self.hits and cell not in SELDOM]
 
     def lines(self) -> Iterator[str]:
         """The counts, a state a line, and what was never taken."""
@@ -81,7 +85,7 @@ class Cover:
         for table, state in dict.fromkeys(cell[:2] for cell in cells):
             row = [f"{cell[2] or ''} {self.hits[cell]:,}".strip() for cell in cells if cell[:2] == (table, state)]
             yield f"{table} {state}: {', '.join(row)}"
-        known, never = set(all_cells()), self.never()
-        yield f"{len(known) - len(never)} of {len(known)} transitions were taken"
-        yield from (f"never: {' '.join(cell)}" for cell in never)
+        known = set(all_cells())
+        yield f"{len(known & self.hits.keys())} of {len(known)} transitions were taken"
+        yield from (f"never: {' '.join(cell)}" for cell in self.never())
         yield from (f"not in the tables: {' '.join(cell)}" for cell in sorted(set(self.hits) - known))

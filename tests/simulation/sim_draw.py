@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sim_plans import Names, Query, drawn_plan
 from sim_script import Fate, Happening, JobLine, Nodes, Schedule
@@ -25,13 +26,14 @@ def drawn(seed: str, number: int) -> Schedule:
         if happenings and chance.random() < 0.5:  # soon after something else
             happenings.append(Happening(chance.choice(happenings).at + STEP, ("close",)))
     fates = (*fates, *_late(chance, jobs))
-    return Schedule(
+    schedule = Schedule(
         machines, jobs, fates, tuple(sorted(happenings, key=lambda one: one.at)),
         scheduler=chance.choice(("max-min",) * 5 + ("drf", "tetris", "sjf", "carbyne")),
         patience=chance.choice((0, 0, 0, 2, 8)), stop=chance.choice((0.0, 0.25, 1.0, 2.0)),
         wait=chance.choice((0.0, 0.0, 0.0, 0.0, 2.0, 5.0)), think=chance.choice((0.0, 0.0, 0.25, 1.0)),
         relief=length + 20.0,
     )  # fmt: skip
+    return replace(schedule, fates=(*fates, *_closed(chance, jobs)))  # last: the rest of a number stays what it was
 
 
 def _machine(chance: random.Random, name: str) -> tuple[str, float, float]:
@@ -138,6 +140,15 @@ def _late(chance: random.Random, jobs: tuple[JobLine, ...]) -> Iterator[Fate]:
             reader, island = chance.choice(read)
             again = island.t * island.pace + chance.choice((0.25, 0.5, 0.75)) * reader.t * reader.pace
             yield Fate(job.name, reader.id, chance.randrange(reader.width), 1, "spoiled", STEP * round(again / STEP))
+
+
+def _closed(chance: random.Random, jobs: tuple[JobLine, ...]) -> Iterator[Fate]:
+    """The session is closed while a job that has its answer waits for what it began anew to stop: seldom by chance
+    alone."""
+    job = chance.choice(jobs)
+    if chance.random() < 0.02:
+        root = chance.choice(job.plans)[-1]
+        yield Fate(job.name, root.id, chance.randrange(root.width), 1, "closed", STEP)
 
 
 def _asked(chance: random.Random, jobs: tuple[JobLine, ...], length: float) -> Iterator[Happening]:

@@ -168,7 +168,8 @@ class Fate:
     kind: fails, breaks (for good) or unreadable (its first input is lost) after `value` times its seconds; slow, by
     that factor; hangs; again: its report comes again so much later; contradicts: it is then said to have failed, or
     stopped; ghost: so long after its machine was lost it is said to have succeeded; spoiled: the same, and its machine
-    is lost in its midst, and with it what it reads of islands.
+    is lost in its midst, and with it what it reads of islands; closed: so long before it ends its first input is lost,
+    and so long after the session is closed.
     """
 
     job: str

@@ -373,6 +373,8 @@ class World:
                     seconds *= fate.value
                 case "spoiled":
                     self.later(seconds / 2, lambda: self._spoil(spec))
+                case "closed":
+                    self._close_about(spec, seconds, fate.value)
         if spec.resources.memory < node.needs * GB:
             return Outcome(seconds / 2, OutOfMemory("it is too large"), n % 2 == 0)
         if spec.durable:
@@ -396,8 +398,15 @@ class World:
         task = spec.attempt.task
         return self._names[task.job], task.stage, task.part
 
+    def _close_about(self, spec: TaskSpec, end: float, apart: float) -> None:
+        """Before the attempt ends its first input is lost, and begun anew; afterwards the session is closed."""
+        now = self.clock.now()
+        for key in _read_by(spec)[:1]:
+            self.backend.happen(CheckpointLost(key), now + max(0.0, end - apart))
+        self.at(now + end + apart, self._do_close)
+
     def _unreadable(self, spec: TaskSpec, seconds: float) -> Outcome:
-        reads = [key for item in spec.inputs for key, _ in item.reads]
+        reads = _read_by(spec)
         if not reads:
             return Outcome(seconds, ExecutionError("it fails"))
         self.backend.happen(CheckpointLost(reads[0]), self.clock.now() + seconds)
@@ -427,3 +436,7 @@ class World:
         if fate is not None and fate.kind in ("ghost", "spoiled"):
             done = TaskSucceeded(spec.attempt, self.watch.fact(spec))
             self.backend.happen(done, self.clock.now() + fate.value)
+
+
+def _read_by(spec: TaskSpec) -> list[CheckpointKey]:
+    return [key for item in spec.inputs for key, _ in item.reads]
