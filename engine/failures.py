@@ -6,6 +6,8 @@ Every error of a task carries `stage` (id), `part` and `sql` (the fragment), for
 from __future__ import annotations
 
 import re
+import traceback
+from collections.abc import Iterator
 
 import duckdb
 import pyarrow as pa
@@ -40,12 +42,24 @@ class Stopped(Exception):
 
 
 def to_failure(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:
-    """Return the error as one of ours, and whether another attempt may succeed where this one failed."""
+    """Return the error as one of ours, and whether another attempt may succeed where this one failed.
+
+    The history of a job keeps it: it tells where it was raised, but no longer holds the rows that were at hand there.
+    """
+    for one in _chain(error):
+        traceback.clear_frames(one.__traceback__)
     found, retryable = _classify(error, spec)
     if found is not error:
         found.__cause__ = error
     found.stage, found.part, found.sql = spec.stage.id, spec.attempt.task.part, spec.stage.sql
     return found, retryable
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and those that led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _classify(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:

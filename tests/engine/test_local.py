@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import traceback
+import weakref
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -177,6 +179,23 @@ def test_an_error_is_reported_not_retryable(backend: LocalBackend) -> None:
     (event,) = run(backend, a_spec(Stage("bad", "SELECT error('oh') AS n", (), N, 1, "bad")))
     assert isinstance(event, TaskFailed) and not event.retryable
     assert type(event.error) is ExecutionError and "oh" in str(event.error) and event.error.stage == "bad"
+
+
+def test_a_failure_holds_no_rows(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[weakref.ref[pa.Table]] = []
+
+    def put(committed: object, job: object, partitions: tuple[pa.Table, ...], *_: object) -> None:
+        rows.extend(map(weakref.ref, partitions))
+        try:
+            raise OSError("the disk is gone")
+        except OSError as error:
+            raise RuntimeError("it cannot be kept") from error
+
+    monkeypatch.setattr(backend.store, "put", put)
+    (event,) = run(backend, a_spec(ONE))
+    assert isinstance(event, TaskFailed) and [there() for there in rows] == [None]
+    story = "".join(traceback.format_exception(event.error))
+    assert "the disk is gone" in story and "it cannot be kept" in story and ", in put" in story
 
 
 def test_want_of_memory_is_retryable(backend: LocalBackend) -> None:
