@@ -60,9 +60,14 @@ class Solo:
         return sum(task.seconds for parts in self.tasks.values() for task in parts)
 
     @property
+    def beside(self) -> float:
+        """Seconds that the processor seconds of the tasks do not account for: starting them, committing them."""
+        return max(0.0, self.seconds - self.working)
+
+    @property
     def between(self) -> float:
-        """Seconds for each task that its processor seconds do not account for: starting it, committing it."""
-        return max(0.0, self.seconds - self.working) / max(1, sum(map(len, self.tasks.values())))
+        """The same for each task."""
+        return self.beside / max(1, sum(map(len, self.tasks.values())))
 
 
 def solo(history: Sequence[Record]) -> Solo:
@@ -91,7 +96,7 @@ def fastest(runs: Sequence[Solo]) -> Solo:
         for stage, parts in first.tasks.items()
     }
     best = Solo(tasks, 0.0)
-    return replace(best, seconds=best.working + min(max(0.0, run.seconds - run.working) for run in runs))
+    return replace(best, seconds=best.working + min(run.beside for run in runs))
 
 
 def ended(history: Sequence[Record]) -> float:
