@@ -1,8 +1,8 @@
 """Committed outputs of tasks, in tiers: memory first, then files.
 
 Outputs are kept as Arrow tables and shared with their readers without a copy. Beyond a budget of bytes the
-least recently used are spilled to a temporary directory, in the file format of `segments`, and read back
-through a memory map. What no job needs any more may stay, within the same budget, to serve another query; it
+least recently used are spilled to files without names in a temporary directory, in the format of `segments`, and
+mapped from there. What no job needs any more may stay, within the same budget, to serve another query; it
 is the first to go. Where a checkpoint directory is given, durable outputs are also written there by a thread
 behind the running tasks (`manifest`), or, to a store that several machines share, by some (`shared_store`). What a
 killed process may lose is bounded: `put` waits while 256 MB have not been written, or an output has waited for 1 s.
@@ -13,7 +13,6 @@ Outputs of one signature that meet are compared (`guard`).
 from __future__ import annotations
 
 import contextlib
-import secrets
 import threading
 import time
 from collections import OrderedDict, deque
@@ -30,7 +29,7 @@ from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.guard import Ledger, Origin, Side, mismatch
 from qoop.engine.manifest import CheckpointDirectory, Checkpoints, Saved
-from qoop.engine.segments import Damaged, read_segment, write_segments
+from qoop.engine.segments import Damaged, read_segment, spilled
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
 
@@ -41,23 +40,22 @@ _PAUSE = 0.05  # seconds between looks at whether a waiting `put` was stopped
 
 @dataclass(eq=False)
 class _Entry:
-    """One output. In memory (`tables`), in a file (`saved`), or both. `busy`: it is being written.
+    """One output. In memory (`tables`), spilled (`mapped`), in a file (`saved`), or both. `busy`: it is being written.
 
-    origin: what made it; None if nobody else may have it, or if it was found. foreign: `saved` is not ours to remove.
+    origin: what made it; None if nobody else may have it, or if it was found.
     let_go: its file may be removed, for no job needed it.
     """
 
     committed: Committed
     tables: tuple[pa.Table, ...] | None
+    mapped: tuple[pa.Table, ...] | None = None
     saved: Saved | None = None
     durable: bool = False
     busy: bool = False
     origin: Origin | None = None
-    foreign: bool = False
     let_go: bool = False
     queued: float = 0.0
     jobs: set[JobId] = field(default_factory=set)
-    verified: set[int] = field(default_factory=set)
 
     @property
     def bytes(self) -> int:
@@ -66,7 +64,7 @@ class _Entry:
     @property
     def is_far(self) -> bool:
         """It is nowhere but where durable outputs go, which may be another machine."""
-        return self.tables is None and self.durable
+        return self.tables is None and self.mapped is None and self.durable
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +246,7 @@ class Store:
             for saved in found:
                 entry = self._entries.get(saved.committed.key)
                 if entry is None:
-                    entry = _Entry(saved.committed, None, saved, foreign=True)
+                    entry = _Entry(saved.committed, None, saved=saved)
                     self._insert(entry)
                 entry.jobs.add(job)
                 keys.append(saved.committed.key)
@@ -309,7 +307,7 @@ class Store:
         with self._lock:
             for saved in found:
                 if saved.committed.key not in self._entries:
-                    self._insert(_Entry(saved.committed, None, saved, durable=True))
+                    self._insert(_Entry(saved.committed, None, saved=saved, durable=True))
 
     def _take_up(self, keys: Sequence[CheckpointKey]) -> None:
         """A job wants these again: the files of what was only kept in memory for whoever might come stay, if they are
@@ -333,7 +331,7 @@ class Store:
         self._directory.let_go(useless)
 
     def _rows(self, entry: _Entry, partition: int | None) -> pa.Table:
-        tables, saved = entry.tables, entry.saved
+        tables, saved = entry.tables or entry.mapped, entry.saved
         numbers = range(len(entry.committed.rows)) if partition is None else (partition,)
         if tables is not None:
             found = [tables[number] for number in numbers]
@@ -345,11 +343,9 @@ class Store:
 
     def _load(self, entry: _Entry, saved: Saved, number: int) -> pa.Table:
         try:
-            verify = number not in entry.verified
             if entry.durable and self._directory is not None:
-                table = self._directory.read(saved, number, verify)
-            else:
-                table = read_segment(saved.path, saved.segments[number], verify)
+                return self._directory.read(saved, number)
+            return read_segment(saved.path, saved.segments[number])
         except CheckpointError as error:
             with self._lock:
                 if not isinstance(error, Damaged):
@@ -357,8 +353,6 @@ class Store:
                 elif self._entries.get(saved.committed.key) is entry:
                     self._forget(saved.committed.key, entry)
             raise
-        entry.verified.add(number)
-        return table
 
     def _insert(self, entry: _Entry) -> None:
         key = entry.committed.key
@@ -379,20 +373,14 @@ class Store:
         if entry.tables is not None:
             self._leave_memory(entry)
         self._delete(key)
-        if entry.saved is None or entry.foreign:
-            return
-        if entry.durable and self._directory is not None:
+        if entry.saved is not None and entry.durable and self._directory is not None:
             self._directory.remove(entry.saved)
-        else:
-            entry.saved.path.unlink(missing_ok=True)
 
     def _drop(self, key: CheckpointKey, entry: _Entry) -> None:
         if self._entries.get(key) is not entry:
             return
         if entry.tables is not None:
             self._leave_memory(entry)
-        if entry.saved is not None and not entry.durable and not entry.foreign:
-            entry.saved.path.unlink(missing_ok=True)
         self._delete(key)
 
     def _idle(self, key: CheckpointKey, entry: _Entry) -> None:
@@ -510,8 +498,6 @@ class Store:
                     self._failures.append((frozenset(entry.jobs), failure))
                 self._leave_queue(entry)
                 entry.busy, entry.durable, entry.saved = False, saved is not None, saved
-                if saved is not None and saved.committed.digest is entry.committed.digest:
-                    entry.verified.update(range(len(entry.committed.rows)))  # written by this process
                 self._unsaved.remove(entry)
                 key, jobs = entry.committed.key, tuple(sorted(entry.jobs))
                 trusted = self._entries.get(key) is entry
@@ -538,7 +524,7 @@ class Store:
                 entry.committed = replace(entry.committed, digest=self._digester.of(tables))
             saved = self._directory.save(entry.committed, tables, needed=bool(entry.jobs))
             if saved is not None and saved.committed is not entry.committed:
-                self._compare([_Entry(saved.committed, None, saved, durable=True)], [entry])
+                self._compare([_Entry(saved.committed, None, saved=saved, durable=True)], [entry])
             return saved, None
         except (DiskFull, GuardMismatch) as error:
             return None, error
@@ -586,21 +572,14 @@ class Store:
     def _spill_entry(
         self, key: CheckpointKey, entry: _Entry, tables: tuple[pa.Table, ...], between: Callable[[], None]
     ) -> None:
-        path = self._spill / f"{secrets.token_hex(8)}.arrow"
-        saved: Saved | None = None
+        mapped: tuple[pa.Table, ...] | None = None
         try:
-            with path.open("xb", buffering=0) as stream:
-                saved = Saved(entry.committed, path, write_segments(stream, tables, between))
+            mapped = spilled(self._spill, tables, between)
         except OSError as error:
             raise DiskFull(f"cannot spill to {self._spill}: {error.strerror or error}") from error
         finally:
             with self._lock:
                 entry.busy = False
-                wanted = self._entries.get(key) is entry
-                if saved is not None and wanted:
-                    entry.saved = saved
-                    entry.verified.update(range(len(tables)))  # written and summed by this process
+                if mapped is not None and self._entries.get(key) is entry:
+                    entry.mapped = mapped
                     self._leave_memory(entry)
-                else:
-                    with contextlib.suppress(OSError):
-                        path.unlink(missing_ok=True)

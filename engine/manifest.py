@@ -80,8 +80,8 @@ class Checkpoints(Protocol):
         """These partitions (None: all of an output) will be read now."""
         ...
 
-    def read(self, saved: Saved, number: int, verify: bool) -> pa.Table:
-        """The rows of one partition. verify: compare the checksum. Raises CheckpointError."""
+    def read(self, saved: Saved, number: int) -> pa.Table:
+        """The rows of one partition. Raises CheckpointError."""
         ...
 
     def local_bytes(self, saved: Saved) -> int:
@@ -214,9 +214,9 @@ class CheckpointDirectory:
     def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
         """Everything is here already."""
 
-    def read(self, saved: Saved, number: int, verify: bool) -> pa.Table:
+    def read(self, saved: Saved, number: int) -> pa.Table:
         """The rows of one partition. Raises CheckpointError."""
-        return read_segment(saved.path, saved.segments[number], verify)
+        return read_segment(saved.path, saved.segments[number])
 
     def local_bytes(self, saved: Saved) -> int:
         """All of them."""

@@ -183,14 +183,13 @@ class SharedCheckpoints:
         self._leases.let_go(names.keys() - good.keys())
         return [saved for saved in good.values() if saved is not None]
 
-    def read(self, saved: Saved, number: int, verify: bool) -> pa.Table:
-        """The rows of one partition. Raises CheckpointError, which names the key: Damaged if they are lost or damaged.
-
-        verify: compare the checksum even if the part stands on this machine."""
+    def read(self, saved: Saved, number: int) -> pa.Table:
+        """The rows of one partition. Raises CheckpointError, which names the key: Damaged if they are lost or
+        damaged."""
         cached = self._cached(saved, number)
         if cached is not None:
             try:
-                return read_segment(*cached, verify=verify)
+                return read_segment(*cached)
             except CheckpointError:  # it has just gone, or is damaged: the store has it
                 self._cache.drop(cached[0].name)
         self._fetch(saved, [number])
@@ -198,7 +197,7 @@ class SharedCheckpoints:
         if cached is None:
             raise CheckpointError(f"checkpoint {saved.committed.key}: no room for it in {self._cache.root}")
         try:
-            return read_segment(*cached, verify=False)  # the bytes were compared when they came
+            return read_segment(*cached)
         except CheckpointError as error:
             raise CheckpointError(f"checkpoint {saved.committed.key}: {error}") from error
 

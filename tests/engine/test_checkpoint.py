@@ -106,8 +106,7 @@ def test_an_output_stays_while_any_job_needs_it(store: Store) -> None:
 def test_what_exceeds_the_budget_is_spilled_and_read_back(spill: Path) -> None:
     store = Store(100_000, spill)
     expected = {number: put(store, number, rows=2000) for number in range(6)}
-    assert store.used <= 100_000
-    assert 0 < len(files(spill)) < 6
+    assert 0 < store.used <= 100_000
     for number, parts in expected.items():
         for partition, table in enumerate(parts):
             assert store.read(key(number), partition).equals(table)
@@ -136,6 +135,7 @@ def test_spilled_data_is_mapped_not_copied(spill: Path) -> None:
     table = store.read(key(1), 2)
     assert table.num_rows == 133_334 and pa.total_allocated_bytes() - before < 10_000
     assert table["a"].chunk(0).buffers()[1].address % 8 == 0
+    assert files(spill) == []  # nobody can reach the file, and so cut it short
     store.close()
 
 
@@ -338,11 +338,11 @@ def test_close_tells_what_nobody_was_told(spill: Path, durable: Path, monkeypatc
 
 
 def test_a_full_spill_disk(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from qoop.engine import checkpoint
+    from qoop.engine import segments
 
     store = Store(60_000, spill)
     parts = put(store, 1)
-    full = Full(monkeypatch, checkpoint, 5000)
+    full = Full(monkeypatch, segments, 5000)
     with pytest.raises(DiskFull, match="spill"):
         put(store, 2, rows=3000)
     assert files(spill) == [] and not store.held([key(2)])
@@ -425,4 +425,4 @@ def test_segments_are_read_apart(tmp_path: Path) -> None:
         index = write_segments(stream, parts)
     assert [segment.rows for segment in index] == [table.num_rows for table in parts]
     assert all(segment.offset % 64 == 0 for segment in index)
-    assert [read_segment(path, segment, verify=True) for segment in index] == list(parts)
+    assert [read_segment(path, segment) for segment in index] == list(parts)

@@ -87,7 +87,7 @@ def test_of_two_that_write_one_output_the_first_to_commit_wins(tmp_path: Path, m
         second = late.result(20)
     assert first is not None and second is not None and second.path == first.path
     assert files(tmp_path) == [".arrow", ".json"], "the other's data are gone"
-    assert quick.read(first, 0, verify=True).equals(ROWS)
+    assert quick.read(first, 0).equals(ROWS)
     slow.close()
     quick.close()
 
@@ -99,10 +99,10 @@ def test_who_removes_what_is_damaged_leaves_what_was_made_since(tmp_path: Path) 
     other.remove(seen)
     again = other.save(facts(1), [ROWS])
     with pytest.raises(Damaged):
-        one.read(seen, 0, verify=True)
+        one.read(seen, 0)
     one.remove(seen)
     assert again is not None and other.find(key(1)) == again
-    assert other.read(again, 0, verify=True).equals(ROWS)
+    assert other.read(again, 0).equals(ROWS)
     one.close()
     other.close()
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_read_for_the_moment_stays(tmp_path: Path, monkeypatch: p
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patch:
-        patch.setattr(pa, "memory_map", fails)
+        patch.setattr(pa, "OSFile", fails)
         with pytest.raises(CheckpointError, match="Too many open files"):
             store.read(key(1), None)
     assert store.held([key(1)]) and store.read(key(1), None).equals(ROWS)
@@ -363,7 +363,7 @@ def test_a_kill_at_any_moment_leaves_a_checkpoint_whole_or_none(tmp_path: Path) 
         directory = CheckpointDirectory(root)
         saved = directory.find(key(1))
         whole.append(saved is not None)
-        assert saved is None or directory.read(saved, 0, verify=True).equals(ROWS)
+        assert saved is None or directory.read(saved, 0).equals(ROWS)
         assert files(root) == ([] if saved is None else [".arrow", ".json"]), "what is of no use went"
         directory.close()
     assert len(whole) > 5 and whole == sorted(whole) and not whole[0] and whole[-1]
@@ -410,7 +410,7 @@ directory = CheckpointDirectory(Path(sys.argv[1]))
 directory.save(Committed(CheckpointKey("sig1", "layout", 0), (1250,), (rows.nbytes,), 0.001), [rows])
 print("saved", flush=True)
 input()
-print(directory.read(directory.find(CheckpointKey("sig1", "layout", 0)), 0, True).num_rows)
+print(directory.read(directory.find(CheckpointKey("sig1", "layout", 0)), 0).num_rows)
 """
 
 

@@ -79,10 +79,10 @@ def test_what_one_machine_writes_another_reads_part_by_part(machine: Machine) ->
     saved = there.find(key(1))
     assert saved is not None and saved.committed == written and there.find(key(2)) is None
     assert there.local_bytes(saved) == 0
-    assert there.read(saved, 1, verify=True).equals(partitions[1])
+    assert there.read(saved, 1).equals(partitions[1])
     assert there.local_bytes(saved) == 80
     there.fetch([(saved, None)])
-    assert [there.read(saved, number, verify=False) for number in range(3)] == partitions
+    assert [there.read(saved, number) for number in range(3)] == partitions
     assert there.local_bytes(saved) == ROWS.nbytes + 80
 
 
@@ -265,12 +265,12 @@ def test_damaged_data_are_lost_and_made_anew(machine: Machine, objects: Objects,
     else:
         objects.replace(name, text[:5000] + b"\0?" + text[5002:] if damage == "flipped" else text[:5000])
     with pytest.raises(CheckpointError, match=f"checkpoint {key(1)}"):
-        there.read(saved, 0, verify=True)
+        there.read(saved, 0)
     there.remove(saved)
     assert there.find(key(1)) is None
     assert there.save(facts(1), [ROWS]) is not None
     again = here.find(key(1))
-    assert again is not None and here.read(again, 0, verify=True).equals(ROWS)
+    assert again is not None and here.read(again, 0).equals(ROWS)
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -283,7 +283,7 @@ def test_a_damaged_file_on_the_machine_is_read_from_the_store_again(machine: Mac
     content = bytearray(file.read_bytes())
     content[5000] ^= 255
     file.write_bytes(bytes(content))
-    assert store.read(saved, 0, verify=True).equals(ROWS)
+    assert store.read(saved, 0).equals(ROWS)
 
 
 def test_what_cannot_be_read_for_the_moment_stays(

@@ -1,0 +1,60 @@
+"""Files of outputs that others change while their rows are in use. Each in a process of its own: a map would end it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from qoop.engine.segments import Damaged, read_segment, write_segments
+
+ROWS = pa.table({"a": range(100_000)})
+
+READS = """
+import os, sys
+from pathlib import Path
+import pyarrow as pa, pyarrow.compute as pc
+from qoop.engine.checkpoint import Keeping, Store
+from qoop.engine.events import Committed
+from qoop.engine.task import CheckpointKey
+from qoop.catalog.errors import CheckpointError
+folder = Path(sys.argv[1])
+(folder / "spill").mkdir()
+rows, key = pa.table({"a": range(100_000)}), CheckpointKey("sig", "layout", 0)
+store = Store(0, folder / "spill", Keeping(folder / "kept"))
+store.put(Committed(key, (100_000,), (rows.nbytes,), 0.5), "job", [rows], durable=sys.argv[2] == "durable")
+store.flush()
+store.trim()
+table = store.read(key, 0)
+for path in folder.rglob("*.arrow"):
+    os.truncate(path, 0)
+print(pc.sum(table["a"]).as_py())
+try:
+    print(pc.sum(store.read(key, 0)["a"]).as_py())
+except CheckpointError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["spilled", "durable"])
+def test_rows_whose_file_is_cut_short_stay_or_are_an_error(tmp_path: Path, kind: str) -> None:
+    done = subprocess.run([sys.executable, "-c", READS, str(tmp_path), kind], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "4999950000"
+    assert second == "4999950000" if kind == "spilled" else "cut short" in second
+
+
+def test_a_file_that_was_changed_after_it_was_read_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    with path.open("wb", buffering=0) as stream:
+        [segment] = write_segments(stream, [ROWS])
+    assert read_segment(path, segment).equals(ROWS)
+    with path.open("r+b") as stream:
+        stream.seek(5000)
+        stream.write(b"?")
+    with pytest.raises(Damaged, match="checksum"):
+        read_segment(path, segment)
