@@ -6,10 +6,13 @@ All are answered by one instance that holds no data, since opening one takes lon
 from __future__ import annotations
 
 import threading
-from functools import cache
+from functools import cache, lru_cache
 
 import duckdb
 
+from qoop.catalog.opening import open_duckdb
+
+_COMMON = frozenset(("BOOLEAN", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP"))
 _lock = threading.Lock()
 
 
@@ -25,6 +28,18 @@ def parsed(text: str) -> list[duckdb.Statement]:
         return _duckdb().extract_statements(text)
 
 
+@lru_cache(maxsize=4096)
+def has_name(type_: str) -> bool:
+    """True if SQL can name the type: a struct without names of its fields prints as what no CAST understands."""
+    if type_ in _COMMON:
+        return True
+    try:
+        ask(f"SELECT CAST(NULL AS {type_})")
+    except duckdb.Error:
+        return False
+    return True
+
+
 @cache
 def _duckdb() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"threads": 1, "autoinstall_known_extensions": False})
+    return open_duckdb(threads=1, autoinstall_known_extensions=False)

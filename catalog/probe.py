@@ -10,6 +10,7 @@ import duckdb
 
 from qoop.catalog.errors import CatalogError, SourceError
 from qoop.catalog.files import sql_name, sql_string
+from qoop.catalog.opening import open_duckdb
 from qoop.catalog.quiet import silence
 from qoop.catalog.table import Columns
 
@@ -29,7 +30,7 @@ class Probe:
             if self._closed:
                 raise CatalogError("the catalog was closed")
             if self._connection is None:
-                self._connection = duckdb.connect(":memory:")
+                self._connection = open_duckdb()
                 silence(self._connection)
             cursor = self._connection.cursor()
         with _explained(what):
@@ -53,7 +54,7 @@ def attached(alias: str, path: str) -> Iterator[duckdb.DuckDBPyConnection]:
 
     A DuckDB of its own, closed at the end: while the file is attached no one in this process can write to it.
     """
-    with _explained(path), duckdb.connect(":memory:") as connection:
+    with _explained(path), open_duckdb() as connection:
         connection.execute(f"ATTACH {sql_string(path)} AS {sql_name(alias)} (READ_ONLY)")
         yield connection
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from qoop.catalog import arrow_input
+from qoop.catalog.asking import has_name
 from qoop.catalog.database import open_tables
 from qoop.catalog.errors import SourceError
 from qoop.catalog.files import find_files, hive_columns, reading, sql_path
@@ -184,4 +185,13 @@ def _to_arrow(name: str, source: object) -> pa.Table:
 
 
 def _table(name: str, columns: Columns, source: Source) -> Table:
+    _check_types(name, columns)
     return Table(name, columns, table_version(source, columns), source, source.rows)
+
+
+def _check_types(name: str, columns: Columns) -> None:
+    """DuckDB has types that it can hold, and no text of SQL can name: STRUCTs without names for their fields, for one.
+    Such a column cannot be declared, so no query that names the table could be bound."""
+    for column, type_ in columns:
+        if "(" in type_ and not type_.startswith("DECIMAL(") and not has_name(type_):
+            raise SourceError(f"column {column} of table {name} has a type that SQL cannot name, {type_}: cast it")

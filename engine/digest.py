@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_input
+from qoop.catalog.opening import open_duckdb
 
 FUNCTION = "duckdb-hash"
 """Of a row; equal in DuckDB 1.5.5 and 2.0.0."""
@@ -107,7 +108,7 @@ class Digester:
             config: dict[str, str | bool | int | float | list[str]] = {
                 "threads": 1, "arrow_lossless_conversion": True, "autoload_known_extensions": False,
             }  # fmt: skip
-            self._connection = duckdb.connect(":memory:", config=config)
+            self._connection = open_duckdb(**config)
         return self._connection
 
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from qoop.catalog import arrow_input
 from qoop.catalog.memory import ArrowSource
+from qoop.catalog.opening import open_duckdb
 from qoop.catalog.parquet import reach
 from qoop.catalog.quiet import silence
 from qoop.engine.partition import cut, quoted, with_partition_number
@@ -47,7 +48,6 @@ _CONFIG = {
     "produce_arrow_string_view": False,
     "parquet_metadata_cache": True,
     "enable_external_file_cache": False,
-    "python_enable_replacements": False,
 }
 
 
@@ -65,7 +65,7 @@ class Kernel:
         self._lock = threading.Lock()
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:", config={"temp_directory": str(self._spill)})
+        connection = open_duckdb(temp_directory=str(self._spill))
         silence(connection)
         for name, value in _CONFIG.items():
             connection.execute(f"SET {name} = {_value(value)}")

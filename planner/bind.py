@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from qoop.catalog.errors import BindError, ParseError, QueryError
+from qoop.catalog.opening import open_duckdb
 from qoop.planner.expr import quote
 from qoop.planner.moment import Moment
+from qoop.planner.sources import refuse_foreign
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -104,6 +106,7 @@ class Binder:
         from qoop.planner.reading import parse, reads_alike, tables_named  # loads sqlglot, which only binding needs
 
         text = without_end(text)
+        refuse_foreign(text)
         with self._lock:
             columns = self._describe(text)
             known = dict(self._tables)
@@ -117,6 +120,7 @@ class Binder:
 
     def describe(self, text: str) -> tuple[TypedName, ...]:
         """Names and types of the result of a text. Raises ParseError or BindError."""
+        refuse_foreign(text)
         with self._lock:
             return self._describe(text)
 
@@ -129,10 +133,9 @@ class Binder:
     def _told(self) -> duckdb.DuckDBPyConnection:
         """DuckDB, opened when it is first asked: a session whose queries were all planned before never does."""
         if self._duckdb is None:
-            self._duckdb = duckdb.connect(
-                config={"threads": 1, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
+            self._duckdb = open_duckdb(
+                threads=1, autoinstall_known_extensions=False, autoload_known_extensions=False, errors_as_json=True
             )
-            self._duckdb.execute("SET errors_as_json = true")
         while self._waiting:
             self._duckdb.execute(self._waiting.pop(0))
         return self._duckdb

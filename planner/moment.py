@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
-import duckdb
-
+from qoop.catalog.opening import open_duckdb
 from qoop.planner.expr import Literal
 
 _MEANS = {
@@ -55,7 +54,7 @@ def is_of_the_moment(function: str) -> bool:
 def _told(at: str, zone: str | None, type_: str) -> tuple[str, str]:
     """The moment as SQL of a type, and that type's name."""
     through = "TIMESTAMP" if type_ == "TIME" else "TIMESTAMPTZ"
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with open_duckdb(threads=1) as connection:
         if zone is not None:
             connection.execute(f"SET TimeZone = '{zone.replace(chr(39), chr(39) * 2)}'")
         value = f"CAST(CAST(TIMESTAMPTZ '{at}' AS {through}) AS {type_})"

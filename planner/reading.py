@@ -9,6 +9,7 @@ must be the same but for what means the same (:func:`_plain`).
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -44,6 +45,7 @@ _BINDING = (
     *(exp.NullSafeNEQ, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseNot, exp.BitwiseXor, exp.BitwiseLeftShift),
     *(exp.BitwiseRightShift, exp.Cast),
 )
+_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.I)
 _NEGATED = {
     "operator_is_not_null": "operator_is_null",
     "compare_not_in": "compare_in",
@@ -59,7 +61,13 @@ def parse(text: str) -> exp.Expression | None:
         ast = sqlglot.parse_one(text, read="duckdb")
     except (sqlglot.errors.SqlglotError, RecursionError):
         return None  # DuckDB accepted it: it runs as one opaque stage, and EXPLAIN says so
-    return ast if isinstance(ast, exp.Query) and isinstance(ast, exp.Expression) else None
+    return ast if isinstance(ast, exp.Query) and isinstance(ast, exp.Expression) and _has_numbers(ast) else None
+
+
+def _has_numbers(ast: exp.Expression) -> bool:
+    """False if a number is none: sqlglot reads ``1e2+3`` as one."""
+    numbers = (literal.this for literal in ast.find_all(exp.Literal) if not literal.is_string)
+    return all(_NUMBER.fullmatch(number) for number in numbers)
 
 
 def tables_named(ast: exp.Expression) -> frozenset[str]:

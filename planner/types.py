@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import duckdb
 
-from qoop.catalog.asking import ask
+from qoop.catalog.asking import ask, has_name
 from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.expr import Call, Expr, Literal, is_volatile
 
@@ -42,18 +42,6 @@ def type_of(template: str, args: Sequence[Expr]) -> str:
     if not has_name(type_):
         raise BindError(f"the type {type_} cannot be written in SQL")
     return type_
-
-
-@lru_cache(maxsize=4096)
-def has_name(type_: str) -> bool:
-    """True if SQL can name the type: a struct without names of its fields prints as what no CAST understands."""
-    if type_ in _FOLDED:
-        return True
-    try:
-        ask(f"SELECT CAST(NULL AS {type_})")
-    except duckdb.Error:
-        return False
-    return True
 
 
 def common_type(types: Sequence[str]) -> str:

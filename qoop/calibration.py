@@ -29,6 +29,7 @@ import duckdb
 from qoop.calibrated import FORMAT, KEPT, MEASURED
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.opening import open_duckdb
 from qoop.catalog.whole_file import write_whole
 from qoop.config import configure
 from qoop.engine.history import Succeeded
@@ -236,7 +237,7 @@ Probe = tuple[str, Amounts, float]
 def _probes(folder: Path, rows: int, told: Callable[[str], object]) -> tuple[list[Probe], float]:
     """What the queries over large tables took, and the part of them that more threads do not speed up."""
     found: list[Probe] = []
-    with duckdb.connect(config={"threads": 1}) as connection, Catalog(folder / "cache") as catalog:
+    with open_duckdb(threads=1) as connection, Catalog(folder / "cache") as catalog:
         data = folder / "data"
         data.mkdir()
         for name, text in _TABLES.items():
@@ -342,7 +343,7 @@ def _small_queries() -> list[Probe]:
     """Queries over a hundred rows, whose time is that of starting tasks and operators."""
     from qoop.session import Session  # which reads calibrations
 
-    with Session(configure(slots=1, replan=False), DEFAULT) as session, duckdb.connect() as connection:
+    with Session(configure(slots=1, replan=False), DEFAULT) as session, open_duckdb() as connection:
         for name, text in _SMALL_TABLES.items():
             session.register(name, connection.sql(text).to_arrow_table())
         return [_small_query(session, text) for text in _SMALL_QUERIES]

@@ -19,10 +19,11 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_input
+from qoop.catalog.asking import has_name
 from qoop.catalog.errors import DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
+from qoop.catalog.opening import open_duckdb
 from qoop.interrupts import interruptible
-from qoop.planner.types import has_name
 from qoop.settings import Settings, set_statements
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ def _explained() -> Iterator[None]:
 @lru_cache(maxsize=16)
 def _database(settings: Settings) -> duckdb.DuckDBPyConnection:
     """An empty DuckDB under these settings; a single thread, so that no worker outlives a session."""
-    connection = duckdb.connect(config={"threads": 1})
+    connection = open_duckdb(threads=1)
     for statement in set_statements(settings):
         connection.execute(statement)
     return connection

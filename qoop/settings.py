@@ -12,6 +12,7 @@ import duckdb
 
 from qoop.catalog.asking import ask
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.opening import open_duckdb
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -50,7 +51,7 @@ def option(name: str, value: str | None) -> tuple[str, str]:
     Raises ConfigError for an unknown option, listing what exists, and for a value that DuckDB refuses.
     """
     known = _name(name)
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with open_duckdb(threads=1) as connection:
         try:
             if value is not None:
                 connection.execute(f"SET {known} = '{_quoted(value)}'")

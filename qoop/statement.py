@@ -26,6 +26,7 @@ _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(.+)", re.I | re.S)
 _OURS = re.compile(r"EXPLAIN\s+(ALTERNATIVES|HISTORY)\b(.+)", re.I | re.S)
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.I)
 _DESCRIBE = re.compile(r"\s*(?:DESCRIBE|DESC|SUMMARIZE)\b", re.I)
+_PRAGMA = re.compile(r"\s*PRAGMA\b", re.I)
 _COMMENTS = re.compile(r"\s*(?:--[^\n]*(?:\n|$)\s*|/\*.*?\*/\s*)*", re.S)
 
 
@@ -110,7 +111,7 @@ def _statement(item: duckdb.Statement) -> Statement:
     text = item.query[_COMMENTS.match(item.query).end() :]  # type: ignore[union-attr]  # it matches the empty string
     if item.named_parameters:
         raise QueryError("the text has parameters ($1, $name or ?) and no values for them")
-    if item.type == duckdb.StatementType.SELECT:
+    if item.type == duckdb.StatementType.SELECT and not _PRAGMA.match(text):  # DuckDB takes some PRAGMAs for a SELECT
         return ShowTables() if _SHOW_TABLES.fullmatch(text) else Query(_as_query(text))
     if item.type == duckdb.StatementType.EXPLAIN and (match := _EXPLAIN.fullmatch(text)):
         return Explain(query_text(match[2]), "analyze" if match[1] else "plan")

@@ -89,7 +89,9 @@ class Definitions:
 
     def is_wanted(self, asked: CreateTable) -> bool:
         """Whether a table is to be made: not if there is one and it says IF NOT EXISTS. Raises CatalogError if there is
-        one and it does not say what to do."""
+        one and it does not say what to do, QueryError for a name that it cannot be kept by."""
+        if self._folder is not None:
+            keeping.check_name(self._folder, asked.name)
         with self._lock:
             return not self._taken(asked.name, asked.replace and asked.name not in self._views, asked.unless)
 
@@ -115,11 +117,11 @@ class Definitions:
     def _drop_table(self, asked: Drop) -> None:
         if asked.kind == "VIEW":
             raise UnknownTable(f"there is no view {asked.name}; there are: {', '.join(self._views.names()) or 'none'}")
-        name = self._catalog.table(asked.name).name
-        self._catalog.drop(name)
-        self._binder.drop_table(name)
+        table = self._catalog.table(asked.name)
+        self._catalog.drop(table.name)
+        self._binder.drop_table(table.name)
         if self._folder is not None:
-            keeping.forget(self._folder, name)
+            keeping.forget(self._folder, table)
 
     def _taken(self, name: str, replace: bool, unless: bool) -> bool:
         """True if there is something of that name that is to stay. Raises CatalogError if that is an error."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import DiskFull, QueryError
+from qoop.catalog.parquet import ParquetSource
+
+_PART_OF_PATH = re.compile(r"""[/\\:*?"<>|\[\]=\x00-\x1f\x7f]""")
+_OF_WINDOWS = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
+_MOST_BYTES = 200  # file systems take 255, endings and drafts included
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from qoop.catalog.table import Table
     from qoop.result import Result
 
 
@@ -25,9 +32,7 @@ def in_memory(name: str, result: Result) -> pa.Table:
 def in_folder(folder: Path, name: str, result: Result) -> Path:
     """The rows as ``folder/name.parquet``, in place of what was there. Raises DiskFull, and QueryError for a type
     that Parquet does not hold."""
-    if name != Path(name).name or name.startswith((".", "_")):
-        raise QueryError(f"a table that is kept in {folder} cannot be called {name!r}")
-    path = folder / f"{name}.parquet"
+    path = _file(folder, name)
     draft = folder / f".{name}.{secrets.token_hex(4)}.parquet"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,6 +40,7 @@ def in_folder(folder: Path, name: str, result: Result) -> Path:
         result.copy_to(draft, "(FORMAT parquet)")
         _refuse(name, _changed(result, draft), "Parquet")
         os.replace(draft, path)
+        _forget_namesakes(path)
     except OSError as error:
         raise DiskFull(f"table {name} cannot be kept in {folder}: {error.strerror or error}") from error
     finally:
@@ -42,10 +48,47 @@ def in_folder(folder: Path, name: str, result: Result) -> Path:
     return path
 
 
-def forget(folder: Path, name: str) -> None:
-    """Remove the file of a table, if there is one."""
-    with suppress(OSError):
-        (folder / f"{name}.parquet").unlink(missing_ok=True)
+def check_name(folder: Path, name: str) -> None:
+    """Raises QueryError for a name that no table kept there can have."""
+    _file(folder, name)
+
+
+def forget(folder: Path, table: Table) -> None:
+    """Remove the file of a table, if it is kept there; that of a table from elsewhere stays, whatever its name."""
+    files = table.source.files if isinstance(table.source, ParquetSource) else ()
+    path = folder / f"{table.name}.parquet"
+    if _fault(table.name) is None and [file.file.path for file in files] == [os.path.abspath(path)]:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _file(folder: Path, name: str) -> Path:
+    """Where a table is kept. Raises QueryError for a name that is no plain name of a file, here or elsewhere."""
+    fault = _fault(name)
+    if fault is not None:
+        told = name if len(name) <= 60 else f"{name[:60]}…"
+        raise QueryError(f"a table that is kept in {folder} cannot be called {told!r}: it {fault}")
+    return folder / f"{name}.parquet"
+
+
+def _fault(name: str) -> str | None:
+    """Why a name cannot be that of a file, on any system that the folder may come to; None if it can."""
+    if _PART_OF_PATH.search(name):
+        return "holds characters that have a meaning in paths, globs or URLs"
+    if name.startswith((".", "_", " ", "~")) or name.endswith((".", " ")):
+        return "begins or ends with a character that hides a file or gets lost"
+    if _OF_WINDOWS.fullmatch(name.partition(".")[0]):
+        return "is the name of a device on Windows"
+    if len(os.fsencode(name)) > _MOST_BYTES:
+        return f"has more than {_MOST_BYTES} bytes"
+    return None
+
+
+def _forget_namesakes(path: Path) -> None:
+    """Remove files whose names differ from this one in case only: the table is in its file, and theirs are old."""
+    for other in path.parent.glob("[!._]*.parquet"):
+        if other.name != path.name and other.name.lower() == path.name.lower() and not other.samefile(path):
+            other.unlink(missing_ok=True)
 
 
 def _changed(result: Result, path: Path) -> list[tuple[str, str]]:

@@ -1,0 +1,84 @@
+"""What a query reads besides the tables of its session, found in DuckDB's own parse tree.
+
+Two kinds of sources are refused.  `query('…')` and `query_table('…')` name tables by a text that no planner sees.  The
+catalog of DuckDB (`duckdb_tables()`, `information_schema`, `PRAGMA table_info`) would tell of the instance that runs a
+task, which has none of the session's tables: the answer would be empty, and wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qoop.catalog.errors import BindError, ParseError
+from qoop.planner.types import parse_tree
+
+_SUSPECT = re.compile(r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show", re.I)
+_BY_TEXT = frozenset(("query", "query_table"))
+_CATALOG = re.compile(
+    r"duckdb_(?:tables|columns|views|constraints|indexes|schemas|databases|sequences|dependencies|temporary_files)"
+    r"|pragma_(?:table_info|show|storage_info|database_size|metadata_info)|sqlite_(?:temp_)?(?:master|schema)"
+    r"|pg_(?:tables|views|class|attribute|namespace|index|indexes|constraint|sequence|sequences|database|attrdef|depend"
+    r"|description|enum|prepared_statements|am|proc|settings|tablespace|type)|show_(?:databases|tables|tables_expanded)",
+    re.I,
+)
+_SCHEMAS = frozenset(("information_schema", "pg_catalog"))
+
+
+def refuse_foreign(text: str) -> None:
+    """Raises BindError for a query that reads what no session has.
+
+    >>> refuse_foreign("SELECT 'query_table', duckdb_tables FROM query")
+    >>> refuse_foreign("FROM query_table('t')")
+    Traceback (most recent call last):
+    ...
+    qoop.catalog.errors.BindError: query_table() names tables by a text: write the names after FROM
+    """
+    if not _SUSPECT.search(text):
+        return
+    try:
+        tree = json.loads(parse_tree(text))
+    except ParseError:
+        return  # DuckDB has no tree of it: what it binds is checked elsewhere
+    for node in _nodes(tree):
+        _check(node)
+
+
+def _check(node: Mapping[str, Any]) -> None:
+    match node.get("type"):
+        case "TABLE_FUNCTION":
+            name = str(node.get("function", {}).get("function_name", "")).lower()
+            if name in _BY_TEXT:
+                raise BindError(f"{name}() names tables by a text: write the names after FROM")
+            if _CATALOG.fullmatch(name):
+                raise _unknown(f"{name}()")
+        case "BASE_TABLE":
+            name, schema = str(node.get("table_name", "")), str(node.get("schema_name", ""))
+            if schema.lower() in _SCHEMAS or (schema == "" and _is_of_duckdb(name)):
+                raise _unknown(f"{schema}.{name}" if schema else name)
+        case "SHOW_REF" if "query" not in node:
+            raise _unknown("SHOW within a query")
+
+
+def _is_of_duckdb(name: str) -> bool:
+    return name.lower().startswith(("duckdb_", "sqlite_", "pragma_")) and _CATALOG.fullmatch(name) is not None
+
+
+def _unknown(what: str) -> BindError:
+    return BindError(
+        f"{what} would tell of the DuckDB that runs a task, not of this session: "
+        "SHOW TABLES lists its tables, DESCRIBE the columns of one"
+    )
+
+
+def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
