@@ -10,10 +10,11 @@ from pathlib import Path
 import duckdb
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.sealed import opened
 from qoop.catalog.stats_cache import default_directory
 from qoop.planner.cost import DEFAULT, CostModel
 
-FORMAT = 2
+FORMAT = 3
 """Raised when the constants mean something else than before; files of another format are not used."""
 
 MEASURED = (
@@ -38,12 +39,13 @@ def load(path: Path) -> CostModel:
     Raises ConfigError if the file is not what `save` writes.
     """
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_bytes()
+        held = {} if _is_older(text) else opened(text)
     except FileNotFoundError:
         return DEFAULT
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}; run `qoop calibrate`, or remove it") from error
-    if not isinstance(held, dict) or held.get("format") != FORMAT or held.get("duckdb") != duckdb.__version__:
+    if held.get("format") != FORMAT or held.get("duckdb") != duckdb.__version__:
         return DEFAULT
     constants = held.get("constants")
     if not isinstance(constants, dict) or set(constants) != set(KEPT) or not all(map(_positive, constants.values())):
@@ -53,3 +55,12 @@ def load(path: Path) -> CostModel:
 
 def _positive(value: object) -> bool:
     return isinstance(value, int | float) and 0 < value < float("inf")
+
+
+def _is_older(text: bytes) -> bool:
+    """Whether it was written before such files bore a checksum."""
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(held, dict) and "checksum" not in held and held.get("format") in (1, 2)

@@ -14,7 +14,6 @@ Time is the processor time of this process on one thread of DuckDB, so other wor
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -30,6 +29,7 @@ from qoop.calibrated import FORMAT, KEPT, MEASURED
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.opening import open_duckdb
+from qoop.catalog.sealed import sealed
 from qoop.catalog.whole_file import write_whole
 from qoop.config import configure
 from qoop.engine.history import Succeeded
@@ -214,7 +214,7 @@ def _least_squares(
 def save(calibration: Calibration, path: Path) -> None:
     """Write the file whole or not at all. Raises ConfigError if it cannot be written."""
     try:
-        write_whole(path, json.dumps(calibration.json(), indent=1))
+        write_whole(path, sealed(calibration.json(), indent=1))
     except OSError as error:
         raise ConfigError(f"the calibration cannot be written to {path}: {error.strerror}") from error
 

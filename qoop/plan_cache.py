@@ -7,13 +7,14 @@ versions of all tables that it might name.  What a plan holds of the moment it w
 no version stands for, is not kept (:func:`may_be_kept`).
 
 Entries live in memory, the most recently used ones, and, given a folder, in one JSON file each, written beside its
-place and renamed into it: two processes may share the folder, and a file that is damaged, or that another version of
-the planner wrote, counts as none and is replaced.  Texts over tables that only this process can see stay in memory.
+place and renamed into it: two processes may share the folder.  Texts over tables that only this process can see stay
+in memory.  A file is believed only if it bears the seal of the user's key (:mod:`qoop.catalog.user_key`) and each of
+its stages is one SELECT over its inputs (:mod:`qoop.engine.stage_sql`).  One that is damaged, that somebody else has
+put there, or that another version of the planner wrote, counts as none and is replaced.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import warnings
@@ -28,16 +29,19 @@ from typing import Any, Literal
 import duckdb
 
 from qoop.catalog.asking import ask
-from qoop.catalog.errors import PlanError
+from qoop.catalog.errors import ConfigError, PlanError
+from qoop.catalog.sealed import opened, sealed
 from qoop.catalog.table import Table
+from qoop.catalog.user_key import user_key
 from qoop.catalog.whole_file import write_whole
+from qoop.engine.stage_sql import check_plan
 from qoop.normal_text import NormalText, normal_text
 from qoop.planner import plan_json
 from qoop.planner.candidate import Alternatives
 from qoop.planner.decisions import Decision
 from qoop.planner.plan import Plan
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a file means something else than before."""
 
 Key = str
@@ -212,10 +216,13 @@ class _Files:
     def load(self, key: Key) -> Entry | None:
         path = self._path(key)
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            entry = _entry(data) if data["format"] == FORMAT and data["key"] == key else None
-            os.utime(path)  # the least recently used go first
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, PlanError):
+            data = opened(path.read_bytes(), user_key())
+            if (data["format"], data["key"]) != (FORMAT, key):
+                return None
+            entry = _entry(data)
+            with suppress(OSError):  # a folder that cannot be written
+                os.utime(path)  # the least recently used go first
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, PlanError, ConfigError):
             return None
         return entry
 
@@ -225,9 +232,9 @@ class _Files:
             "decisions": list(map(plan_json.write, entry.decisions)),
         }  # fmt: skip
         try:
-            write_whole(self._path(key), json.dumps(data, separators=(",", ":"), allow_nan=False))
+            write_whole(self._path(key), sealed(data, user_key()))
             self._trim()
-        except OSError as error:
+        except (OSError, ConfigError) as error:
             warnings.warn(f"plans cannot be kept in {self._folder}: {error}", RuntimeWarning, stacklevel=2)
 
     def remove(self, key: Key) -> None:
@@ -250,7 +257,10 @@ class _Files:
 def _entry(data: dict[str, Any]) -> Entry:
     tables = {str(name): str(version) for name, version in data["tables"].items()}
     decisions = tuple(plan_json.read(Decision, item) for item in data["decisions"])
-    return Entry(tables, tuple(map(plan_json.load, data["plans"])), decisions)
+    plans = tuple(map(plan_json.load, data["plans"]))
+    for plan in plans:
+        check_plan(plan)
+    return Entry(tables, plans, decisions)
 
 
 def all_shared(tables: Iterable[Table]) -> bool:

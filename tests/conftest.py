@@ -67,6 +67,16 @@ def own_statistics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The tests have a key of their own, and the tester's qoop.toml does not count."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        for name in ("QOOP_KEY", "QOOP_KEY_FILE", "QOOP_CONFIG"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def on_guard() -> Iterator[None]:
     """Whatever two plans of one session put out under one signature is compared."""
     with pytest.MonkeyPatch.context() as patch:

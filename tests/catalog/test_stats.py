@@ -7,6 +7,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -17,8 +18,11 @@ from qoop.catalog import stats_cache
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, SourceError, TableChanged
 from qoop.catalog.scalars import scalar_sql
+from qoop.catalog.sealed import opened, sealed
 from qoop.catalog.stats import ColumnStats, TableStats, to_scalar
 from qoop.catalog.table import Table
+
+KEY = b"a key"
 
 # One row of a table with about every kind of distribution and type.
 COLUMNS = """
@@ -324,7 +328,31 @@ def test_the_place_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_json_keeps_everything() -> None:
     column = ColumnStats(1.0, 2.0, "a", "b", (("a", 0.5),), ("a", "b"), 3.0)
     stats = TableStats(10.0, 20.0, {"x": column, "d": ColumnStats(0.0, 1.0, 5.0, 6.0)}, frozenset({frozenset({"x"})}))
-    assert stats_cache.from_json(stats_cache.to_json(stats)) == stats
+    text = stats_cache.to_json(stats, "v1", KEY).encode()
+    assert stats_cache.from_json(text, "v1", KEY) == stats
+    assert stats_cache.from_json(text, "v2", KEY) is None, "it was swapped with that of another table"
+    assert stats_cache.from_json(text, "v1", b"another") is None
+
+
+WRONG = [
+    {"rows": "x"}, {"rows": -1}, {"rows": float("nan")}, {"rows": float("inf")}, {"rows": True}, {"rows": None},
+    {"bytes": [1]}, {"columns": []}, {"columns": {"a": None}}, {"keys": 3}, {"keys": [[1]]}, {"keys": ["a"]},
+]  # fmt: skip
+WRONG_OF_A_COLUMN = [
+    {"nulls": []}, {"nulls": -1}, {"distinct": "many"}, {"minimum": {}}, {"minimum": "a"}, {"maximum": [1]},
+    {"common": [1]}, {"common": [[1]]}, {"common": [[1, "x"]]}, {"common": [["a", 0.5]]}, {"bounds": "ab"},
+    {"bounds": [None]}, {"bounds": 5}, {"width": None}, {"locality": float("-inf")},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [*WRONG, *({"a": one} for one in WRONG_OF_A_COLUMN)], ids=str)
+def test_values_that_no_statistics_have_are_a_miss(change: dict[str, Any]) -> None:
+    """Even under a valid seal: an older release may have written them."""
+    stats = TableStats(10.0, 20.0, {"a": ColumnStats(0.0, 1.0, 5.0, 6.0, ((5.0, 0.5),), (5.0, 6.0))})
+    body = opened(stats_cache.to_json(stats, "v", KEY).encode(), KEY)
+    assert stats_cache.from_json(sealed(body, KEY).encode(), "v", KEY) == stats
+    (body["columns"]["a"] if "a" in change else body).update(change.get("a", change))
+    assert stats_cache.from_json(sealed(body, KEY).encode(), "v", KEY) is None
 
 
 def test_threads_collect_once_and_see_the_same(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

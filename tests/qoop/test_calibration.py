@@ -15,6 +15,7 @@ from qoop.__main__ import main
 from qoop.calibrated import MEASURED, calibration_path, load
 from qoop.calibration import Calibration, calibrate, fit, save
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.sealed import sealed
 from qoop.planner.cost import DEFAULT, CostModel
 
 FOUND = Calibration(replace(DEFAULT, build_row=1e-6), (), 1.0)
@@ -62,13 +63,28 @@ def test_it_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [{"format": 0}, {"duckdb": "0.1"}])
 def test_a_file_of_another_time_is_not_used(tmp_path: Path, change: dict[str, object]) -> None:
     path = calibration_path(tmp_path)
-    path.write_text(json.dumps({**FOUND.json(), **change}))
+    path.write_text(sealed({**FOUND.json(), **change}))
     assert load(path) == DEFAULT
 
 
+def test_a_file_from_before_there_were_checksums_is_not_used(tmp_path: Path) -> None:
+    path = calibration_path(tmp_path)
+    path.write_text(json.dumps({**FOUND.json(), "format": 2}))
+    assert load(path) == DEFAULT
+
+
+def test_a_flipped_bit_is_told(tmp_path: Path) -> None:
+    path = calibration_path(tmp_path)
+    save(FOUND, path)
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b"1e-06", b"1e-05"))
+    with pytest.raises(ConfigError, match="checksum; run `qoop calibrate`"):
+        load(path)
+
+
 @pytest.mark.parametrize(
-    "text", ["{", json.dumps({**FOUND.json(), "constants": {"build_row": 1}}),
-             json.dumps({**FOUND.json(), "constants": dict.fromkeys(MEASURED, -1)})]
+    "text", ["{", sealed({**FOUND.json(), "constants": {"build_row": 1}}),
+             sealed({**FOUND.json(), "constants": dict.fromkeys(MEASURED, -1)})]
 )  # fmt: skip
 def test_a_broken_file_is_told(tmp_path: Path, text: str) -> None:
     path = calibration_path(tmp_path)

@@ -222,7 +222,7 @@ def test_another_session_finds_the_plan(data: Path, tmp_path: Path) -> None:
         assert other.sql(TEXT).fetchall() == expected != []
         assert (other.plan_cache.hits, other.plan_cache.misses) == (1, 0)
     [file] = files(tmp_path / "cache")
-    assert json.loads(file.read_text())["format"] == 1
+    assert json.loads(file.read_text())["format"] == 2
 
 
 def test_the_folder_can_come_from_the_environment(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
