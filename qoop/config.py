@@ -1,6 +1,9 @@
 r"""Configuration: arguments win over QOOP_* environment variables, these over ``qoop.toml``, and this over defaults.
 
-``qoop.toml`` lies in the working directory, or where ``QOOP_CONFIG`` says, and has lines such as ``slots = 2``.
+``qoop.toml`` has lines such as ``slots = 2``. There may be two, of which the second wins: one in the user's own folder
+(``~/.config/qoop``, or qoop's folder in ``XDG_CONFIG_HOME``), one in the working directory. ``QOOP_CONFIG`` names the
+only one to be read instead. The one in the working directory may have come with somebody's data: it may not say where
+anything is written or which cluster is used.
 
 ==================  ==========================  =========================================================
 argument            environment                 default
@@ -24,6 +27,9 @@ ray                 ``QOOP_RAY``                no Ray: tasks run on this machin
 ray_reserve         ``QOOP_RAY_RESERVE``        true: Ray gives the room of its nodes to nobody else meanwhile
 \-                  ``QOOP_CACHE_DIR``          the user's folder of caches: statistics, parts of what lies in a store
 \-                  ``QOOP_CACHE_BUDGET``       4 GB for those parts
+\-                  ``QOOP_CONFIG``             the two files qoop.toml
+\-                  ``QOOP_KEY``                the key in the user's own folder, which is made when it is needed
+\-                  ``QOOP_KEY_FILE``           the same: a file that holds the key
 \-                  ``QOOP_GUARD``              "meet": outputs are digested where two meet; "always": all are
 ==================  ==========================  =========================================================
 """
@@ -41,6 +47,7 @@ from typing import Literal
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.objects import is_remote
 from qoop.catalog.sizes import parse_bytes
+from qoop.catalog.user_key import config_directory
 from qoop.monitor.cgroup import groups, usable_cpus
 
 Persist = Literal["all", "worthwhile"]
@@ -50,6 +57,9 @@ OPTIONS = (
     "plan_cache", "trace", "persist", "forecast", "settle", "tables", "guard", "ray", "ray_reserve", "watch_machine",
 )  # fmt: skip
 """Of qoop.toml, which are called as in the environment, without QOOP_ and in small letters."""
+
+NOT_FOUND_LYING = ("checkpoints", "spill", "plan_cache", "trace", "tables", "ray")
+"""Options that a qoop.toml in the working directory may not set: places to write to, and whose machines to use."""
 
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _FIRST_VERSION = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -72,6 +82,7 @@ class Config:
     tables: the folder of the tables that are created, as Parquet files; None: they live in memory.
     persist: which outputs go to the folder of checkpoints. forecast, settle: see `connect`.
     watch_machine: see `connect`; None: nobody has said.
+    files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
         there are; None: this machine is. ray_reserve, runtime_env: see `connect`.
     """
@@ -95,6 +106,7 @@ class Config:
     watch_machine: bool | None = None
     ray_reserve: bool = True
     runtime_env: Mapping[str, object] | None = None
+    files: tuple[Path, ...] = ()
 
 
 def configure(
@@ -120,7 +132,7 @@ def configure(
 ) -> Config:
     """Settle every option: argument, else environment variable, else what qoop.toml says, else default.
 
-    environment: in place of the environment and qoop.toml.
+    environment: in place of the environment and the files.
 
     Plans go with the checkpoints by default: a process that goes on from these needs not plan again first.
 
@@ -130,7 +142,10 @@ def configure(
 
     Raises ConfigError for a value that is not valid, naming the option.
     """
-    environment = environment if environment is not None else from_file() | os.environ
+    files: tuple[Path, ...] = ()
+    if environment is None:
+        said, files = from_files()
+        environment = said | os.environ
     ray = ray or environment.get("QOOP_RAY") or None
     if ray is not None and (slots is not None or memory is not None):
         raise ConfigError("slots and memory are not for a session to set where Ray is: its nodes have what they have")
@@ -164,28 +179,54 @@ def configure(
         watch_machine=None if watch is None else truth("watch_machine", watch),
         ray_reserve=truth("ray_reserve", reserve),
         runtime_env=runtime_env,
+        files=files,
     )
 
 
-def from_file() -> dict[str, str]:
-    """What qoop.toml in the working directory, or the file that QOOP_CONFIG names, says: as environment variables.
+def from_files() -> tuple[dict[str, str], tuple[Path, ...]]:
+    """What the files qoop.toml say, as environment variables, and which files there are.
 
-    Raises ConfigError for a file that cannot be read, and an option that does not exist, listing those that do.
+    Raises ConfigError, which names the file, for one that cannot be read, an option that does not exist, that is not
+    valid, or that this file may not set.
     """
     told = os.environ.get("QOOP_CONFIG")
-    path = Path(told or "qoop.toml").expanduser()
-    if not told and not path.is_file():
-        return {}
+    own, here = config_directory() / "qoop.toml", Path("qoop.toml").absolute()
+    files = [Path(told).expanduser().absolute()] if told else [path for path in (own, here) if path.is_file()]
+    said: dict[str, str] = {}
+    for path in files:
+        values = _from_file(path)
+        if path == here and not told:
+            _refuse_places(path, values, own)
+        said |= {f"QOOP_{name.upper()}": _as_text(value) for name, value in values.items()}
+    return said, tuple(files)
+
+
+def _from_file(path: Path) -> dict[str, object]:
+    """The options in a file, each of which is valid."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     unknown = values.keys() - OPTIONS
     if unknown:
         raise ConfigError(f"{path} has no option {', '.join(sorted(unknown))}; there are {', '.join(OPTIONS)}")
-    return {f"QOOP_{name.upper()}": _as_text(value) for name, value in values.items()}
+    try:
+        configure(environment={f"QOOP_{name.upper()}": _as_text(value) for name, value in values.items()})
+    except ConfigError as error:
+        raise ConfigError(f"in {path}: {error}") from error
+    return values
+
+
+def _refuse_places(path: Path, values: Mapping[str, object], own: Path) -> None:
+    for name in NOT_FOUND_LYING:
+        if name in values:
+            raise ConfigError(
+                f"{path} may not set {name}: a file in the working directory may be somebody else's, and must not say "
+                f"where qoop writes or whose machines it uses. Set {name} in {own}, as QOOP_{name.upper()}, or as an "
+                f"argument; or, if you trust the file, set QOOP_CONFIG={path}"
+            )
 
 
 def _as_text(value: object) -> str:

@@ -437,6 +437,8 @@ class Shell:
             of_duckdb()
             self._commands()
             self._opened.set_result(session)
+            if session.config.files:
+                self.tell(f"configured by {' and '.join(map(str, session.config.files))}")
             prompt.app.invalidate()  # the last line of the screen no longer says that it is being opened
         except BaseException as error:
             self._opened.set_exception(error)

@@ -75,3 +75,55 @@ def test_plans_go_with_the_checkpoints_unless_they_have_a_folder_of_their_own() 
     assert configure(environment=nothing).plan_cache is None
     assert configure(checkpoints="/c", environment=nothing).plan_cache == Path("/c/plans")
     assert configure(checkpoints="/c", plan_cache="/p", environment=nothing).plan_cache == Path("/p")
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own file, which is not there yet; the working directory is another folder."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "qoop").mkdir(parents=True)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "config" / "qoop" / "qoop.toml"
+
+
+def test_the_users_own_file_may_set_everything_and_the_one_here_wins(own: Path, tmp_path: Path) -> None:
+    own.write_text(f'slots = 3\nmemory = "1GB"\ncheckpoints = "{tmp_path}/c"\ntrace = "{tmp_path}/t"\n')
+    config = configure()
+    assert (config.slots, config.memory, config.checkpoints) == (3, 10**9, tmp_path / "c")
+    assert config.files == (own,)
+    Path("qoop.toml").write_text("slots = 4")
+    config = configure()
+    assert (config.slots, config.memory, config.checkpoints) == (4, 10**9, tmp_path / "c")
+    assert config.files == (own, tmp_path / "here" / "qoop.toml")
+    assert configure(environment={}).files == ()
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "spill", "plan_cache", "trace", "tables", "ray"])
+def test_a_file_that_lies_here_says_not_where_to_write(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    here = tmp_path / "here" / "qoop.toml"
+    here.write_text(f'{name} = "{tmp_path}/planted"')
+    with pytest.raises(ConfigError, match=f"{here} may not set {name}.*Set {name} in {own}, as QOOP_{name.upper()}"):
+        configure()
+    monkeypatch.setenv("QOOP_CONFIG", "qoop.toml")  # the user says that it may
+    assert str(getattr(configure(), name)) == f"{tmp_path}/planted"
+    assert configure().files == (here,)
+
+
+@pytest.mark.parametrize(
+    "text", ['slots = "many"', 'memory = "2 XB"', "replan = 7", "slots = [1]", "= 1", "nothing = 1"]
+)
+def test_an_error_in_a_file_names_it(own: Path, text: str) -> None:
+    for path in (Path("qoop.toml"), own):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=str(path.absolute())):
+            configure()
+        path.unlink()
+
+
+def test_a_file_of_ten_thousand_brackets_is_not_toml(own: Path) -> None:
+    own.write_text("slots = " + "[" * 10_000)
+    with pytest.raises(ConfigError, match="is not TOML"):
+        configure()
