@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 
 from qoop.catalog.errors import CatalogError, UnknownTable
-from qoop.catalog.probe import Probe
-from qoop.catalog.register import open_database, open_folder, open_source
-from qoop.catalog.stats import TableStats
-from qoop.catalog.stats_cache import StatsCache
+from qoop.catalog.sources.probe import Probe
+from qoop.catalog.sources.register import open_database, open_folder, open_source
+from qoop.catalog.statistics.stats import TableStats
+from qoop.catalog.statistics.stats_cache import StatsCache
 from qoop.catalog.table import Table
 
 
@@ -95,7 +95,7 @@ class Catalog:
         wanted = names if columns is None else [name for name in names if name in columns]
 
         def gather(missing: Sequence[str], known: TableStats | None) -> TableStats:
-            from qoop.catalog.collect import collect  # loads pyarrow.compute; kept statistics do not need it
+            from qoop.catalog.statistics.collect import collect  # loads pyarrow.compute; kept statistics do not need it
 
             return collect(self._probe, table, missing, known)
 

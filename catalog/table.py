@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.catalog.errors import CatalogError
-from qoop.catalog.objects import without_options
+from qoop.catalog.stores.objects import without_options
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ them. Measured on DuckDB 1.5.5 and 2.0.0, one thread:
 - Arrow in costs 1 ms per million rows and column. 1.5.5 hands filters over Arrow to pyarrow, which is five
   times slower than DuckDB itself, uses threads that were not granted and refuses some filters; hence
   `join_filter_pushdown` is off there for base tables held by pyarrow, and fragments read the outputs of other
-  stages so that no filter is pushed down to them (:mod:`qoop.planner.cut`). 2.0 filters by itself.
+  stages so that no filter is pushed down to them (:mod:`qoop.planner.exchange.cut`). 2.0 filters by itself.
 - ``produce_arrow_string_view`` makes output 20 % faster, but Arrow cannot reorder views (no `take`) and
   writes all of a batch for each slice of it: off.
 """
@@ -26,11 +26,11 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_input
-from qoop.catalog.memory import ArrowSource
 from qoop.catalog.opening import open_duckdb
-from qoop.catalog.parquet import reach
 from qoop.catalog.quiet import silence
-from qoop.engine.partition import cut, quoted, with_partition_number
+from qoop.catalog.sources.memory import ArrowSource
+from qoop.catalog.sources.parquet import reach
+from qoop.engine.storage.partition import cut, quoted, with_partition_number
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Stage, TableInput
 

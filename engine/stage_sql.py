@@ -17,7 +17,7 @@ import duckdb
 
 from qoop.catalog.asking import ask
 from qoop.catalog.errors import PlanError
-from qoop.engine.partition import with_partition_number
+from qoop.engine.storage.partition import with_partition_number
 from qoop.planner.plan import Plan, Stage
 
 _HARMLESS = frozenset({"unnest", "generate_series", "range", "repeat", "repeat_row", "generate_subscripts"})

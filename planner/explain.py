@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from qoop.planner.observed import Observation
+from qoop.planner.estimate.observed import Observation
 from qoop.planner.plan import Plan, Stage, StageId, StageInput
 
 FORMAT = 1

@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 from math import ceil, inf
 from typing import NamedTuple
 
-from qoop.planner.cost import DEFAULT, CostModel
+from qoop.planner.estimate.cost import DEFAULT, CostModel
 from qoop.planner.packing import Packer
 from qoop.planner.plan import STORE_PER_KERNEL, Plan, Resources, Stage, StageId
 

@@ -9,7 +9,7 @@ from typing import Literal as OneOf
 
 from qoop.catalog.errors import PlanError
 from qoop.catalog.value import value
-from qoop.planner.facts import UNTOLD, Told
+from qoop.planner.algebra.facts import UNTOLD, Told
 
 if TYPE_CHECKING:
     import networkx

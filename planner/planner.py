@@ -11,25 +11,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property, partial
 
-from qoop.catalog.stats import TableStats
-from qoop.planner.arrange import Arranger
-from qoop.planner.bind import Bound
-from qoop.planner.build import Describe, build, whole
-from qoop.planner.cardinality import Cardinality
+from qoop.catalog.statistics.stats import TableStats
+from qoop.planner.algebra.interning import Interner
+from qoop.planner.algebra.relation import Exchange, Relation, Scan, walk
+from qoop.planner.arrange.arrange import Arranger
 from qoop.planner.collector import collector_waits
-from qoop.planner.cost import DEFAULT, CostModel
-from qoop.planner.cut import Cutter, Identity
-from qoop.planner.digits import Digits, digits_of
-from qoop.planner.exchange import place_exchanges
-from qoop.planner.exchange_cost import Known
-from qoop.planner.interning import Interner
-from qoop.planner.island import Islands
-from qoop.planner.observed import NOTHING, Observations
-from qoop.planner.observed_rows import ObservedRows
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.cost import DEFAULT, CostModel
+from qoop.planner.estimate.observed import NOTHING, Observations
+from qoop.planner.estimate.observed_rows import ObservedRows
+from qoop.planner.exchange.cut import Cutter, Identity
+from qoop.planner.exchange.exchange import place_exchanges
+from qoop.planner.exchange.exchange_cost import Known
+from qoop.planner.identity.digits import Digits, digits_of
+from qoop.planner.identity.island import Islands
+from qoop.planner.identity.provenance import Provenances
 from qoop.planner.plan import Plan, Resources
-from qoop.planner.provenance import Provenances
-from qoop.planner.relation import Exchange, Relation, Scan, walk
 from qoop.planner.rules import apply_rules
+from qoop.planner.sql.bind import Bound
+from qoop.planner.sql.build import Describe, build, whole
 from qoop.planner.variants import Logical, Variant
 
 

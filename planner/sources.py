@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qoop.catalog.errors import BindError, ParseError
-from qoop.planner.types import parse_tree
+from qoop.planner.algebra.types import parse_tree
 
 _SUSPECT = re.compile(r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show", re.I)
 _BY_TEXT = frozenset(("query", "query_table"))

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from qoop import replay_command, resume_command
 from qoop.catalog.errors import ConfigError, QoopError
-from qoop.formats import FORMATS, checked_format
+from qoop.commands import replay as replay_command
+from qoop.commands import resume as resume_command
+from qoop.drawing.formats import FORMATS, checked_format
 from qoop.streams import (
     EndedBySignal,
     discard_output,
@@ -100,7 +101,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_session_options(resume_command.add(commands, _session, _watch, _show, FORMATS))
     replay_command.add(commands)
     _add_calibrate(commands)
-    _add_group(commands, words, "profile", _PROFILE, "qoop.profiles.command")
+    _add_group(commands, words, "profile", _PROFILE, "qoop.commands.profile")
     _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
     _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
     return parser
@@ -178,7 +179,7 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         return _USAGE
     text = _text(options)
     with _session(options) as session:
-        from qoop.statement import SetOption, statements
+        from qoop.statements.statement import SetOption, statements
 
         for statement in statements(text):
             result = session.execute(statement, _watch)
@@ -219,7 +220,7 @@ def _format(name: str) -> str:
 
 
 def _show(options: argparse.Namespace, result: Result) -> None:
-    from qoop.formats import write
+    from qoop.drawing.formats import write
 
     write(result, options.format or "table", sys.stdout)
 
@@ -251,7 +252,7 @@ def _form_of(path: str | None) -> str:
 
 def _write_explanation(shown: str, form: str, path: str) -> None:
     if form == "svg":
-        from qoop.picture import save
+        from qoop.drawing.picture import save
 
         save(shown, path, "qoop explain")
         return
@@ -266,7 +267,7 @@ def _calibrate(options: argparse.Namespace) -> int:
     from pathlib import Path
 
     from qoop.calibrated import calibration_path
-    from qoop.calibration import calibrate, report, save
+    from qoop.commands.calibration import calibrate, report, save
 
     shown = sys.stderr.isatty()
     found = calibrate(told=lambda query: print(f"\r\033[K{query}", end="", file=sys.stderr) if shown else None)

@@ -1,4 +1,4 @@
-"""The constants of the cost model that `qoop calibrate` has kept for this machine (:mod:`qoop.calibration`)."""
+"""The constants of the cost model that `qoop calibrate` (:mod:`qoop.commands.calibration`) kept for this machine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import duckdb
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sealed import opened
-from qoop.catalog.stats_cache import default_directory
-from qoop.planner.cost import DEFAULT, CostModel
+from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.planner.estimate.cost import DEFAULT, CostModel
 
 FORMAT = 3
 """Raised when the constants mean something else than before; files of another format are not used."""

@@ -45,8 +45,8 @@ from pathlib import Path
 from typing import Literal
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.objects import is_remote
 from qoop.catalog.sizes import parse_bytes
+from qoop.catalog.stores.objects import is_remote
 from qoop.catalog.user_key import config_directory
 from qoop.monitor.cgroup import groups, usable_cpus
 

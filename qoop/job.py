@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError, Timeout
 from qoop.engine.history import Decided, Record, Succeeded
-from qoop.planner.observed import NOTHING, Observations
+from qoop.planner.estimate.observed import NOTHING, Observations
 from qoop.result import Result
 
 if TYPE_CHECKING:
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from qoop.adaptive import Adaptive
-    from qoop.catalog.stats import TableStats
+    from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
-    from qoop.cluster import JobHandle
+    from qoop.control.cluster import JobHandle
+    from qoop.control.standing import Standing
     from qoop.engine.progress import Progress
     from qoop.engine.task import CheckpointKey
-    from qoop.planner.bind import Bound
-    from qoop.planner.cost import CostModel
+    from qoop.planner.algebra.relation import Relation
+    from qoop.planner.estimate.cost import CostModel
     from qoop.planner.plan import Plan, Resources, Stage
     from qoop.planner.planner import Planning
-    from qoop.planner.relation import Relation
+    from qoop.planner.sql.bind import Bound
+    from qoop.replanning.replanner import Adaptive
     from qoop.session import Session
-    from qoop.standing import Standing
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ class Job:
         The ending says how: ``.svg``, ``.png`` (with the extra ``plot``), ``.html`` (with the history in words), or
         ``.json`` for Perfetto and chrome://tracing. Raises ConfigError for another, or if it cannot be written.
         """
-        from qoop.timeline import save_timeline, timeline  # only few ask
+        from qoop.drawing.timeline import save_timeline, timeline  # only few ask
 
         text = " ".join(self.text.split())
         title = f"{self.id}: {text if len(text) <= 90 else text[:89] + '…'}"

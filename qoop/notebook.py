@@ -13,14 +13,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError
+from qoop.drawing.table_text import shown_rows
 from qoop.engine.history import Decided, span
-from qoop.table_text import shown_rows
 
 if TYPE_CHECKING:
+    from qoop.control.standing import Standing
     from qoop.job import Job
     from qoop.result import Result
     from qoop.session import Session
-    from qoop.standing import Standing
 
 _ROWS = 40
 _GREY = ' style="color: #888"'
@@ -56,7 +56,7 @@ def job_html(job: Job) -> str:
 
 
 def _headline(job: Job, standing: Standing) -> str:
-    from qoop.repl.view import ends
+    from qoop.drawing.view import ends
 
     parts = [
         job.id,

@@ -31,15 +31,15 @@ import duckdb
 from qoop.catalog.asking import ask
 from qoop.catalog.errors import ConfigError, PlanError
 from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table
 from qoop.catalog.user_key import user_key
-from qoop.catalog.whole_file import write_whole
 from qoop.engine.stage_sql import check_plan
-from qoop.normal_text import NormalText, normal_text
 from qoop.planner import plan_json
-from qoop.planner.candidate import Alternatives
-from qoop.planner.decisions import Decision
 from qoop.planner.plan import Plan
+from qoop.planner.search.candidate import Alternatives
+from qoop.planner.search.decisions import Decision
+from qoop.statements.normal_text import NormalText, normal_text
 
 FORMAT = 2
 """Raised when a file means something else than before."""

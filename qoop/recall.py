@@ -4,7 +4,8 @@
     the same but for literals                 -> plans made along the decisions of before  (no search)
     anything else                             -> the search
 
-See :mod:`qoop.plan_cache` for what makes two texts the same and :mod:`qoop.planner.decisions` for the second line.
+See :mod:`qoop.plan_cache` for what makes two texts the same and :mod:`qoop.planner.search.decisions` for the second
+line.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from qoop.catalog.catalog import Catalog
 from qoop.catalog.table import Table
 from qoop.job import Prepared
 from qoop.plan_cache import Entry, Kind, PlanCache, Settings, all_shared, key_of, may_be_kept
-from qoop.planner.bind import Binder, Bound
-from qoop.planner.candidate import Alternatives, Grid
 from qoop.planner.collector import collector_waits
-from qoop.planner.cost import CostModel
-from qoop.planner.decisions import Decision, decisions, recalled, replay
+from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
+from qoop.planner.search.candidate import Alternatives, Grid
+from qoop.planner.search.decisions import Decision, decisions, recalled, replay
+from qoop.planner.sql.bind import Binder, Bound
 
 
 class Recall:
@@ -63,7 +64,7 @@ class Recall:
         planning = prepared.planning()
         found = replay(planning, grid, before.decisions) if before is not None else None
         if found is None:
-            from qoop.planner.alternatives import keep, pool  # loads the planner
+            from qoop.planner.search.alternatives import keep, pool  # loads the planner
 
             found = keep(pool(planning, grid))
             self._keep(text, pattern, prepared, (), decisions(found))

@@ -24,7 +24,7 @@ from qoop.catalog.errors import DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.opening import open_duckdb
 from qoop.interrupts import interruptible
-from qoop.settings import Settings, set_statements
+from qoop.statements.settings import Settings, set_statements
 
 if TYPE_CHECKING:
     import pandas

@@ -23,57 +23,57 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from qoop.adaptive import Adaptive
 from qoop.calibrated import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClosed, Suspended
-from qoop.catalog.objects import is_remote, without_options
-from qoop.catalog.register import CSV, JSON, PARQUET
-from qoop.catalog.stats_cache import default_directory
-from qoop.cluster import Cluster, JobHandle
+from qoop.catalog.sources.register import CSV, JSON, PARQUET
+from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.config import Config, configure, truth
+from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.letters import JobRequest
+from qoop.control.sizing import AUTO, Auto, Sizing
+from qoop.control.trace import TraceFile
 from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.checkpoint import Keeping
 from qoop.engine.state import Limits
+from qoop.engine.storage.checkpoint import Keeping
 from qoop.engine.task import checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
-from qoop.letters import JobRequest
 from qoop.monitor.judging import Size
-from qoop.observations import MISJUDGED, Seen, committed, outputs, surprise
 from qoop.plan_cache import PlanCache, Settings
-from qoop.planner.bind import Binder, Bound
-from qoop.planner.candidate import Alternatives, Candidate, Grid, local_grid
-from qoop.planner.cost import CostModel
-from qoop.planner.observed import Observations
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources
+from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
+from qoop.planner.sql.bind import Binder, Bound
 from qoop.planner.variants import Variant
-from qoop.policies.worthwhile import Worthwhile
 from qoop.recall import Recall, about, versions
-from qoop.replanner import Greedy, Policy
+from qoop.replanning.decision import Greedy, Policy
+from qoop.replanning.observations import MISJUDGED, Seen, committed, outputs, surprise
+from qoop.replanning.replanner import Adaptive
+from qoop.replanning.worthwhile import Worthwhile
 from qoop.result import Result
+from qoop.retrace.story import story
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
 from qoop.schedulers.settling import Settling
-from qoop.settings import option
-from qoop.sizing import AUTO, Auto, Sizing
-from qoop.statement import Explain, Query, SetOption, ShowTables, Statement, query_text, statements
 from qoop.statements.definitions import Definitions
 from qoop.statements.parameters import Parameters, with_values
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
-from qoop.story import story
+from qoop.statements.settings import option
+from qoop.statements.statement import Explain, Query, SetOption, ShowTables, Statement, query_text, statements
 from qoop.suspend import Bundle, Place, TableRef, begun, best_plan, check_tables, read, references, write
-from qoop.trace import TraceFile
 
 DATA_FILES = (*PARQUET, *CSV, *JSON)
 """How the names of files end that are a table each."""
 
 if TYPE_CHECKING:
-    from qoop.arbiter import RayShare
-    from qoop.catalog.stats import TableStats
+    from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
-    from qoop.explaining import Format
+    from qoop.control.arbiter import RayShare
+    from qoop.drawing.explaining import Format
 
 
 def connect(
@@ -115,9 +115,9 @@ def connect(
     trace: a file, or a folder of such, to write what happens and what is decided to; `qoop replay` goes through it
         again.
     persist: which outputs go to the folder of checkpoints: "all", or only the "worthwhile" ones, for which the work
-        that a failure would cost outweighs the writing (:mod:`qoop.policies.worthwhile`).
+        that a failure would cost outweighs the writing (:mod:`qoop.replanning.worthwhile`).
     forecast: whether jobs expect their share to go on to move as it has moved, rather than to last as it is
-        (:mod:`qoop.policies.forecast`).
+        (:mod:`qoop.replanning.forecast`).
     settle: whether the share that a job's plan has no use for is promised to other jobs, which may then choose other
         plans (:mod:`qoop.schedulers.settling`).
     tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the start. By
@@ -281,7 +281,7 @@ class Session:
 
     @interruptible()
     def execute(self, statement: Statement, watch: Callable[[Job], object] | None = None) -> Result:
-        """Do what one of the :func:`~qoop.statement.statements` of a text asks for; else as `sql`."""
+        """Do what one of the :func:`~qoop.statements.statement.statements` of a text asks for; else as `sql`."""
         self._open()
         match statement:
             case Query(text):
@@ -436,7 +436,7 @@ class Session:
         """
         if (alternatives, analyze, history, diff is not None).count(True) > 1:
             raise ConfigError("explain either alternatives, or analyze, or history, or diff")
-        from qoop import explaining
+        from qoop.drawing import explaining
 
         query, chosen = query_text(text), explaining.checked_format(format)
         if alternatives:
@@ -576,7 +576,7 @@ class Session:
     # Inside
 
     def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
-        from qoop import explaining
+        from qoop.drawing import explaining
 
         match statement.what:
             case "alternatives":
@@ -592,7 +592,7 @@ class Session:
 
     def _analyzed(self, text: str, format: Format = "text", watch: Callable[[Job], object] | None = None) -> str:
         """Run a query, throw its rows away and explain the plan that it ended with."""
-        from qoop.explaining import explained_plan
+        from qoop.drawing.explaining import explained_plan
 
         job = self._submit(self._plan(text))
         _answer(job, watch)
@@ -670,7 +670,7 @@ class Session:
             return prepared or self.prepare(text)
 
         if observed.by_signature:
-            from qoop.planner.alternatives import keep, pool
+            from qoop.planner.search.alternatives import keep, pool
 
             found = keep(pool(prepare().planning(observed), grid))
         else:
@@ -804,7 +804,7 @@ def _share(config: Config) -> RayShare | None:
     """The part of the machines that is left by other sessions, where there may be any."""
     if config.ray is None:
         return None
-    from qoop.arbiter import RayShare
+    from qoop.control.arbiter import RayShare
 
     return RayShare(reserves=config.ray_reserve)
 
@@ -817,7 +817,7 @@ def _keeping(config: Config) -> Keeping:
 
 
 def _forecast() -> Policy:
-    from qoop.policies.forecast import Forecast
+    from qoop.replanning.forecast import Forecast
 
     return Forecast()
 

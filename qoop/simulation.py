@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
-from qoop.adaptive import Adaptive, Answer
 from qoop.catalog.errors import ConfigError, QoopError, SourceError
 from qoop.catalog.table import Columns, Range, Split, Table
-from qoop.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.letters import JobRequest
 from qoop.engine.backends.crew import Kernels
 from qoop.engine.backends.simulated import (
     Happening,
@@ -36,11 +36,11 @@ from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, Slots
 from qoop.engine.history import Ended, Record, Started, Switched
 from qoop.engine.state import USUAL_LIMITS, Limits
 from qoop.engine.task import MachineId, TaskSpec
-from qoop.letters import JobRequest
 from qoop.planner.collector import collector_waits
 from qoop.planner.plan import Plan, Resources
 from qoop.profiles import CapacityProfile, Point, Stay
-from qoop.replanner import Switch
+from qoop.replanning.decision import Switch
+from qoop.replanning.replanner import Adaptive, Answer
 from qoop.schedulers.base import Scheduler
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 ::
 
     PATH/bundle.json       the query, its settings, tables by place and version, the plans it ran; no pickle
-    PATH/checkpoints/      what its tasks had put out, as in a directory of checkpoints (`engine/manifest.py`)
+    PATH/checkpoints/      what its tasks had put out, as in a directory of checkpoints (`engine/storage/manifest.py`)
 
 Tables are not copied: they are found again where they were, or in the data given, and must have the version that
 the query was planned for. The plan to go on with is chosen anew for the size at hand: of all alternatives of the
@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, PlanError, SourceError, TableChanged
-from qoop.catalog.whole_file import sync_folder, write_synced
+from qoop.catalog.stores.whole_file import sync_folder, write_synced
 from qoop.engine.digest import Digester
 from qoop.engine.events import Committed
-from qoop.engine.guard import versions
-from qoop.engine.manifest import CheckpointDirectory, Saved, manifests
-from qoop.engine.scratch import Scratch
+from qoop.engine.storage.guard import versions
+from qoop.engine.storage.manifest import CheckpointDirectory, Saved, manifests
+from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.planner.finish import Done, finish_time
 from qoop.planner.plan import Plan, Resources

@@ -15,7 +15,7 @@ import pytest
 from qoop.catalog.errors import ConfigError
 
 if TYPE_CHECKING:
-    from qoop.tpcds.arena import Arena
+    from qoop.tpcds.scenarios.arena import Arena
 
 GOLDEN = Path(__file__).parent / "golden"
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")
@@ -137,12 +137,12 @@ def tpcds_test(benchmark_data: BenchmarkData) -> Path:
 @pytest.fixture(scope="module")
 def arena(tpcds_small: Path, benchmark_texts: None) -> Arena:
     """TPC-DS query 95, as at scale 1000, with plans for 16 slots of 1 GB and less."""
-    from qoop.planner.alternatives import keep, pool
-    from qoop.planner.candidate import Grid
+    from qoop.planner.search.alternatives import keep, pool
+    from qoop.planner.search.candidate import Grid
     from qoop.session import connect
-    from qoop.tpcds.alternatives import at_scale
-    from qoop.tpcds.arena import Arena
+    from qoop.tpcds.estimates.alternatives import at_scale
     from qoop.tpcds.queries import text
+    from qoop.tpcds.scenarios.arena import Arena
 
     memory = 1e9
     with connect(slots=2) as session:

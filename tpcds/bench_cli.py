@@ -7,31 +7,27 @@ import json
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.stats_cache import default_directory
-from qoop.picture import write
+from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.drawing.picture import write
 from qoop.profiles.volatility import Volatility
-from qoop.tpcds import (
-    adversary,
+from qoop.tpcds.bench import (
     checkpoint_cost,
     core_speed,
     eta,
-    fidelity,
-    forecasts,
     interrupt,
-    measuring,
     overhead,
-    pareto,
     ray_cost,
     ray_spot,
     reuse_share,
-    shared_cluster,
     shrink,
-    truth,
 )
-from qoop.tpcds.contestant import KINDS
+from qoop.tpcds.bench.contestant import KINDS
 from qoop.tpcds.queries import parse_selection
+from qoop.tpcds.scenarios import adversary, forecasts
+from qoop.tpcds.simulate import fidelity, measuring, shared_cluster, truth
+from qoop.tpcds.simulate.workload import PAPER, Setting, contests, workload
 from qoop.tpcds.suite import commands as suite
-from qoop.tpcds.workload import PAPER, Setting, contests, workload
+from qoop.tpcds.suite import pareto
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -14,9 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.whole_file import write_whole
-from qoop.tpcds import alternatives, bench, qerror, report, stage_cost
+from qoop.catalog.stores.whole_file import write_whole
+from qoop.tpcds.bench import report
+from qoop.tpcds.bench import side_by_side as bench
 from qoop.tpcds.data import Progress, generate
+from qoop.tpcds.estimates import alternatives, qerror, stage_cost
 from qoop.tpcds.queries import SUITES, parse_selection
 
 

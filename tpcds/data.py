@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError, DiskFull, ExecutionError, QoopError, SourceError
-from qoop.catalog.whole_file import write_synced
+from qoop.catalog.stores.whole_file import write_synced
 
 MANIFEST = "qoop-data.json"
 FORMAT = 1

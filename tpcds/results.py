@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.whole_file import write_whole
+from qoop.catalog.stores.whole_file import write_whole
 
 FORMAT, VERSION = "qoop-results", 2
 

@@ -32,7 +32,6 @@ import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
 from qoop.engine.backends.base import happened
-from qoop.engine.checkpoint import Keeping, Store
 from qoop.engine.events import (
     CapacityNotice,
     CheckpointLost,
@@ -44,11 +43,12 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.failures import Stopped, is_fatal, to_failure
-from qoop.engine.guard import Origin
 from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
-from qoop.engine.manifest import Saved
-from qoop.engine.scratch import Scratch
+from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.guard import Origin
+from qoop.engine.storage.manifest import Saved
+from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.packing import first_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Resources

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import CostModel
-from qoop.planner.expr import Column
+from qoop.planner.algebra.expr import Column
+from qoop.planner.algebra.relation import Filter, Project, Relation, SetOp, with_inputs
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.cost import CostModel
 from qoop.planner.join_order.enumerate import search
 from qoop.planner.join_order.graph import JoinGraph
 from qoop.planner.join_order.group import Group, collect, is_group, movable
 from qoop.planner.join_order.rebuild import rebuild
-from qoop.planner.relation import Filter, Project, Relation, SetOp, with_inputs
 from qoop.planner.variants import AIMS, MEMORY, NETWORK, RESULTS, WORK, Aim
 
 __all__ = ["AIMS", "MEMORY", "NETWORK", "RESULTS", "WORK", "Aim", "Known", "reorder"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from qoop.planner.cost import CostModel
+from qoop.planner.estimate.cost import CostModel
 from qoop.planner.join_order.graph import JoinGraph, Mask, bits
 from qoop.planner.variants import WORK, Aim
 

@@ -15,15 +15,22 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, islice
 
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.equijoin import equalities, equi_join, inner_range, match_fraction, range_overlap, rows_in_range
-from qoop.planner.expr import Call, Expr, columns_of, columns_of_all, equals
+from qoop.planner.algebra.expr import Call, Expr, columns_of, columns_of_all, equals
+from qoop.planner.algebra.relation import Filter, Join, Relation
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.equijoin import (
+    equalities,
+    equi_join,
+    inner_range,
+    match_fraction,
+    range_overlap,
+    rows_in_range,
+)
+from qoop.planner.estimate.observed_rows import ObservedRows
+from qoop.planner.estimate.predicates import conjoin
+from qoop.planner.estimate.profile import Profile, distinct_values, spread_of, with_factor
+from qoop.planner.estimate.selectivity import Spread
 from qoop.planner.join_order.group import Group, Leaf
-from qoop.planner.observed_rows import ObservedRows
-from qoop.planner.predicates import conjoin
-from qoop.planner.profile import Profile, distinct_values, spread_of, with_factor
-from qoop.planner.relation import Filter, Join, Relation
-from qoop.planner.selectivity import Spread
 
 Mask = int
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
-from qoop.planner.expr import (
+from qoop.planner.algebra.expr import (
     RAISING,
     Call,
     Column,
@@ -25,7 +25,7 @@ from qoop.planner.expr import (
     substitute,
     walk,
 )
-from qoop.planner.relation import Filter, Join, Project, Relation
+from qoop.planner.algebra.relation import Filter, Join, Project, Relation
 
 LeafKind = OneOf["inner", "left", "semi", "anti", "mark"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qoop.planner.expr import Expr, equals
+from qoop.planner.algebra.expr import Expr, equals
+from qoop.planner.algebra.relation import Filter, Join, Relation
 from qoop.planner.join_order.enumerate import Search
 from qoop.planner.join_order.graph import JoinGraph, Mask
-from qoop.planner.relation import Filter, Join, Relation
 
 
 def rebuild(found: Search, leaves: Mask, relations: Sequence[Relation]) -> Relation:

@@ -2,7 +2,7 @@
 
 :func:`apply_rules` runs :data:`RULES` in order. A rule is a plain function in the file of its name, can be run
 twice without change, and returns the object it was given where it has nothing to do. What rules may assume of
-expressions and relations is proven in :mod:`~qoop.planner.rules.properties`.
+expressions and relations is proven in :mod:`~qoop.planner.algebra.properties`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from qoop.catalog.errors import PlanError
-from qoop.planner.relation import Relation
+from qoop.planner.algebra.fold_constants import fold_constants
+from qoop.planner.algebra.relation import Relation
 from qoop.planner.rules.drop_distinct import drop_distinct
 from qoop.planner.rules.drop_empty import drop_empty
 from qoop.planner.rules.drop_sorts import drop_sorts
-from qoop.planner.rules.fold_constants import fold_constants
 from qoop.planner.rules.group_by_filters import group_by_filters
 from qoop.planner.rules.infer_predicates import infer_predicates
 from qoop.planner.rules.merge_projects import merge_projects

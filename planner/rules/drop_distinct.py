@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeGuard
 
-from qoop.planner.relation import Aggregate, Join, Project, Relation
-from qoop.planner.rules.properties import unique_keys
-from qoop.planner.rules.traversal import bottom_up, narrowed
+from qoop.planner.algebra.properties import unique_keys
+from qoop.planner.algebra.relation import Aggregate, Join, Project, Relation
+from qoop.planner.algebra.traversal import bottom_up, narrowed
 
 
 def drop_distinct(relation: Relation) -> Relation:
     """Drop DISTINCT over a unique input, and as the right input of a semi, anti or mark join.
 
-    >>> from qoop.planner.expr import Column
-    >>> from qoop.planner.relation import Scan
-    >>> from qoop.planner.rules.outline import outline
+    >>> from qoop.planner.algebra.expr import Column
+    >>> from qoop.planner.algebra.relation import Scan
+    >>> from qoop.planner.algebra.outline import outline
     >>> a = Column("a", "INTEGER")
     >>> once = Aggregate(Scan("t", "v", (("a", a),)), (a,), ())
     >>> outline(drop_distinct(Aggregate(once, (a,), ())))

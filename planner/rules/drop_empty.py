@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from qoop.planner.expr import Literal
-from qoop.planner.relation import Aggregate, Filter, Join, Limit, Project, Relation, SetOp, Sort, Values, Window
-from qoop.planner.rules.properties import is_constant
-from qoop.planner.rules.traversal import bottom_up
+from qoop.planner.algebra.expr import Literal
+from qoop.planner.algebra.properties import is_constant
+from qoop.planner.algebra.relation import Aggregate, Filter, Join, Limit, Project, Relation, SetOp, Sort, Values, Window
+from qoop.planner.algebra.traversal import bottom_up
 
 
 def drop_empty(relation: Relation) -> Relation:
     """Replace subplans that are proven empty by no rows, and leave them out of unions.
 
-    >>> from qoop.planner.expr import FALSE, Column
-    >>> from qoop.planner.relation import Scan
-    >>> from qoop.planner.rules.outline import outline
+    >>> from qoop.planner.algebra.expr import FALSE, Column
+    >>> from qoop.planner.algebra.relation import Scan
+    >>> from qoop.planner.algebra.outline import outline
     >>> a, b, c = (Column(name, "INTEGER") for name in "abc")
     >>> branches = Filter(Scan("t", "v", (("a", a),)), (FALSE,)), Scan("u", "v", (("b", b),))
     >>> outline(drop_empty(SetOp("union", True, branches, (c,))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qoop.planner.relation import (
+from qoop.planner.algebra.relation import (
     Aggregate,
     Exchange,
     Filter,
@@ -14,7 +14,7 @@ from qoop.planner.relation import (
     Window,
     with_inputs,
 )
-from qoop.planner.rules.traversal import each_block
+from qoop.planner.algebra.traversal import each_block
 
 # Aggregates whose value depends on the order of their input, unless they say an order themselves.
 ORDER_SENSITIVE = frozenset(
@@ -26,9 +26,9 @@ ORDER_SENSITIVE = frozenset(
 def drop_sorts(relation: Relation) -> Relation:
     """Drop every Sort that is neither at the root nor below something that reads rows in order.
 
-    >>> from qoop.planner.expr import Column
-    >>> from qoop.planner.relation import Scan, SortKey
-    >>> from qoop.planner.rules.outline import outline
+    >>> from qoop.planner.algebra.expr import Column
+    >>> from qoop.planner.algebra.relation import Scan, SortKey
+    >>> from qoop.planner.algebra.outline import outline
     >>> a = Column("a", "INTEGER")
     >>> ordered = Sort(Scan("t", "v", (("a", a),)), (SortKey(a),))
     >>> outline(drop_sorts(Aggregate(ordered, (a,), ())))

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qoop.planner.expr import Call, Column, Expr, is_volatile
-from qoop.planner.relation import Aggregate, Aggregation, Project, Relation
-from qoop.planner.rules.traversal import bottom_up
-from qoop.planner.two_phase import two_phase
+from qoop.planner.algebra.expr import Call, Column, Expr, is_volatile
+from qoop.planner.algebra.relation import Aggregate, Aggregation, Project, Relation
+from qoop.planner.algebra.traversal import bottom_up
+from qoop.planner.algebra.two_phase import two_phase
 
 LEAST_FILTERS = 3
 MOST_FILTERS = 16  # bits of the number; the groups that occur are few, since filters tend to exclude each other

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qoop.planner.expr import Call, Column, Expr, Literal, columns_of, substitute
-from qoop.planner.relation import (
+from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of, substitute
+from qoop.planner.algebra.properties import equated, is_total
+from qoop.planner.algebra.relation import (
     Aggregate,
     Exchange,
     Filter,
@@ -24,8 +25,7 @@ from qoop.planner.relation import (
     Window,
     with_inputs,
 )
-from qoop.planner.rules.properties import equated, is_total
-from qoop.planner.rules.traversal import bottom_up, filtered, unique
+from qoop.planner.algebra.traversal import bottom_up, filtered, unique
 
 Facts = tuple[Expr, ...]
 
@@ -33,9 +33,9 @@ Facts = tuple[Expr, ...]
 def infer_predicates(relation: Relation) -> Relation:
     """Add to each join's inputs the single-column predicates that its equalities imply.
 
-    >>> from qoop.planner.expr import equals
-    >>> from qoop.planner.relation import Scan
-    >>> from qoop.planner.rules.outline import outline
+    >>> from qoop.planner.algebra.expr import equals
+    >>> from qoop.planner.algebra.relation import Scan
+    >>> from qoop.planner.algebra.outline import outline
     >>> a, b, one = Column("a", "INTEGER"), Column("b", "INTEGER"), Literal("1", "INTEGER", 1)
     >>> t = Filter(Scan("t", "v", (("a", a),)), (equals(a, one),))
     >>> outline(infer_predicates(Join(t, Scan("u", "v", (("b", b),)), "left", (equals(a, b),))))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from qoop.planner.expr import Call, Column, Expr, is_volatile, substitute, walk
-from qoop.planner.relation import Project, Relation, Shared
-from qoop.planner.rules.traversal import bottom_up
+from qoop.planner.algebra.expr import Call, Column, Expr, is_volatile, substitute, walk
+from qoop.planner.algebra.relation import Project, Relation, Shared
+from qoop.planner.algebra.traversal import bottom_up
 
 
 def merge_projects(relation: Relation) -> Relation:
     """Merge adjacent Projects where no computed column would be computed twice; drop identities.
 
-    >>> from qoop.planner.expr import binary
-    >>> from qoop.planner.relation import Scan
-    >>> from qoop.planner.rules.outline import outline
+    >>> from qoop.planner.algebra.expr import binary
+    >>> from qoop.planner.algebra.relation import Scan
+    >>> from qoop.planner.algebra.outline import outline
     >>> a, b, c = (Column(name, "INTEGER") for name in "abc")
     >>> inner = Project(Scan("t", "v", (("a", a),)), ((b, binary("+", a, a, "INTEGER")),))
     >>> outline(merge_projects(Project(inner, ((c, b),))))

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from qoop.planner.expr import Column, Expr, conjunction, disjunction, substitute
-from qoop.planner.relation import (
+from qoop.planner.algebra.expr import Column, Expr, conjunction, disjunction, substitute
+from qoop.planner.algebra.factor import factor_common
+from qoop.planner.algebra.properties import is_total
+from qoop.planner.algebra.relation import (
     Aggregate,
     Aggregation,
     Filter,
@@ -24,9 +26,7 @@ from qoop.planner.relation import (
     Shared,
     with_inputs,
 )
-from qoop.planner.rules.factor import factor_common
-from qoop.planner.rules.properties import is_total
-from qoop.planner.rules.traversal import each_block, filtered, narrowed, unique
+from qoop.planner.algebra.traversal import each_block, filtered, narrowed, unique
 
 Renaming = dict[Column, Column]
 
@@ -34,8 +34,8 @@ Renaming = dict[Column, Column]
 def merge_scalar_aggregates(relation: Relation) -> Relation:
     """Merge the key-less aggregates of a cross join that read the same rows but for a Filter.
 
-    >>> from qoop.planner.expr import Call, is_null
-    >>> from qoop.planner.rules.outline import outline
+    >>> from qoop.planner.algebra.expr import Call, is_null
+    >>> from qoop.planner.algebra.outline import outline
     >>> def counted(a, n):
     ...     count = Aggregation(Column(n, "BIGINT"), Call("count_star", (), "count(*)", "BIGINT"))
     ...     column = Column(a, "INTEGER")

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qoop.planner.expr import Call, Column, Expr, Literal, columns_of, substitute, walk
-from qoop.planner.relation import (
+from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of, substitute, walk
+from qoop.planner.algebra.properties import is_total, rejected_columns, strict_columns
+from qoop.planner.algebra.relation import (
     Aggregate,
     Exchange,
     Filter,
@@ -24,9 +25,8 @@ from qoop.planner.relation import (
     Window,
     with_inputs,
 )
-from qoop.planner.rules.properties import is_total, rejected_columns, strict_columns
-from qoop.planner.rules.traversal import each_block, narrowed
-from qoop.planner.types import fold
+from qoop.planner.algebra.traversal import each_block, narrowed
+from qoop.planner.algebra.types import fold
 
 Columns = frozenset[Column]
 _NONE: Columns = frozenset()
@@ -35,9 +35,9 @@ _NONE: Columns = frozenset()
 def outer_to_inner(relation: Relation) -> Relation:
     """Make left and full joins as inner as the filters above them allow.
 
-    >>> from qoop.planner.expr import binary, equals
-    >>> from qoop.planner.relation import Scan
-    >>> from qoop.planner.rules.outline import outline
+    >>> from qoop.planner.algebra.expr import binary, equals
+    >>> from qoop.planner.algebra.relation import Scan
+    >>> from qoop.planner.algebra.outline import outline
     >>> a, b = Column("a", "INTEGER"), Column("b", "INTEGER")
     >>> outer = Join(Scan("t", "v", (("a", a),)), Scan("u", "v", (("b", b),)), "left", (equals(a, b),))
     >>> outline(outer_to_inner(Filter(outer, (binary("<", b, b),))))

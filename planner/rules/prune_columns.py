@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from qoop.planner.expr import Column, columns_of_all
-from qoop.planner.relation import (
+from qoop.planner.algebra.expr import Column, columns_of_all
+from qoop.planner.algebra.relation import (
     Aggregate,
     Exchange,
     Filter,
@@ -28,7 +28,7 @@ from qoop.planner.relation import (
     WindowCall,
     with_inputs,
 )
-from qoop.planner.rules.traversal import narrowed, replace_shared, shared_subplans
+from qoop.planner.algebra.traversal import narrowed, replace_shared, shared_subplans
 
 Columns = frozenset[Column]
 
@@ -36,7 +36,7 @@ Columns = frozenset[Column]
 def prune_columns(relation: Relation) -> Relation:
     """Drop columns that nothing reads; the root's columns stay as they are.
 
-    >>> from qoop.planner.rules.outline import outline
+    >>> from qoop.planner.algebra.outline import outline
     >>> a, b, c = (Column(name, "INTEGER") for name in "abc")
     >>> t = Scan("t", "v", (("a", a), ("b", b), ("c", c)))
     >>> outline(prune_columns(Aggregate(Project(t, ((a, a), (b, b))), (a,), ())))

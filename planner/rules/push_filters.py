@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from qoop.planner.expr import (
+from qoop.planner.algebra.expr import (
     Call,
     Column,
     Expr,
@@ -23,7 +23,9 @@ from qoop.planner.expr import (
     is_volatile,
     substitute,
 )
-from qoop.planner.relation import (
+from qoop.planner.algebra.fold_constants import simplify, simplify_all
+from qoop.planner.algebra.properties import is_total
+from qoop.planner.algebra.relation import (
     Aggregate,
     Filter,
     Join,
@@ -35,9 +37,7 @@ from qoop.planner.relation import (
     Window,
     with_inputs,
 )
-from qoop.planner.rules.fold_constants import simplify, simplify_all
-from qoop.planner.rules.properties import is_total
-from qoop.planner.rules.traversal import filtered, replace_shared, shared_subplans, unique
+from qoop.planner.algebra.traversal import filtered, replace_shared, shared_subplans, unique
 
 Predicates = tuple[Expr, ...]
 
@@ -45,9 +45,9 @@ Predicates = tuple[Expr, ...]
 def push_filters(relation: Relation) -> Relation:
     """Move every predicate down to where its columns come from; a cross join under an equality becomes inner.
 
-    >>> from qoop.planner.expr import equals, Literal
-    >>> from qoop.planner.relation import Scan
-    >>> from qoop.planner.rules.outline import outline
+    >>> from qoop.planner.algebra.expr import equals, Literal
+    >>> from qoop.planner.algebra.relation import Scan
+    >>> from qoop.planner.algebra.outline import outline
     >>> a, b = Column("a", "INTEGER"), Column("b", "INTEGER")
     >>> cross = Join(Scan("t", "v", (("a", a),)), Scan("u", "v", (("b", b),)), "inner", ())
     >>> outline(push_filters(Filter(cross, (equals(a, b), equals(a, Literal("1", "INTEGER", 1))))))
@@ -204,7 +204,7 @@ def _divide(
 def _implied(predicate: Expr, columns: frozenset[Column]) -> list[Expr]:
     """The strongest OR over these columns alone that follows from an OR, if there is one.
 
-    >>> from qoop.planner.expr import binary
+    >>> from qoop.planner.algebra.expr import binary
     >>> a, b = Column("a", "BOOLEAN"), Column("b", "BOOLEAN")
     >>> [str(p) for p in _implied(binary("or", binary("and", a, b), a), frozenset({a}))]
     ['a']

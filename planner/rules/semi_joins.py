@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qoop.planner.expr import Column, Expr, columns_of_all, is_volatile
-from qoop.planner.relation import (
+from qoop.planner.algebra.expr import Column, Expr, columns_of_all, is_volatile
+from qoop.planner.algebra.properties import equated
+from qoop.planner.algebra.relation import (
     Aggregate,
     Filter,
     Join,
@@ -24,8 +25,7 @@ from qoop.planner.relation import (
     Sort,
     with_inputs,
 )
-from qoop.planner.rules.properties import equated
-from qoop.planner.rules.traversal import replace_shared, shared_subplans
+from qoop.planner.algebra.traversal import replace_shared, shared_subplans
 
 # Aggregates that a repeated row does not change.
 _INSENSITIVE = frozenset({"min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "any_value"})
@@ -35,8 +35,8 @@ _FILTERS = ("semi", "anti", "mark")
 def semi_joins(relation: Relation) -> Relation:
     """Turn inner joins into semi joins where the number of partners does not matter.
 
-    >>> from qoop.planner.expr import equals
-    >>> from qoop.planner.relation import Scan
+    >>> from qoop.planner.algebra.expr import equals
+    >>> from qoop.planner.algebra.relation import Scan
     >>> a, b = Column("a", "INTEGER"), Column("b", "INTEGER")
     >>> t, u = Scan("t", "1", (("a", a),)), Scan("u", "1", (("b", b),))
     >>> semi_joins(Aggregate(Join(t, u, "inner", (equals(a, b),)), (a,), ())).input.kind

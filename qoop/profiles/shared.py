@@ -3,8 +3,8 @@
     jobs that come and end (simulated under Tetris) ──view──> CapacityProfile ──events──> what it sees
 
 The jobs are TPC-DS queries on the 600 slots of the paper's cluster; they come 20 s apart in the mean (Poisson) and take
-about 500 s. How they are simulated and what was calibrated is told in `qoop.tpcds.shared_cluster`, which recorded the
-`Lives` beside this module, so that neither data nor minutes of simulation are needed to have them.
+about 500 s. How they are simulated and what was calibrated is told in `qoop.tpcds.simulate.shared_cluster`, which
+recorded the `Lives` beside this module, so that neither data nor minutes of simulation are needed to have them.
 
 Regions of a class are cut otherwise than from a market. With a job that comes or goes every ten seconds, hardly any
 ten minutes pass without a run over 20 %: all of them are high. A job sees less, since it is not always there for so

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
+from qoop.drawing.formats import FORMATS, checked_format, save
+from qoop.drawing.view import ends
 from qoop.engine.history import room_of, size, span
-from qoop.formats import FORMATS, checked_format, save
 from qoop.repl.jobs import Entry
-from qoop.repl.view import ends
-from qoop.story import story
+from qoop.retrace.story import story
 from qoop.terminal import shortened
 
 if TYPE_CHECKING:
-    from qoop.catalog.stats import ColumnStats, Scalar
+    from qoop.catalog.statistics.stats import ColumnStats, Scalar
     from qoop.catalog.table import Table
     from qoop.repl.shell import Shell
 

@@ -11,7 +11,7 @@ from prompt_toolkit.document import Document
 
 from qoop.repl.names import Names
 from qoop.repl.typed import is_command, statement_at
-from qoop.tokens import Token, name_of, words
+from qoop.statements.tokens import Token, name_of, words
 
 _TABLE_FOLLOWS = {"from", "join", "into", "describe", "desc", "summarize", "table", "view", "update"}
 _NO_ALIAS = {

@@ -10,7 +10,7 @@ from prompt_toolkit.lexers import Lexer
 
 from qoop.repl.names import COMMON, Names
 from qoop.repl.typed import is_command
-from qoop.tokens import Token, tokens
+from qoop.statements.tokens import Token, tokens
 
 STYLE = {
     "sql.keyword": "bold ansiblue",

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError
+from qoop.drawing.view import brief, news
 from qoop.engine.history import span
 from qoop.job import Job
-from qoop.repl.view import brief, news
 from qoop.terminal import Terminal, shortened
 
 _LOOK = 0.2

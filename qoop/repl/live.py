@@ -17,8 +17,8 @@ from prompt_toolkit.layout import HSplit, Layout, VSplit, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.output import Output
 
+from qoop.drawing.view import view
 from qoop.job import Job
-from qoop.repl.view import view
 from qoop.streams import told_of_ctrl_z
 from qoop.terminal import Terminal, shortened
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from qoop.repl.jobs import Entry, Jobs
     from qoop.result import Result
     from qoop.session import Session
-    from qoop.statement import Statement
+    from qoop.statements.statement import Statement
 
 _WELCOME = "qoop {version}: \\help lists commands, a statement ends with ;"
 _STATUS_REFRESH = 0.5
@@ -138,13 +138,13 @@ class Shell:
 
     def show_rows(self, columns: Mapping[str, Sequence[str | None]], right: Collection[str] = ()) -> None:
         """Print columns of texts as a table, all of its rows. right: those that stand at the right."""
-        from qoop.table_text import plain_table
+        from qoop.drawing.table_text import plain_table
 
         self.say(plain_table(columns, right, self.terminal()))
 
     def suspended_folder(self, entry: Entry) -> Path:
         """Where a job is suspended to, if nobody says where."""
-        from qoop.catalog.stats_cache import default_directory
+        from qoop.catalog.statistics.stats_cache import default_directory
 
         return default_directory() / "suspended" / f"{entry.name}-{time_ns() // 1_000_000}"
 
@@ -173,7 +173,7 @@ class Shell:
         """Show all rows of an answer in a pager."""
         from pydoc import pager
 
-        from qoop.table_text import table_text
+        from qoop.drawing.table_text import table_text
 
         os.environ.setdefault("LESS", "-SRX")
         pager(table_text(result, Terminal(width=1_000_000), len(result)))
@@ -269,7 +269,7 @@ class Shell:
             self.start_in_background(stripped[:-1])
             return
         session = self._session_here()
-        from qoop.statement import statements
+        from qoop.statements.statement import statements
 
         for statement in statements(text):
             self._run(session, statement)
@@ -280,7 +280,7 @@ class Shell:
         return self.session
 
     def _run(self, session: Session, statement: Statement) -> None:
-        from qoop.statement import Explain, Query
+        from qoop.statements.statement import Explain, Query
 
         begun = perf_counter()
         seen: list[Job] = []
@@ -344,8 +344,8 @@ class Shell:
         return True
 
     def _print(self, result: Result, seconds: float, job: Job | None) -> None:
-        from qoop.formats import write
-        from qoop.table_text import table_text
+        from qoop.drawing.formats import write
+        from qoop.drawing.table_text import table_text
 
         self._last_result = result
         terminal, note = self.terminal(), self._note(seconds, job)
@@ -393,7 +393,7 @@ class Shell:
         if not self._opened.done() or self._opened.exception() is not None:
             return Names()
         if self._names is None:
-            from qoop.planner.expr import quote
+            from qoop.planner.algebra.expr import quote
 
             keywords, functions = of_duckdb()
             describe = lru_cache(maxsize=256)(partial(_described, self.session))

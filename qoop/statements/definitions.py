@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import CatalogError, SourceError, TableChanged, UnknownTable
-from qoop.catalog.objects import is_remote
+from qoop.catalog.stores.objects import is_remote
 from qoop.statements import keeping
 from qoop.statements.files import files_read, is_glob
 from qoop.statements.views import Views
@@ -17,7 +17,7 @@ from qoop.statements.views import Views
 if TYPE_CHECKING:
     from qoop.catalog.catalog import Catalog
     from qoop.catalog.table import Table
-    from qoop.planner.bind import Binder
+    from qoop.planner.sql.bind import Binder
     from qoop.result import Result
     from qoop.statements.reading import CreateTable, CreateView, Drop
 

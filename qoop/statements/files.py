@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from qoop.catalog.objects import without_options
-from qoop.tokens import words
+from qoop.catalog.stores.objects import without_options
+from qoop.statements.tokens import words
 
 _GLOB = frozenset("*?[")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import DiskFull, QueryError
-from qoop.catalog.parquet import ParquetSource
+from qoop.catalog.sources.parquet import ParquetSource
 
 _PART_OF_PATH = re.compile(r"""[/\\:*?"<>|\[\]=\x00-\x1f\x7f]""")
 _OF_WINDOWS = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
@@ -93,7 +93,7 @@ def _forget_namesakes(path: Path) -> None:
 
 def _changed(result: Result, path: Path) -> list[tuple[str, str]]:
     """The columns that are of another type in the file."""
-    from qoop.catalog.probe import Probe, describe
+    from qoop.catalog.sources.probe import Probe, describe
 
     probe = Probe()
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from qoop.catalog.errors import QueryError
-from qoop.tokens import tokens
+from qoop.statements.tokens import tokens
 
 Parameters = Sequence[object] | Mapping[str, object]
 

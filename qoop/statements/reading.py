@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from qoop.catalog.errors import QueryError
-from qoop.planner.bind import without_end
+from qoop.planner.sql.bind import without_end
 from qoop.statements.views import View
 
 _NAME = r'(?P<name>"(?:[^"]|"")+"|[^\W\d]\w*)'

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from qoop.tokens import Token, name_of, words
+from qoop.statements.tokens import Token, name_of, words
 
 
 @dataclass(frozen=True, slots=True)

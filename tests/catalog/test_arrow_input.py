@@ -55,7 +55,7 @@ print('pandas' in sys.modules)
 def test_rows_are_partitioned_without_pandas() -> None:
     script = """
 import sys, duckdb
-from qoop.engine.partition import cut
+from qoop.engine.storage.partition import cut
 numbered = duckdb.sql('SELECT i, (2 - i)::utinyint AS n FROM range(3) t(i)').to_arrow_table()
 print([part.to_pydict()['i'] for part in cut(numbered, 3, int)])
 print('pandas' in sys.modules)

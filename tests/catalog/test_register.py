@@ -301,7 +301,7 @@ def test_a_write_within_one_tick_of_the_clock_is_noticed(
 ) -> None:
     tick = time.time_ns()
     monkeypatch.setattr("time.time_ns", lambda: tick)  # however long a busy machine takes
-    monkeypatch.setattr("qoop.catalog.files._look", lambda path: (4, tick, tick, 1))
+    monkeypatch.setattr("qoop.catalog.sources.files._look", lambda path: (4, tick, tick, 1))
     (tmp_path / "t.csv").write_text("a\n1\n")
     table = catalog.register("t", tmp_path / "t.csv")
     (tmp_path / "t.csv").write_text("a\n2\n")

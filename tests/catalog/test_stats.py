@@ -13,13 +13,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from qoop.catalog import collect as collecting
-from qoop.catalog import stats_cache
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, SourceError, TableChanged
-from qoop.catalog.scalars import scalar_sql
 from qoop.catalog.sealed import opened, sealed
-from qoop.catalog.stats import ColumnStats, TableStats, to_scalar
+from qoop.catalog.statistics import collect as collecting
+from qoop.catalog.statistics import stats_cache
+from qoop.catalog.statistics.scalars import scalar_sql
+from qoop.catalog.statistics.stats import ColumnStats, TableStats, to_scalar
 from qoop.catalog.table import Table
 
 KEY = b"a key"
@@ -140,7 +140,7 @@ def pairs(rows: int, duplicate: str = "") -> pa.Table:
 
 @pytest.mark.parametrize("rows", [2_000, 300_000])
 def test_a_pair_of_columns_can_be_a_key(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qoop.catalog.keys._ROWS_A_PASS", 100_000)
+    monkeypatch.setattr("qoop.catalog.statistics.keys._ROWS_A_PASS", 100_000)
     with Catalog(tmp_path) as catalog:
         catalog.register("t", pairs(rows))
         assert frozenset({"ticket", "item"}) in catalog.stats("t", ["ticket", "item"]).keys
@@ -199,7 +199,7 @@ def test_statistics_are_the_same_every_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("files", [1, 3, 80])
 def test_a_sample_in_stripes_shows_all_parts_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int) -> None:
-    monkeypatch.setattr("qoop.catalog.files._STRIPE_ROWS", 16)
+    monkeypatch.setattr("qoop.catalog.sources.files._STRIPE_ROWS", 16)
     monkeypatch.setattr(collecting, "SAMPLE_ROWS", 10_000)
     rows = 480_000 // files
     for number in range(files):
@@ -257,7 +257,7 @@ class Counting:
                 self.asked.append(list(columns))
             return really(probe, table, columns, known)  # type: ignore[arg-type]
 
-        monkeypatch.setattr("qoop.catalog.collect.collect", collect)
+        monkeypatch.setattr("qoop.catalog.statistics.collect.collect", collect)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qoop.catalog.whole_file import write_whole
+from qoop.catalog.stores.whole_file import write_whole
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:

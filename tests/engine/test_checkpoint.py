@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import CheckpointError, DiskFull
-from qoop.engine import manifest
-from qoop.engine.checkpoint import Keeping, Store
 from qoop.engine.events import Committed
 from qoop.engine.failures import Stopped
-from qoop.engine.segments import read_segment, write_segments
+from qoop.engine.storage import manifest
+from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.segments import read_segment, write_segments
 from qoop.engine.task import CheckpointKey
 
 PLENTY = 1 << 30
@@ -338,7 +338,7 @@ def test_close_tells_what_nobody_was_told(spill: Path, durable: Path, monkeypatc
 
 
 def test_a_full_spill_disk(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from qoop.engine import segments
+    from qoop.engine.storage import segments
 
     store = Store(60_000, spill)
     parts = put(store, 1)

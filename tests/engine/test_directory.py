@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from qoop.engine import users
-from qoop.engine.checkpoint import Keeping, Store
 from qoop.engine.events import CheckpointSaved, Committed
-from qoop.engine.manifest import CheckpointDirectory, manifests
+from qoop.engine.storage import users
+from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.manifest import CheckpointDirectory, manifests
 from qoop.engine.task import CheckpointKey
 
 ROWS = pa.table({"a": pa.array(range(1250), pa.int64())})  # 10 KB
@@ -138,7 +138,7 @@ def test_no_output_is_committed_while_an_older_one_waits_too_long(
         return save(self, *arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(CheckpointDirectory, "save", slowly)
-    monkeypatch.setattr("qoop.engine.checkpoint._WAITING_SECONDS", 0.1)
+    monkeypatch.setattr("qoop.engine.storage.checkpoint._WAITING_SECONDS", 0.1)
     told: list[CheckpointSaved] = []
     store = Store(1 << 30, tmp_path, Keeping(tmp_path / "kept"), told.append)
     for number in range(4):

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, GuardMismatch
-from qoop.engine import checkpoint, manifest, users
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.checkpoint import Keeping, Store
 from qoop.engine.events import CheckpointSaved, Committed
-from qoop.engine.guard import Origin
-from qoop.engine.manifest import CheckpointDirectory, manifests
-from qoop.engine.scratch import Scratch
-from qoop.engine.segments import Damaged, write_segments
+from qoop.engine.storage import checkpoint, manifest, users
+from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.guard import Origin
+from qoop.engine.storage.manifest import CheckpointDirectory, manifests
+from qoop.engine.storage.scratch import Scratch
+from qoop.engine.storage.segments import Damaged, write_segments
 from qoop.engine.task import CheckpointKey
 from qoop.planner.plan import Stage
 
@@ -324,7 +324,7 @@ import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
 from qoop.engine.events import Committed
-from qoop.engine.manifest import CheckpointDirectory
+from qoop.engine.storage.manifest import CheckpointDirectory
 from qoop.engine.task import CheckpointKey
 rows = pa.table({"a": pa.array(range(1250), pa.int64())})
 
@@ -372,7 +372,7 @@ def test_a_kill_at_any_moment_leaves_a_checkpoint_whole_or_none(tmp_path: Path) 
 SPILLS = """
 import os, shutil, signal, sys
 from pathlib import Path
-from qoop.engine.scratch import Scratch
+from qoop.engine.storage.scratch import Scratch
 left, remove, scratch = int(sys.argv[2]), os.unlink, Scratch(Path(sys.argv[1]))
 (scratch.path / "kernel").mkdir()
 for name in ("a.arrow", "z.arrow", "kernel/m.tmp"):
@@ -403,7 +403,7 @@ import sys
 from pathlib import Path
 import pyarrow as pa
 from qoop.engine.events import Committed
-from qoop.engine.manifest import CheckpointDirectory
+from qoop.engine.storage.manifest import CheckpointDirectory
 from qoop.engine.task import CheckpointKey
 rows = pa.table({"a": pa.array(range(1250), pa.int64())})
 directory = CheckpointDirectory(Path(sys.argv[1]))

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import qoop
 from qoop.catalog.errors import GuardMismatch
-from qoop.engine.checkpoint import Keeping, Store
 from qoop.engine.digest import Digest, Digester, digest_from_json, digest_to_json
 from qoop.engine.events import Committed
-from qoop.engine.guard import Origin
+from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.guard import Origin
 from qoop.engine.task import CheckpointKey
 from qoop.planner.plan import Stage
 

@@ -28,10 +28,10 @@ from qoop.catalog.errors import (
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.checkpoint import Keeping
 from qoop.engine.events import CheckpointLost, Event, SlotsChanged, TaskFailed, TaskStopped, TaskSucceeded
 from qoop.engine.interpreter import TURN_SECONDS
 from qoop.engine.kernel import Kernel
+from qoop.engine.storage.checkpoint import Keeping
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Layout, Resources, Stage, StageInput, TableInput
 

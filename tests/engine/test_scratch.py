@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qoop.catalog.errors import DiskFull
-from qoop.engine.scratch import Scratch
+from qoop.engine.storage.scratch import Scratch
 
 
 def die(scratch: Scratch) -> None:
@@ -61,7 +61,7 @@ def test_one_that_is_collected_while_it_is_made_is_made_again(tmp_path: Path, mo
             Scratch(tmp_path).close()  # another process, before this one has its lock
         return int(opened)
 
-    monkeypatch.setattr("qoop.engine.scratch.os.open", slow)
+    monkeypatch.setattr("qoop.engine.storage.scratch.os.open", slow)
     scratch = Scratch(tmp_path)
     assert scratch.path.is_dir() and not Path(str(taken[0])).exists()
     scratch.close()
@@ -77,7 +77,7 @@ def test_a_disk_without_room_for_the_lock(tmp_path: Path, monkeypatch: pytest.Mo
     def fails(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("qoop.engine.scratch.os.open", fails)
+    monkeypatch.setattr("qoop.engine.storage.scratch.os.open", fails)
     with pytest.raises(DiskFull, match="No space left"):
         Scratch(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from qoop.engine.segments import Damaged, read_segment, write_segments
+from qoop.engine.storage.segments import Damaged, read_segment, write_segments
 
 ROWS = pa.table({"a": range(100_000)})
 
@@ -17,7 +17,7 @@ READS = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa, pyarrow.compute as pc
-from qoop.engine.checkpoint import Keeping, Store
+from qoop.engine.storage.checkpoint import Keeping, Store
 from qoop.engine.events import Committed
 from qoop.engine.task import CheckpointKey
 from qoop.catalog.errors import CheckpointError

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from run_plan import Runner
 
-from qoop.planner.alternatives import keep, pool
-from qoop.planner.candidate import Alternatives, Candidate, cluster_grid, local_grid
 from qoop.planner.plan import Plan
+from qoop.planner.search.alternatives import keep, pool
+from qoop.planner.search.candidate import Alternatives, Candidate, cluster_grid, local_grid
 from qoop.session import Session
-from qoop.tpcds.alternatives import at_scale
+from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
 
 GRIDS = ("local", "cluster")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from qoop.planner.expr import (
+from qoop.planner.algebra.expr import (
     Call,
     Column,
     Expr,
@@ -18,7 +18,7 @@ from qoop.planner.expr import (
     negate,
     transform,
 )
-from qoop.planner.relation import (
+from qoop.planner.algebra.relation import (
     Aggregate,
     Aggregation,
     Filter,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from planner_world import World
 
-from qoop.planner.alternatives import keep, pool
-from qoop.planner.build import build
-from qoop.planner.candidate import Candidate, cluster_grid, local_grid
 from qoop.planner.plan import Resources
 from qoop.planner.planner import Planning
 from qoop.planner.rules import apply_rules
+from qoop.planner.search.alternatives import keep, pool
+from qoop.planner.search.candidate import Candidate, cluster_grid, local_grid
+from qoop.planner.sql.build import build
 
 SCALES = (1e6, 1e4)
 GRIDS = {"local": local_grid(Resources(2, 4e9)), "cluster": cluster_grid()}

@@ -18,9 +18,9 @@ from planner_world import World
 from random_plans import GRIDS, SCALES, candidates
 from run_plan import Kept, Runner, narrowed, storage
 
-from qoop.planner.candidate import stage_key
 from qoop.planner.plan import Plan
-from qoop.planner.reuse import held, reuse
+from qoop.planner.search.candidate import stage_key
+from qoop.planner.search.reuse import held, reuse
 from qoop.tpcds.oracle import compare
 
 MOST_PLANS = 5

@@ -9,14 +9,14 @@ from run_plan import run_plan, storage
 from wrong_plans import WRONG_PLANS
 from wrong_rewrites import TABLES, WRONG, Wrong
 
-from qoop.planner.bind import Bound
-from qoop.planner.build import build
+from qoop.planner.algebra.outline import outline
+from qoop.planner.algebra.relation import Opaque, Relation, walk
+from qoop.planner.exchange.sqlgen import to_sql
+from qoop.planner.identity.provenance import provenance
 from qoop.planner.plan import Plan
-from qoop.planner.provenance import provenance
-from qoop.planner.relation import Opaque, Relation, walk
 from qoop.planner.rules import apply_rules
-from qoop.planner.rules.outline import outline
-from qoop.planner.sqlgen import to_sql
+from qoop.planner.sql.bind import Bound
+from qoop.planner.sql.build import build
 from qoop.tpcds.oracle import Difference, compare
 from qoop.tpcds.ordering import ordering
 

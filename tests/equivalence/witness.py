@@ -23,8 +23,8 @@ from benchmark_plans import TASKS
 from pyarrow import feather
 from run_plan import Runner, narrowed, storage
 
-from qoop.planner.candidate import StageKey, stage_key
 from qoop.planner.plan import Plan, Signature, Stage
+from qoop.planner.search.candidate import StageKey, stage_key
 from qoop.tpcds.oracle import compare
 
 

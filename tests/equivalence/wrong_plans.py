@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from qoop.planner.cost import CostModel
+from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Layout, Plan, Stage, StageInput, TableInput
 from qoop.planner.variants import Thresholds
 

@@ -43,7 +43,7 @@ from changes import (
     without_key,
 )
 
-from qoop.planner.expr import (
+from qoop.planner.algebra.expr import (
     Call,
     Column,
     binary,
@@ -53,7 +53,7 @@ from qoop.planner.expr import (
     is_null,
     negate,
 )
-from qoop.planner.relation import (
+from qoop.planner.algebra.relation import (
     Aggregate,
     Filter,
     Join,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import qoop
-from qoop.planner.expr import quote
+from qoop.planner.algebra.expr import quote
 
 INTEGER, BIGINT, SMALLINT, DECIMAL = "INTEGER", "BIGINT", "SMALLINT", "DECIMAL(7,2)"
 DOUBLE, VARCHAR, DATE, TIMESTAMP, BOOLEAN = "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "BOOLEAN"

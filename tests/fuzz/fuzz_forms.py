@@ -15,11 +15,12 @@ from typing import Any
 from unittest.mock import patch
 
 from qoop.plan_cache import PlanCache
-from qoop.planner import exchange, planner
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.exchange_cost import JoinSeconds
-from qoop.planner.profile import Profile
-from qoop.planner.relation import Relation
+from qoop.planner import planner
+from qoop.planner.algebra.relation import Relation
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.profile import Profile
+from qoop.planner.exchange import exchange
+from qoop.planner.exchange.exchange_cost import JoinSeconds
 from qoop.planner.variants import USUAL, Thresholds
 
 SPLIT = replace(USUAL, spread_seconds=0.0, task_seconds=1e-9, stage_seconds=10.0)

@@ -13,7 +13,7 @@ from random import Random
 
 from fuzz_data import TABLES
 
-from qoop.planner.expr import quote
+from qoop.planner.algebra.expr import quote
 
 NUMBER, TEXT, MOMENT, TRUTH = "number", "text", "moment", "truth"
 KINDS = (NUMBER, TEXT, MOMENT, TRUTH)

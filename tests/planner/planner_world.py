@@ -7,17 +7,17 @@ from functools import partial
 import duckdb
 import pyarrow as pa
 
-from qoop.catalog.stats import ColumnStats, TableStats
-from qoop.planner.bind import Binder, Bound
-from qoop.planner.build import build
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import CostModel
-from qoop.planner.cut import Identity, cut
-from qoop.planner.exchange import place_exchanges
+from qoop.catalog.statistics.stats import ColumnStats, TableStats
+from qoop.planner.algebra.relation import Relation
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.exchange.cut import Identity, cut
+from qoop.planner.exchange.exchange import place_exchanges
+from qoop.planner.identity.provenance import Provenances, is_island
 from qoop.planner.plan import Plan, Resources
-from qoop.planner.provenance import Provenances, is_island
-from qoop.planner.relation import Relation
 from qoop.planner.rules import apply_rules
+from qoop.planner.sql.bind import Binder, Bound
+from qoop.planner.sql.build import build
 from qoop.planner.variants import USUAL, Thresholds
 
 SPLITS = 8

@@ -16,9 +16,9 @@ from types import TracebackType
 import duckdb
 import pyarrow as pa
 
-from qoop.planner.candidate import StageKey, stage_key
-from qoop.planner.expr import quote
+from qoop.planner.algebra.expr import quote
 from qoop.planner.plan import Plan, Stage, StageId, StageInput, TableInput
+from qoop.planner.search.candidate import StageKey, stage_key
 
 _DISABLED = "join_order,build_side_probe_side,join_filter_pushdown"  # as the engine does for such inputs
 

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from qoop.catalog.stats import ColumnStats, TableStats
-from qoop.planner.bind import Binder
-from qoop.planner.build import build
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import CostModel
-from qoop.planner.provenance import provenance
-from qoop.planner.relation import Aggregate, Join, Relation, walk
+from qoop.catalog.statistics.stats import ColumnStats, TableStats
+from qoop.planner.algebra.relation import Aggregate, Join, Relation, walk
+from qoop.planner.algebra.two_phase import two_phase
+from qoop.planner.arrange.eager_aggregation import eager_aggregation
+from qoop.planner.arrange.reduce_build_sides import reduce_build_sides
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.exchange.sqlgen import to_sql
+from qoop.planner.identity.provenance import provenance
 from qoop.planner.rules import apply_rules
-from qoop.planner.rules.eager_aggregation import eager_aggregation
 from qoop.planner.rules.group_by_filters import group_by_filters
-from qoop.planner.rules.reduce_build_sides import reduce_build_sides
-from qoop.planner.sqlgen import to_sql
-from qoop.planner.two_phase import two_phase
+from qoop.planner.sql.bind import Binder
+from qoop.planner.sql.build import build
 
 COLUMNS = {
     "f": (("k", "INTEGER"), ("m", "INTEGER"), ("x", "INTEGER"), ("p", "DECIMAL(7,2)")),

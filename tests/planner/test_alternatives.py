@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.catalog.errors import PlanError
-from qoop.planner.alternatives import explain_alternatives, keep, prune_by_work, pruned
-from qoop.planner.candidate import Alternatives, Candidate, Grid, Pool, cluster_grid, local_grid, shape
-from qoop.planner.cover import smallest_cover
+from qoop.planner.algebra.cover import smallest_cover
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
+from qoop.planner.search.alternatives import explain_alternatives, keep, prune_by_work, pruned
+from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool, cluster_grid, local_grid, shape
 
 INT = (("c", "INTEGER"),)
 GRID = Grid.of((1, 2, 4, 8), (50.0, 100.0), threads=1)

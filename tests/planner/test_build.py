@@ -9,11 +9,11 @@ import duckdb
 import pytest
 
 from qoop.catalog.errors import BindError, ParseError
-from qoop.planner.bind import Binder
-from qoop.planner.build import build
-from qoop.planner.relation import Aggregate, Join, Opaque, Relation, Shared, walk
+from qoop.planner.algebra.relation import Aggregate, Join, Opaque, Relation, Shared, walk
+from qoop.planner.exchange.sqlgen import to_sql
 from qoop.planner.rules import apply_rules
-from qoop.planner.sqlgen import to_sql
+from qoop.planner.sql.bind import Binder
+from qoop.planner.sql.build import build
 
 TABLES = {
     "t": "SELECT (i % 7)::INTEGER AS a, CASE WHEN i % 5 = 0 THEN NULL ELSE (i % 11)::INTEGER END AS b, "

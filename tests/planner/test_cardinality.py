@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.catalog.stats import ColumnStats, TableStats
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.expr import (
+from qoop.catalog.statistics.stats import ColumnStats, TableStats
+from qoop.planner.algebra.expr import (
     Call,
     Column,
     Expr,
@@ -25,7 +24,7 @@ from qoop.planner.expr import (
     is_null,
     negate,
 )
-from qoop.planner.relation import (
+from qoop.planner.algebra.relation import (
     Aggregate,
     Aggregation,
     Filter,
@@ -39,6 +38,7 @@ from qoop.planner.relation import (
     WindowCall,
     walk,
 )
+from qoop.planner.estimate.cardinality import Cardinality
 
 COLORS = (("red", 0.5), ("green", 0.2), ("blue", 0.1))
 STATS = {
@@ -280,11 +280,11 @@ def test_estimates_are_finite_whatever_the_statistics(
 def test_estimates_are_close_on_real_data(tpcds_small: Path, benchmark_texts: None) -> None:
     """The q-error (Moerkotte, Neumann and Steidl, VLDB 2009) of filters, joins and groups of TPC-DS queries."""
     from qoop.catalog.catalog import Catalog
-    from qoop.planner.bind import Binder
-    from qoop.planner.build import build
+    from qoop.planner.exchange.sqlgen import to_sql
     from qoop.planner.join_order import reorder
     from qoop.planner.rules import apply_rules
-    from qoop.planner.sqlgen import to_sql
+    from qoop.planner.sql.bind import Binder
+    from qoop.planner.sql.build import build
     from qoop.tpcds.queries import text
 
     connection, binder = duckdb.connect(), Binder()

@@ -6,12 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from qoop.catalog.stats import ColumnStats, TableStats
-from qoop.planner import tree_cost
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import CostModel
-from qoop.planner.expr import Call, Column, binary, equals
-from qoop.planner.relation import Aggregate, Aggregation, Exchange, Join, Limit, Relation, Scan, Sort, SortKey, walk
+from qoop.catalog.statistics.stats import ColumnStats, TableStats
+from qoop.planner.algebra.expr import Call, Column, binary, equals
+from qoop.planner.algebra.relation import (
+    Aggregate,
+    Aggregation,
+    Exchange,
+    Join,
+    Limit,
+    Relation,
+    Scan,
+    Sort,
+    SortKey,
+    walk,
+)
+from qoop.planner.estimate import tree_cost
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.cost import CostModel
 
 A, B = Column("a", "BIGINT"), Column("b", "BIGINT")
 STATS = {

@@ -6,9 +6,9 @@ import pytest
 from planner_world import World
 
 from qoop.catalog.errors import PlanError
-from qoop.planner.cut import Identity, cut
+from qoop.planner.algebra.relation import Exchange, Relation, Scan
+from qoop.planner.exchange.cut import Identity, cut
 from qoop.planner.plan import Layout, Plan, TableInput
-from qoop.planner.relation import Exchange, Relation, Scan
 from qoop.planner.variants import Thresholds
 
 SCRIPT = """

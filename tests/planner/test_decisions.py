@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from planner_world import SPLITS, World
 
-from qoop.planner.alternatives import explain_alternatives, keep, pool
-from qoop.planner.candidate import Alternatives, Grid
-from qoop.planner.decisions import Decision, decisions, recalled, replay
 from qoop.planner.plan_json import read, write
 from qoop.planner.planner import Planning, logical
+from qoop.planner.search.alternatives import explain_alternatives, keep, pool
+from qoop.planner.search.candidate import Alternatives, Grid
+from qoop.planner.search.decisions import Decision, decisions, recalled, replay
 from qoop.planner.variants import Variant
 
 SCRIPT = """

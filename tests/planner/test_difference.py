@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qoop.planner.difference import Difference, Mark, explain_difference, marks
 from qoop.planner.plan import Estimate, Layout, Plan, Stage, StageInput
+from qoop.planner.search.difference import Difference, Mark, explain_difference, marks
 
 COLUMNS = (("a", "INTEGER"),)
 

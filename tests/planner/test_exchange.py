@@ -6,8 +6,8 @@ import duckdb
 import pytest
 from planner_world import SPLITS, World
 
-from qoop.planner.cost import CostModel
-from qoop.planner.distribution import hash_type
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.exchange.distribution import hash_type
 from qoop.planner.plan import Plan, Stage
 from qoop.planner.variants import Thresholds
 

@@ -9,7 +9,7 @@ import pytest
 from planner_world import World
 from run_plan import run_plan
 
-from qoop.planner.cost import CostModel
+from qoop.planner.estimate.cost import CostModel
 from qoop.planner.variants import Thresholds
 
 TABLES = """

@@ -7,8 +7,8 @@ import json
 import pytest
 from planner_world import World
 
+from qoop.planner.estimate.observed import Observation
 from qoop.planner.explain import as_json, explain
-from qoop.planner.observed import Observation
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
 
 SCRIPT = """

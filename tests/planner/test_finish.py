@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qoop.planner.cost import CostModel
+from qoop.planner.estimate.cost import CostModel
 from qoop.planner.finish import SPILL_BYTE, Done, Finish, finish_time
 from qoop.planner.packing import Packer, Room, best_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Estimate, Layout, Plan, Resources, Stage, StageInput

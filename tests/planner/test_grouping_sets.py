@@ -10,10 +10,10 @@ from planner_world import World
 from run_plan import Kept, run_plan
 from test_exchange_rows import DEAR_BUILDS, HASH, same_rows
 
-from qoop.planner.expr import Column
-from qoop.planner.grouping_sets import split_sets
+from qoop.planner.algebra.expr import Column
+from qoop.planner.algebra.grouping_sets import split_sets
+from qoop.planner.algebra.relation import Aggregate, Scan
 from qoop.planner.plan import Plan
-from qoop.planner.relation import Aggregate, Scan
 from qoop.planner.variants import USUAL
 
 TABLES = """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qoop.planner.expr import Column, is_null
-from qoop.planner.interning import Interner
+from qoop.planner.algebra.expr import Column, is_null
+from qoop.planner.algebra.interning import Interner
+from qoop.planner.algebra.relation import Exchange, Filter, Fragment, Join, Limit, Relation, Scan, Values
 from qoop.planner.plan import Estimate
-from qoop.planner.relation import Exchange, Filter, Fragment, Join, Limit, Relation, Scan, Values
 
 A, B = Column("a", "INTEGER"), Column("b", "INTEGER")
 

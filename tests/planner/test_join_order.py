@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qoop.catalog.stats import ColumnStats, TableStats
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import CostModel
-from qoop.planner.expr import Call, Column, Expr, Literal, binary, cast, equals, is_null
+from qoop.catalog.statistics.stats import ColumnStats, TableStats
+from qoop.planner.algebra.expr import Call, Column, Expr, Literal, binary, cast, equals, is_null
+from qoop.planner.algebra.relation import Filter, Join, Project, Relation, Scan, SetOp, walk
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.exchange.sqlgen import to_sql
 from qoop.planner.join_order import Known, reorder
 from qoop.planner.join_order.enumerate import Search, connected_pairs, search
 from qoop.planner.join_order.graph import JoinGraph, bits
 from qoop.planner.join_order.group import collect
-from qoop.planner.relation import Filter, Join, Project, Relation, Scan, SetOp, walk
-from qoop.planner.sqlgen import to_sql
 from qoop.planner.variants import AIMS, Aim
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.planner.moment import Moment, is_of_the_moment
+from qoop.planner.algebra.moment import Moment, is_of_the_moment
 
 FUNCTIONS = (
     "now()", "current_timestamp", "get_current_timestamp()", "transaction_timestamp()", "current_date", "today()",

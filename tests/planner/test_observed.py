@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 from planner_world import World
 
-from qoop.catalog.stats import ColumnStats, TableStats
-from qoop.planner.bind import Bound
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.expr import Column, Literal, equals
+from qoop.catalog.statistics.stats import ColumnStats, TableStats
+from qoop.planner.algebra.expr import Column, Literal, equals
+from qoop.planner.algebra.relation import Aggregate, Filter, Join, Relation, Scan, walk
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.observed import NOTHING, Observation, Observations, observe
+from qoop.planner.estimate.observed_rows import ObservedRows
+from qoop.planner.identity.provenance import Provenances
 from qoop.planner.join_order import reorder
-from qoop.planner.observed import NOTHING, Observation, Observations, observe
-from qoop.planner.observed_rows import ObservedRows
 from qoop.planner.plan import Estimate, Plan, Resources
 from qoop.planner.planner import logical, physical
-from qoop.planner.provenance import Provenances
-from qoop.planner.relation import Aggregate, Filter, Join, Relation, Scan, walk
+from qoop.planner.sql.bind import Bound
 
 ROOM = Resources(2, 4 << 30)
 

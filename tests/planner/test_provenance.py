@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qoop.planner.expr import (
+from qoop.planner.algebra.expr import (
     Call,
     Column,
     Expr,
@@ -26,9 +26,8 @@ from qoop.planner.expr import (
     is_null,
     substitute,
 )
-from qoop.planner.island import Islands
-from qoop.planner.provenance import Provenances, is_island, provenance
-from qoop.planner.relation import (
+from qoop.planner.algebra.outline import outline
+from qoop.planner.algebra.relation import (
     Aggregate,
     Aggregation,
     Exchange,
@@ -45,8 +44,9 @@ from qoop.planner.relation import (
     Window,
     WindowCall,
 )
-from qoop.planner.rules.outline import outline
-from qoop.planner.sqlgen import to_sql
+from qoop.planner.exchange.sqlgen import to_sql
+from qoop.planner.identity.island import Islands
+from qoop.planner.identity.provenance import Provenances, is_island, provenance
 
 TABLES = {"t": ("a", "b"), "u": ("d", "e"), "v": ("f", "g")}
 INTEGER = "INTEGER"

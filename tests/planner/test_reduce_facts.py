@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from qoop.catalog.stats import ColumnStats, TableStats
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.expr import Call, Column, binary, equals
-from qoop.planner.relation import Filter, Join, JoinKind, Project, Relation, Scan, Shared, walk
-from qoop.planner.rules.reduce_facts import reduce_facts
+from qoop.catalog.statistics.stats import ColumnStats, TableStats
+from qoop.planner.algebra.expr import Call, Column, binary, equals
+from qoop.planner.algebra.relation import Filter, Join, JoinKind, Project, Relation, Scan, Shared, walk
+from qoop.planner.arrange.reduce_facts import reduce_facts
+from qoop.planner.estimate.cardinality import Cardinality
 
 from .test_rules_random import database, relations, rows
 

@@ -9,9 +9,9 @@ from planner_world import World
 from run_plan import Kept, run_plan
 from test_exchange_rows import FORMS, QUERIES, TABLES, is_ordered, same_rows
 
-from qoop.planner.candidate import stage_key
 from qoop.planner.plan import Plan
-from qoop.planner.reuse import Held, held, reuse
+from qoop.planner.search.candidate import stage_key
+from qoop.planner.search.reuse import Held, held, reuse
 
 
 @pytest.fixture(scope="module")

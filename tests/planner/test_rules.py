@@ -7,8 +7,10 @@ import pytest
 
 from qoop.catalog.errors import PlanError
 from qoop.planner import rules
-from qoop.planner.expr import Call, Column, Expr, Literal, binary, cast, conjunction, disjunction, equals
-from qoop.planner.relation import (
+from qoop.planner.algebra.expr import Call, Column, Expr, Literal, binary, cast, conjunction, disjunction, equals
+from qoop.planner.algebra.fold_constants import fold_constants, simplify
+from qoop.planner.algebra.outline import outline
+from qoop.planner.algebra.relation import (
     Aggregate,
     Aggregation,
     Filter,
@@ -25,18 +27,16 @@ from qoop.planner.relation import (
     Window,
     WindowCall,
 )
+from qoop.planner.exchange.sqlgen import to_sql
 from qoop.planner.rules import apply_rules
 from qoop.planner.rules.drop_distinct import drop_distinct
 from qoop.planner.rules.drop_sorts import drop_sorts
-from qoop.planner.rules.fold_constants import fold_constants, simplify
 from qoop.planner.rules.infer_predicates import infer_predicates
 from qoop.planner.rules.merge_projects import merge_projects
 from qoop.planner.rules.merge_scalar_aggregates import merge_scalar_aggregates
 from qoop.planner.rules.outer_to_inner import outer_to_inner
-from qoop.planner.rules.outline import outline
 from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.push_filters import push_filters
-from qoop.planner.sqlgen import to_sql
 
 A, B, D, E = (Column(name, "INTEGER") for name in "abde")
 TEXT = Column("s", "VARCHAR")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qoop.planner.expr import (
+from qoop.planner.algebra.expr import (
     Call,
     Column,
     Expr,
@@ -24,8 +24,8 @@ from qoop.planner.expr import (
     is_null,
     negate,
 )
-from qoop.planner.provenance import Provenance, Provenances
-from qoop.planner.relation import (
+from qoop.planner.algebra.outline import outline
+from qoop.planner.algebra.relation import (
     Aggregate,
     Aggregation,
     Filter,
@@ -43,9 +43,9 @@ from qoop.planner.relation import (
     WindowCall,
     walk,
 )
+from qoop.planner.exchange.sqlgen import to_sql
+from qoop.planner.identity.provenance import Provenance, Provenances
 from qoop.planner.rules import RULES, apply_rules
-from qoop.planner.rules.outline import outline
-from qoop.planner.sqlgen import to_sql
 
 TABLES = {
     "t": ("a", "b", "c"),

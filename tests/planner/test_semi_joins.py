@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from qoop.planner.bind import Binder
-from qoop.planner.build import build
-from qoop.planner.relation import Join, Relation, walk
+from qoop.planner.algebra.relation import Join, Relation, walk
+from qoop.planner.exchange.sqlgen import to_sql
 from qoop.planner.rules import apply_rules
 from qoop.planner.rules.semi_joins import semi_joins
-from qoop.planner.sqlgen import to_sql
+from qoop.planner.sql.bind import Binder
+from qoop.planner.sql.build import build
 
 SOFTENED = [
     "SELECT DISTINCT t.a FROM t JOIN u ON t.a = u.a",

@@ -21,24 +21,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_rules_random import INTEGER, NUMBERS, Grower, literal
 
-from qoop.catalog.stats import ColumnStats, TableStats
-from qoop.planner.bind import Binder
-from qoop.planner.build import build
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import DEFAULT
-from qoop.planner.expr import Call, Column, Expr, binary, columns_of, disjunction, is_null, negate
-from qoop.planner.inline import inline_shared
+from qoop.catalog.statistics.stats import ColumnStats, TableStats
+from qoop.planner.algebra.expr import Call, Column, Expr, binary, columns_of, disjunction, is_null, negate
+from qoop.planner.algebra.outline import outline
+from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Relation, Window, WindowCall
+from qoop.planner.arrange.eager_aggregation import eager_aggregation
+from qoop.planner.arrange.inline import inline_shared
+from qoop.planner.arrange.reduce_build_sides import reduce_build_sides
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.cost import DEFAULT
+from qoop.planner.identity.provenance import Provenances
 from qoop.planner.join_order import reorder
-from qoop.planner.provenance import Provenances
-from qoop.planner.relation import Aggregate, Aggregation, Join, Relation, Window, WindowCall
 from qoop.planner.rules import RULES, apply_rules
-from qoop.planner.rules.eager_aggregation import eager_aggregation
-from qoop.planner.rules.outline import outline
 from qoop.planner.rules.prune_columns import prune_columns
-from qoop.planner.rules.reduce_build_sides import reduce_build_sides
 from qoop.planner.rules.semi_joins import semi_joins
+from qoop.planner.sql.bind import Binder
+from qoop.planner.sql.build import build
 from qoop.session import Session, connect
-from qoop.tpcds.alternatives import scaled
+from qoop.tpcds.estimates.alternatives import scaled
 from qoop.tpcds.queries import text
 
 Rewrite = Callable[[Relation], Relation]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from qoop.catalog.stats import ColumnStats, TableStats
-from qoop.planner import tree_cost
-from qoop.planner.cardinality import Cardinality
-from qoop.planner.cost import CostModel
-from qoop.planner.expr import Column, Literal, binary, equals
-from qoop.planner.relation import Filter, Join, Relation, Scan, Sort, SortKey
+from qoop.catalog.statistics.stats import ColumnStats, TableStats
+from qoop.planner.algebra.expr import Column, Literal, binary, equals
+from qoop.planner.algebra.relation import Filter, Join, Relation, Scan, Sort, SortKey
+from qoop.planner.estimate import tree_cost
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.cost import CostModel
 
 DAY, OTHER, KEY, YEAR, MONTH = (Column(name, "INTEGER") for name in ("day", "other", "key", "year", "month"))
 SORTED, ANYHOW = 1 / 16, 1.0

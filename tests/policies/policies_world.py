@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
-from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageId, StageInput
-from qoop.replanner import Option, Question
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.decision import Option, Question
 
 COLUMNS = (("x", "INTEGER"),)
 

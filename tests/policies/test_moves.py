@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qoop.planner.plan import Resources
-from qoop.policies.forecast import fit
-from qoop.policies.moves import Chain, Moves, shared
 from qoop.profiles import CapacityProfile
+from qoop.replanning.forecast import fit
+from qoop.replanning.moves import Chain, Moves, shared
 
 HIGH, LOW = Resources(8), Resources(2)
 paths = st.lists(st.tuples(st.floats(0.1, 50), st.integers(1, 600)), min_size=1, max_size=30).map(

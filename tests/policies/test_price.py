@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policies_world import ask, option
 
-from qoop.adaptive import Adaptive
 from qoop.catalog.errors import ConfigError
-from qoop.cluster import Cluster
+from qoop.control.cluster import Cluster
+from qoop.control.letters import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Started
-from qoop.letters import JobRequest
 from qoop.planner.finish import NOTHING
 from qoop.planner.plan import Resources
-from qoop.policies.price import Offer, Priced, offers, pareto
-from qoop.replanner import Greedy, Stay, Switch, runs
+from qoop.replanning.decision import Greedy, Stay, Switch, runs
+from qoop.replanning.price import Offer, Priced, offers, pareto
+from qoop.replanning.replanner import Adaptive
 
 WIDE = option("wide 32 2\nroot 1 1 wide", "A")  # 65 s of work
 LEAN = option("lean 4 10\nroot 1 1 lean", "B")  # 41 s of work, never under 11 s

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from policies_world import option
 
-from qoop.adaptive import Adaptive
-from qoop.cluster import ROUNDS, Cluster, JobHandle
+from qoop.control.cluster import ROUNDS, Cluster, JobHandle
+from qoop.control.letters import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Decided, ShareTold
 from qoop.engine.state import State
-from qoop.letters import JobRequest
 from qoop.planner.finish import NOTHING
 from qoop.planner.plan import Resources
-from qoop.policies.demand import TOLERANCE, useful_room
-from qoop.replanner import Option
+from qoop.replanning.decision import Option
+from qoop.replanning.demand import TOLERANCE, useful_room
+from qoop.replanning.replanner import Adaptive
 from qoop.schedulers.base import Claim, Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient

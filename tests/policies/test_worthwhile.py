@@ -13,13 +13,13 @@ from policies_world import option
 
 import qoop
 from qoop.catalog.errors import ConfigError
-from qoop.cluster import Cluster
+from qoop.control.cluster import Cluster
+from qoop.control.letters import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Saved
-from qoop.letters import JobRequest
 from qoop.planner.plan import Plan, Resources
-from qoop.policies.worthwhile import Course, Worthwhile
+from qoop.replanning.worthwhile import Course, Worthwhile
 
 CHAIN = "a 1 10\nb 1 20 a\nc 1 30 b\nroot 1 1 c"
 

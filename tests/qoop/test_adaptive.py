@@ -10,23 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qoop.adaptive import Adaptive, changed
 from qoop.catalog.errors import CheckpointError, OutOfMemory
-from qoop.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.letters import JobRequest, PinAsked
+from qoop.control.trace import MemoryTrace
+from qoop.control.turns import Decision as Noted
+from qoop.control.turns import Found
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Committed, Event, SlotsChanged
 from qoop.engine.history import Decided, MemoryExhausted, Succeeded
 from qoop.engine.state import State
 from qoop.engine.task import CheckpointKey, TaskSpec, checkpoint_key
-from qoop.letters import JobRequest, PinAsked
-from qoop.planner.candidate import Candidate
-from qoop.planner.observed import Observations
+from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.replanner import Decision, Question, switch_to
-from qoop.trace import MemoryTrace
-from qoop.turns import Decision as Noted
-from qoop.turns import Found
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.decision import Decision, Question, switch_to
+from qoop.replanning.replanner import Adaptive, changed
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from qoop.arbiter import LEASE, Arbiter
+from qoop.control.arbiter import LEASE, Arbiter
 
 SLOTS = {"m1": 2, "m2": 2}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from qoop.baselines import AtLaunch, clarinet, hindsight, volcano
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
-from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.replanner import Greedy, Option, Question, Stay, Switch, stages_back
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
+from qoop.replanning.decision import Greedy, Option, Question, Stay, Switch, stages_back
 
 COLUMNS = (("x", "INTEGER"),)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import qoop
-from qoop import calibration
 from qoop.__main__ import main
 from qoop.calibrated import MEASURED, calibration_path, load
-from qoop.calibration import Calibration, calibrate, fit, save
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sealed import sealed
-from qoop.planner.cost import DEFAULT, CostModel
+from qoop.commands import calibration
+from qoop.commands.calibration import Calibration, calibrate, fit, save
+from qoop.planner.estimate.cost import DEFAULT, CostModel
 
 FOUND = Calibration(replace(DEFAULT, build_row=1e-6), (), 1.0)
 

@@ -23,7 +23,9 @@ from qoop.catalog.errors import (
     SessionClosed,
     Timeout,
 )
-from qoop.cluster import Cluster, JobHandle, with_spare_memory
+from qoop.control.cluster import Cluster, JobHandle, with_spare_memory
+from qoop.control.letters import JobRequest
+from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.crew import Kernels
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
@@ -43,11 +45,9 @@ from qoop.engine.events import (
 from qoop.engine.history import Started
 from qoop.engine.state import Limits, State
 from qoop.engine.task import TaskId, TaskSpec, checkpoint_key
-from qoop.letters import JobRequest
 from qoop.planner.packing import Room
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.schedulers.base import Claim
-from qoop.trace import MemoryTrace
 
 GB = 2**30
 TWO_SLOTS = {"m": Resources(2, 8 * GB)}

@@ -9,7 +9,7 @@ import pytest
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes
 from qoop.config import available_memory, available_slots, configure
-from qoop.settings import option, options
+from qoop.statements.settings import option, options
 
 
 def test_defaults_are_this_machine() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 import qoop
 from qoop.engine.task import CheckpointKey, checkpoint_key, own_islands
-from qoop.planner.alternatives import pool
-from qoop.planner.candidate import local_grid
-from qoop.planner.expr import VOLATILE
+from qoop.planner.algebra.expr import VOLATILE
 from qoop.planner.plan import Plan
-from qoop.planner.reuse import held
+from qoop.planner.search.alternatives import pool
+from qoop.planner.search.candidate import local_grid
+from qoop.planner.search.reuse import held
 from qoop.planner.variants import Variant
 from qoop.session import Session
 

@@ -11,9 +11,9 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import CheckpointError, ExecutionError, Revoked
+from qoop.control.journal import Journal, level_of
 from qoop.engine.history import Ended, Failed, Lost, Record, Started, Succeeded
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
-from qoop.journal import Journal, level_of
 
 COUNT = "SELECT i % 3 AS d, count(*) AS n FROM big GROUP BY ALL ORDER BY d"
 ATTEMPT, KEY = AttemptId(TaskId("job1", "s1", 0), 1), CheckpointKey("a" * 8, "b" * 8, 0)

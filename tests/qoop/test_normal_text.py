@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qoop.catalog.errors import ParseError
-from qoop.normal_text import normal_text
-from qoop.planner.types import parse_tree
+from qoop.planner.algebra.types import parse_tree
+from qoop.statements.normal_text import normal_text
 
 SAME = [
     ("SELECT a FROM t", "select  a\nfrom t;"),

@@ -11,12 +11,12 @@ import pytest
 
 import qoop
 from qoop.engine.events import Committed
-from qoop.engine.manifest import CheckpointDirectory
+from qoop.engine.storage.manifest import CheckpointDirectory
 from qoop.engine.task import CheckpointKey, checkpoint_key
-from qoop.observations import Seen, outputs, surprise
-from qoop.planner.observed import Observation
+from qoop.planner.estimate.observed import Observation
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput, TableInput
 from qoop.planner.variants import Variant
+from qoop.replanning.observations import Seen, outputs, surprise
 from qoop.session import Session
 
 COLUMNS = (("a", "INTEGER"),)

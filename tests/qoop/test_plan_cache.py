@@ -16,7 +16,7 @@ import pytest
 
 import qoop
 from qoop.plan_cache import Entry, PlanCache
-from qoop.planner.observed import NOTHING
+from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.plan import Plan, Stage
 from qoop.session import Session
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
+from qoop.drawing.profiles import as_html, as_svg, as_text
 from qoop.profiles import CapacityProfile, load
-from qoop.profiles.drawing import as_html, as_svg, as_text
 from qoop.profiles.named import NAMED
 from qoop.profiles.tables import to_csv
 

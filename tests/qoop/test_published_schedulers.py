@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduler_world import Known, claim, empty, fill
 
-from qoop.cluster import Cluster
+from qoop.control.cluster import Cluster
+from qoop.control.letters import JobRequest
+from qoop.control.outlook import RunOutlook
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
-from qoop.letters import JobRequest
-from qoop.outlook import RunOutlook
 from qoop.planner.packing import Room
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.schedulers.base import Claim, Scheduler

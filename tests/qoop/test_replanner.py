@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
-from qoop.planner.candidate import Candidate, plan_name
-from qoop.planner.observed import Observation, Observations
+from qoop.planner.estimate.observed import Observation, Observations
+from qoop.planner.estimate.reestimate import ROW_SECONDS
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
-from qoop.planner.reestimate import ROW_SECONDS
-from qoop.replanner import (
+from qoop.planner.search.candidate import Candidate, plan_name
+from qoop.replanning.decision import (
     Greedy,
     Option,
     Question,

@@ -17,23 +17,23 @@ from hypothesis import strategies as st
 
 import qoop
 from qoop.__main__ import main
-from qoop.adaptive import Adaptive
 from qoop.catalog.errors import ConfigError, ExecutionError, OutOfMemory, Revoked, Suspended
-from qoop.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.letters import CancelAsked, JobRequest, PinAsked, SuspendAsked
+from qoop.control.trace import INPUTS, OUTPUTS, MemoryTrace
+from qoop.control.trace_codec import read_error, write_error
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, CheckpointLost, MachineJoined, MachineLost, SlotsChanged, TaskFailed
 from qoop.engine.history import Ended
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
-from qoop.letters import CancelAsked, JobRequest, PinAsked, SuspendAsked
-from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.replanner import Greedy
-from qoop.rerun import Recording, read_trace, rerun
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.decision import Greedy
+from qoop.replanning.replanner import Adaptive
+from qoop.retrace.rerun import Recording, read_trace, rerun
+from qoop.retrace.story import story
 from qoop.schedulers.max_min import MaxMin
-from qoop.story import story
-from qoop.trace import INPUTS, OUTPUTS, MemoryTrace
-from qoop.trace_codec import read_error, write_error
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)

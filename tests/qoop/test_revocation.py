@@ -7,19 +7,19 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.cluster import Cluster
+from qoop.control.cluster import Cluster
+from qoop.control.letters import JobRequest
+from qoop.control.revocation import MARGIN, Fate, decide, in_time, offers, remaining
+from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, Demand, MachineLost, Running, ShareChanged, SlotsChanged
 from qoop.engine.history import CapacityAnnounced, Failed
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, TaskId
-from qoop.letters import JobRequest
 from qoop.planner.packing import Room
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.revocation import MARGIN, Fate, decide, in_time, offers, remaining
 from qoop.schedulers.base import Claim
-from qoop.trace import MemoryTrace
 
 COLUMNS = (("x", "INTEGER"),)
 GONE = CapacityNotice("m", Resources(), at=30.0)

@@ -21,7 +21,7 @@ import pytest
 import qoop
 from qoop.catalog.interrupts import interruptibly
 from qoop.interrupts import interruptible
-from qoop.settings import options
+from qoop.statements.settings import options
 from qoop.streams import EndedBySignal, ended_by_signals
 
 FOREVER = "SELECT sum(a.i * b.i % 7) AS s FROM big a, big b WHERE a.i + b.i > 5"

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from qoop.adaptive import Adaptive
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import MachineSlowed, Outcome
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
 from qoop.engine.history import Started
 from qoop.engine.task import MachineId, TaskSpec
-from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
+from qoop.planner.search.candidate import Candidate
 from qoop.profiles import CapacityProfile, Point, Stay
+from qoop.replanning.replanner import Adaptive
 from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 
 COLUMNS = (("x", "INTEGER"),)

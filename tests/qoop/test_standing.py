@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from qoop.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.letters import JobRequest
+from qoop.control.standing import Left
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.task import TaskSpec
-from qoop.letters import JobRequest
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.standing import Left
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)

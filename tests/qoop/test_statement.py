@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qoop.catalog.errors import ParseError, QueryError
-from qoop.statement import Explain, Query, SetOption, ShowTables, query_text, statements
+from qoop.statements.statement import Explain, Query, SetOption, ShowTables, query_text, statements
 
 
 @pytest.mark.parametrize(

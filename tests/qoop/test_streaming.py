@@ -13,10 +13,10 @@ import pytest
 
 import qoop
 from qoop.__main__ import main
+from qoop.control.standing import Standing
 from qoop.engine.history import Decided, Succeeded
 from qoop.job import Job
 from qoop.session import Session
-from qoop.standing import Standing
 
 ROWS = 2_000_000
 WIDE = "SELECT k, sha256(sha256(k::VARCHAR)) AS s, v::HUGEINT AS h FROM facts WHERE v % 3 = 1"

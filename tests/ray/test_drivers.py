@@ -14,7 +14,7 @@ import pytest
 
 import qoop
 from qoop.engine.history import ShareTold, Started, Succeeded
-from qoop.engine.manifest import manifests
+from qoop.engine.storage.manifest import manifests
 from qoop.session import Session
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text

@@ -10,8 +10,8 @@ import pytest
 
 from qoop.catalog.errors import CheckpointError
 from qoop.engine.backends.ray import peers
-from qoop.engine.checkpoint import Store
 from qoop.engine.events import Committed
+from qoop.engine.storage.checkpoint import Store
 from qoop.engine.task import CheckpointKey
 
 pytestmark = pytest.mark.ray

@@ -20,14 +20,14 @@ from types import ModuleType
 from sim_draw import drawn
 from sim_try import Failure, tried
 
-from qoop import cluster
-from qoop.adaptive import Replanner
-from qoop.cluster import Cluster
+from qoop.control import cluster
+from qoop.control.cluster import Cluster
 from qoop.engine import frontier
 from qoop.engine.demand import Demands
 from qoop.engine.driver import Driver
 from qoop.engine.frontier import Frontier
 from qoop.engine.run import Run
+from qoop.replanning.replanner import Replanner
 from qoop.schedulers import max_min
 from qoop.schedulers.base import Claim
 

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 
-from qoop.planner.expr import Call, Column, Expr, Literal
-from qoop.planner.facts import UNTOLD, Facts, Told
+from qoop.planner.algebra.expr import Call, Column, Expr, Literal
+from qoop.planner.algebra.facts import UNTOLD, Facts, Told
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput, TableInput
 
 GB = 1e9

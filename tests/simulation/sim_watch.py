@@ -27,7 +27,9 @@ from sim_history import check_history
 from sim_shape import Shape
 
 from qoop.catalog.errors import CheckpointError, NoCapacity, OutOfMemory, Revoked, Timeout
-from qoop.cluster import Cluster
+from qoop.control.cluster import Cluster
+from qoop.control.letters import Answered, CancelAsked, CloseAsked, HoldAsked, PinAsked, Submitted, SuspendAsked
+from qoop.control.turns import Decision, Found, JobEnded, Questioned, Refused, Resizing, Turn
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.events import (
     CapacityNotice,
@@ -49,9 +51,7 @@ from qoop.engine.events import (
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
-from qoop.letters import Answered, CancelAsked, CloseAsked, HoldAsked, PinAsked, Submitted, SuspendAsked
 from qoop.planner.plan import Plan, Resources
-from qoop.turns import Decision, Found, JobEnded, Questioned, Refused, Resizing, Turn
 
 Making = tuple[CheckpointKey, AttemptId, int]
 """An island, the attempt that made it, and under how many-th plan of the job."""

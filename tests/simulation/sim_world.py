@@ -13,9 +13,9 @@ from typing import TypeVar
 from sim_script import GB, JobLine, Node, Schedule, plan_of, room
 from sim_watch import Watch
 
-from qoop.adaptive import Adaptive
 from qoop.catalog.errors import CheckpointError, ExecutionError, OutOfMemory, PlanError, Suspended
-from qoop.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.letters import CancelAsked, HoldAsked, JobRequest, PinAsked, ReleaseAsked, ResizeAsked, SuspendAsked
 from qoop.engine.backends.crew import Kernels
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
@@ -33,11 +33,11 @@ from qoop.engine.events import (
 )
 from qoop.engine.state import Limits
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId, TaskSpec, checkpoint_key, own_islands
-from qoop.letters import CancelAsked, HoldAsked, JobRequest, PinAsked, ReleaseAsked, ResizeAsked, SuspendAsked
-from qoop.planner.candidate import Candidate
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources
-from qoop.replanner import Decision, Greedy, Question, switch_to
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.decision import Decision, Greedy, Question, switch_to
+from qoop.replanning.replanner import Adaptive
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.drf import DRF

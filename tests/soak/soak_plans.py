@@ -14,11 +14,11 @@ from run_plan import narrowed
 
 from qoop.engine.task import content_of
 from qoop.job import Planned
-from qoop.planner.alternatives import keep, pool
-from qoop.planner.candidate import Candidate, cluster_grid
 from qoop.planner.plan import Plan, Stage
+from qoop.planner.search.alternatives import keep, pool
+from qoop.planner.search.candidate import Candidate, cluster_grid
 from qoop.session import connect
-from qoop.tpcds.alternatives import at_scale
+from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qoop.catalog.node_cache import NodeCache
+from qoop.catalog.stores.node_cache import NodeCache
 
 
 def test_what_is_used_longest_ago_goes_first(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.objects import ObjectChanged, Objects, open_objects
+from qoop.catalog.stores.objects import ObjectChanged, Objects, open_objects
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import CheckpointError, DiskFull
-from qoop.catalog.node_cache import NodeCache
-from qoop.catalog.objects import Objects, open_objects
-from qoop.engine.checkpoint import Keeping, Store
+from qoop.catalog.stores.node_cache import NodeCache
+from qoop.catalog.stores.objects import Objects, open_objects
 from qoop.engine.events import CheckpointSaved, Committed
-from qoop.engine.shared_store import SharedCheckpoints
+from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.shared_store import SharedCheckpoints
 from qoop.engine.task import CheckpointKey
 
 ROWS = pa.table({"a": pa.array(range(1250), pa.int64())})  # 10 KB
@@ -382,11 +382,11 @@ STOPS = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
-from qoop.catalog import objects
-from qoop.catalog.node_cache import NodeCache
+from qoop.catalog.stores import objects
+from qoop.catalog.stores.node_cache import NodeCache
 from qoop.engine.events import Committed
-from qoop.engine.leases import Leases
-from qoop.engine.shared_store import SharedCheckpoints
+from qoop.engine.storage.leases import Leases
+from qoop.engine.storage.shared_store import SharedCheckpoints
 from qoop.engine.task import CheckpointKey
 place, cache, where = sys.argv[1:]
 rows = pa.table({"a": pa.array(range(1250), pa.int64())})

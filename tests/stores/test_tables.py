@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.catalog import remote
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import SourceError, TableChanged
-from qoop.catalog.parquet import reach
+from qoop.catalog.sources import remote
+from qoop.catalog.sources.parquet import reach
 
 ROWS = 40_000
 QUERY = """

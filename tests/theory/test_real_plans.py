@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from qoop.replanner import Greedy, Question, Stay
-from qoop.tpcds.adversary import search, shrink
-from qoop.tpcds.arena import Arena, Steps
+from qoop.replanning.decision import Greedy, Question, Stay
+from qoop.tpcds.scenarios.adversary import search, shrink
+from qoop.tpcds.scenarios.arena import Arena, Steps
 
 MEMORY = 1e9
 

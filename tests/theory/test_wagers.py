@@ -1,4 +1,4 @@
-"""Greed that may be overruled keeps its bound, plus what was wagered: the argument of qoop/policies/forecast.py.
+"""Greed that may be overruled keeps its bound, plus what was wagered: the argument of qoop/replanning/forecast.py.
 
 Wagers are chosen here by whatever is worst: a fixed rule, or the same adversary that makes the offers. Checked is that
 strictly before the algorithm ends fewer than 4 + ε copies are done on what its tasks hold (2 + ε where all plans halve

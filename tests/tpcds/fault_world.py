@@ -17,11 +17,11 @@ import duckdb
 import pytest
 
 from qoop.catalog.errors import CheckpointError
-from qoop.cluster import Cluster
 from qoop.config import configure
-from qoop.engine.checkpoint import Store
+from qoop.control.cluster import Cluster
 from qoop.engine.history import Failed
 from qoop.engine.kernel import Kernel
+from qoop.engine.storage.checkpoint import Store
 from qoop.engine.task import CheckpointKey, TaskSpec
 from qoop.job import Job
 from qoop.session import Session

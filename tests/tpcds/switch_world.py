@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from qoop.adaptive import Adaptive, Cause, Triggers
 from qoop.engine.history import Record, Succeeded
 from qoop.job import Job, Planned
-from qoop.planner.candidate import Candidate
-from qoop.planner.observed import Observations
+from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Resources
-from qoop.replanner import Decision, Question, Stay, switch_to
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.decision import Decision, Question, Stay, switch_to
+from qoop.replanning.replanner import Adaptive, Cause, Triggers
 from qoop.session import Session
 
 MOST_SWITCHES = 6

@@ -14,10 +14,10 @@ import pytest
 
 from qoop.catalog.errors import QueryError
 from qoop.job import Prepared
-from qoop.planner.alternatives import pool
-from qoop.planner.candidate import Candidate, Grid, local_grid
+from qoop.planner.search.alternatives import pool
+from qoop.planner.search.candidate import Candidate, Grid, local_grid
 from qoop.session import Session, connect
-from qoop.tpcds.alternatives import growth, scaled, scaled_splits
+from qoop.tpcds.estimates.alternatives import growth, scaled, scaled_splits
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text
 

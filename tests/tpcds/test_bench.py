@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from qoop.__main__ import main
-from qoop.tpcds import bench, oracle_process, report
-from qoop.tpcds.bench import BenchReport, QueryReport
+from qoop.tpcds import oracle_process
+from qoop.tpcds.bench import report
+from qoop.tpcds.bench import side_by_side as bench
+from qoop.tpcds.bench.side_by_side import BenchReport, QueryReport
 from qoop.tpcds.memory import PeakMemory, anonymous_bytes
 from qoop.tpcds.oracle_process import OracleError, OracleProcess
 from qoop.tpcds.quantiles import quantile, quantile_if_any

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
-from qoop.tpcds.checkpoint_cost import SIDES, QueryResult, Taken, ratio, table
+from qoop.tpcds.bench.checkpoint_cost import SIDES, QueryResult, Taken, ratio, table
 from qoop.tpcds.oracle import Oracle
 
 

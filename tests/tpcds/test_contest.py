@@ -11,9 +11,9 @@ import pytest
 
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, ExecutionError
-from qoop.tpcds import interrupt, shrink
-from qoop.tpcds.contest import Change, Contestant, judge
-from qoop.tpcds.contestant import KINDS, Room, Task
+from qoop.tpcds.bench import interrupt, shrink
+from qoop.tpcds.bench.contest import Change, Contestant, judge
+from qoop.tpcds.bench.contestant import KINDS, Room, Task
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.results import Results
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
-from qoop.tpcds.core_speed import measured, plan_of
+from qoop.tpcds.bench.core_speed import measured, plan_of
 
 
 def test_a_task_that_succeeds_is_two_events() -> None:

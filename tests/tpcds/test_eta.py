@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
-from qoop.standing import Left
-from qoop.tpcds.eta import EtaReport, Told, at_half_time, table
+from qoop.control.standing import Left
+from qoop.tpcds.bench.eta import EtaReport, Told, at_half_time, table
 
 ANSWERS = [(0.5, Left(9, 5, 20)), (4.9, Left(6, 4, 8)), (5.2, Left(3, 2, 4)), (9.0, Left(1, 0, 2))]
 

@@ -10,10 +10,10 @@ import pytest
 from qoop.catalog.errors import ConfigError
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.simulation import Kernels
-from qoop.tpcds import fidelity
-from qoop.tpcds.fidelity import Fidelity, Options, Pair
-from qoop.tpcds.replica import Done, Replica, Solo, fastest
 from qoop.tpcds.results import read
+from qoop.tpcds.simulate import fidelity
+from qoop.tpcds.simulate.fidelity import Fidelity, Options, Pair
+from qoop.tpcds.simulate.replica import Done, Replica, Solo, fastest
 
 COLUMNS = (("x", "INTEGER"),)
 

@@ -7,13 +7,13 @@ from random import Random
 import pytest
 
 from qoop.planner.plan import Resources
-from qoop.policies.forecast import Forecast
-from qoop.policies.moves import Moves
-from qoop.replanner import Greedy
-from qoop.tpcds import adversary, forecasts
-from qoop.tpcds.arena import Arena
-from qoop.tpcds.forecasts import Drawn
-from qoop.tpcds.walks import LENGTH, gloom, seen, walk
+from qoop.replanning.decision import Greedy
+from qoop.replanning.forecast import Forecast
+from qoop.replanning.moves import Moves
+from qoop.tpcds.scenarios import adversary, forecasts
+from qoop.tpcds.scenarios.arena import Arena
+from qoop.tpcds.scenarios.forecasts import Drawn
+from qoop.tpcds.scenarios.walks import LENGTH, gloom, seen, walk
 
 MEMORY = 1e9
 

@@ -15,7 +15,7 @@ import pytest
 
 import qoop
 from qoop.engine.history import Started
-from qoop.engine.manifest import manifests
+from qoop.engine.storage.manifest import manifests
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.planner.plan import Plan
 from qoop.tpcds.oracle import Oracle, is_empty_answer

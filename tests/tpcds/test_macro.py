@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from qoop.engine.backends.simulated import as_estimated
-from qoop.planner.candidate import Candidate
-from qoop.planner.cost import DEFAULT
+from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.planner.search.candidate import Candidate
 from qoop.schedulers.base import Claim
 from qoop.schedulers.settling import Settling
+from qoop.tpcds.simulate.workload import PAPER, Query
 from qoop.tpcds.suite import macro
 from qoop.tpcds.suite.figures import Suite, macro_means
-from qoop.tpcds.workload import PAPER, Query
 
 COLUMNS = (("x", "INTEGER"),)
 SETTING = macro.Setting("", jobs=6, apart=10.0, seeds=(1, 2))

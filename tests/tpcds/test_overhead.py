@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
-from qoop.adaptive import with_candidates
-from qoop.planner.candidate import Candidate
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
-from qoop.replanner import Option
-from qoop.tpcds import overhead, reuse_share
-from qoop.tpcds.overhead import ROWS, START, QueryResult, Taken, Thought, adaptive_by_held, kind
-from qoop.tpcds.reuse_share import Moment, compared, structures
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.decision import Option
+from qoop.replanning.replanner import with_candidates
+from qoop.tpcds.bench import overhead, reuse_share
+from qoop.tpcds.bench.overhead import ROWS, START, QueryResult, Taken, Thought, adaptive_by_held, kind
+from qoop.tpcds.bench.reuse_share import Moment, compared, structures
 
 
 def taken(*walls: float) -> list[Taken]:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from qoop.engine.backends.simulated import as_estimated
-from qoop.planner.candidate import Candidate
-from qoop.planner.cost import DEFAULT
+from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
-from qoop.policies.price import Offer, Priced
-from qoop.replanner import Decision, Question, Stay
-from qoop.tpcds import pareto
-from qoop.tpcds.pareto import Line, Ran, draw, slot_seconds, table, to_json, worths
-from qoop.tpcds.workload import PAPER, Query
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.decision import Decision, Question, Stay
+from qoop.replanning.price import Offer, Priced
+from qoop.tpcds.simulate.workload import PAPER, Query
+from qoop.tpcds.suite import pareto
+from qoop.tpcds.suite.pareto import Line, Ran, draw, slot_seconds, table, to_json, worths
 
 LINE = (Offer(0, 1, 10.0, 1.0), Offer(0, 2, 6.0, 2.0), Offer(1, 3, 5.5, 3.8), Offer(0, 4, 4.0, 4.0))
 FOUND = Line(7, 0.01, LINE, LINE, (LINE[0], LINE[3]), (Ran(LINE[1], 6.5, 2.1, 0),))

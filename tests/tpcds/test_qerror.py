@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 from qoop.__main__ import main
-from qoop.planner.expr import Column
-from qoop.planner.relation import Aggregate, Scan
-from qoop.tpcds import qerror
-from qoop.tpcds.qerror import Counter, NodeError, Options, QErrorReport
+from qoop.planner.algebra.expr import Column
+from qoop.planner.algebra.relation import Aggregate, Scan
+from qoop.tpcds.estimates import qerror
+from qoop.tpcds.estimates.qerror import Counter, NodeError, Options, QErrorReport
 
 A = Column("a", "BIGINT")
 SCAN = Scan("t", "1", (("a", A),))

@@ -9,7 +9,7 @@ import pytest
 from qoop.catalog.errors import ConfigError
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
 from qoop.profiles.shared import SLOTS, Lives, seconds
-from qoop.tpcds.shared_cluster import APART, LOAD, SPREAD, Options, calibrated, cluster, run, save, table
+from qoop.tpcds.simulate.shared_cluster import APART, LOAD, SPREAD, Options, calibrated, cluster, run, save, table
 
 COLUMNS = (("x", "INTEGER"),)
 SHORT = Options(Path(), (1,), hours=0.25, warm=0.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
-from qoop.tpcds.stage_cost import CostReport, StageCost, rank_correlation, table
+from qoop.tpcds.estimates.stage_cost import CostReport, StageCost, rank_correlation, table
 
 
 def stage(predicted: float, measured: float) -> StageCost:

@@ -12,19 +12,22 @@ from typing import Any
 import pytest
 
 from qoop.__main__ import main
-from qoop.adaptive import Triggers
 from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.engine.backends.simulated import as_estimated
 from qoop.engine.events import SlotsChanged
 from qoop.planner.plan import Resources
-from qoop.replanner import Greedy
+from qoop.replanning.decision import Greedy
+from qoop.replanning.replanner import Triggers
 from qoop.simulation import Fleet
-from qoop.tpcds import adversary, fidelity
-from qoop.tpcds.adversary import POLICIES
-from qoop.tpcds.arena import Arena as Course
-from qoop.tpcds.fidelity import Fidelity, Pair
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.results import Results
+from qoop.tpcds.scenarios import adversary
+from qoop.tpcds.scenarios.adversary import POLICIES
+from qoop.tpcds.scenarios.arena import Arena as Course
+from qoop.tpcds.simulate import fidelity
+from qoop.tpcds.simulate.fidelity import Fidelity, Pair
+from qoop.tpcds.simulate.truth import believed, distorted
+from qoop.tpcds.simulate.workload import Query
 from qoop.tpcds.suite import (
     ablation,
     charts,
@@ -64,8 +67,6 @@ from qoop.tpcds.suite.figures import (
 from qoop.tpcds.suite.micro import DECISION_SECONDS, SWITCH_SECONDS, Arena
 from qoop.tpcds.suite.runner import Measured, Part
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran, by_query
-from qoop.tpcds.truth import believed, distorted
-from qoop.tpcds.workload import Query
 
 
 def squared(number: int) -> int:

@@ -18,8 +18,8 @@ import pytest
 from switch_world import switched
 
 from qoop.engine.history import Decided
-from qoop.planner.alternatives import pool
-from qoop.planner.candidate import Candidate, local_grid
+from qoop.planner.search.alternatives import pool
+from qoop.planner.search.candidate import Candidate, local_grid
 from qoop.session import Session, connect
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text

@@ -14,11 +14,11 @@ from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Plan, Resources, Stage
 from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds import measuring
-from qoop.tpcds.extrapolation import LEAST, StageTruth, residual, residuals
 from qoop.tpcds.results import Results
-from qoop.tpcds.truth import Straggling, Truth, believed, distorted, edition, known_true, measured, rules
-from qoop.tpcds.workload import PAPER, Query, workload
+from qoop.tpcds.simulate import measuring
+from qoop.tpcds.simulate.extrapolation import LEAST, StageTruth, residual, residuals
+from qoop.tpcds.simulate.truth import Straggling, Truth, believed, distorted, edition, known_true, measured, rules
+from qoop.tpcds.simulate.workload import PAPER, Query, workload
 
 SOME = (7, 72)
 

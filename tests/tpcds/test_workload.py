@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qoop.tpcds.workload import PAPER, Contest, Query, Setting, contests, fifty, workload
+from qoop.tpcds.simulate.workload import PAPER, Contest, Query, Setting, contests, fifty, workload
 
 SOME = (7, 72)
 

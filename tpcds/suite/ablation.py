@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from qoop.adaptive import Triggers
-from qoop.baselines import NO_ROW_COUNTS
-from qoop.replanner import Greedy
+from qoop.replanning.baselines import NO_ROW_COUNTS
+from qoop.replanning.decision import Greedy
+from qoop.replanning.replanner import Triggers
+from qoop.tpcds.simulate.truth import Straggling, Truth, distorted
 from qoop.tpcds.suite import beyond, micro
 from qoop.tpcds.suite.figures import (
     CLARINET_ERROR,
@@ -31,7 +32,6 @@ from qoop.tpcds.suite.figures import (
 from qoop.tpcds.suite.micro import SWITCH_SECONDS, Arena
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, QOOP, Ran
 from qoop.tpcds.suite.situations import Ground, Situation, classes_of
-from qoop.tpcds.truth import Straggling, Truth, distorted
 
 HYSTERESES = (0, 5, 10, 15, 20, 25, 35, 50)
 """Percent."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from math import inf
 
-from qoop.policies.forecast import Forecast, fit
-from qoop.policies.moves import Moves
-from qoop.replanner import Policy
+from qoop.replanning.decision import Policy
+from qoop.replanning.forecast import Forecast, fit
+from qoop.replanning.moves import Moves
 from qoop.tpcds.suite.situations import MAKERS
 
 FORECAST, LEARNING, UNGUARDED = "forecast from history", "forecast learned", "forecast without guard"

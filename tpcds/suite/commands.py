@@ -13,17 +13,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import qoop
-from qoop.catalog.stats_cache import default_directory
-from qoop.picture import write
+from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.drawing.picture import write
 from qoop.plan_cache import planner_version
-from qoop.tpcds import fidelity
 from qoop.tpcds.queries import parse_selection
+from qoop.tpcds.simulate import fidelity
+from qoop.tpcds.simulate.truth import edition
+from qoop.tpcds.simulate.workload import PAPER, version
 from qoop.tpcds.suite import ablation, macro, markets, micro, report, runner, situations, toy, worst
 from qoop.tpcds.suite.claims import claims
 from qoop.tpcds.suite.runner import Measured, Part
 from qoop.tpcds.suite.versions import CORE, code_of
-from qoop.tpcds.truth import edition
-from qoop.tpcds.workload import PAPER, version
 
 REGIONS, QUICK_REGIONS = 10, 1
 """Regions of a class that each query meets."""
@@ -34,7 +34,7 @@ QUICK_JOBS = 20
 QUICK_QUERIES = 10
 FIDELITY = "fidelity"
 _SUITE = "qoop.tpcds.suite"
-_SHARED = ("qoop.tpcds.truth", f"{_SUITE}.situations", f"{_SUITE}.micro")
+_SHARED = ("qoop.tpcds.simulate.truth", f"{_SUITE}.situations", f"{_SUITE}.micro")
 """Modules that the simulations of the suite rest on, beside the core."""
 
 
@@ -169,7 +169,7 @@ def _adversary(plan: Plan) -> Part:
     most, tries = (worst.QUICK_QUERIES, worst.QUICK_TRIES) if plan.quick else (worst.QUERIES, worst.TRIES)
     numbers = plan.queries or situations.chosen(plan.directory)
     some = numbers[:: max(1, len(numbers) // most)][:most]
-    modules = (f"{_SUITE}.worst", *(f"qoop.tpcds.{name}" for name in ("adversary", "arena", "walks")))
+    modules = (f"{_SUITE}.worst", *(f"qoop.tpcds.scenarios.{name}" for name in ("adversary", "arena", "walks")))
     settings = {**plan.settings, "tables": version(plan.directory, PAPER)[:8], **_code(*modules)}
     return Part("adversary", settings, worst.items(plan.directory, some, plan.seed, tries), worst.measure)
 

@@ -14,8 +14,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from qoop.profiles.summary import PERCENTS
-from qoop.tpcds.adversary import POLICIES
 from qoop.tpcds.quantiles import quantile
+from qoop.tpcds.scenarios.adversary import POLICIES
 from qoop.tpcds.suite import charts, runs
 from qoop.tpcds.suite.charts import COLOURS, Picture, sheet
 from qoop.tpcds.suite.macro import Setting, whole_seeds

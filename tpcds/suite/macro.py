@@ -9,7 +9,8 @@ end), and Jain's index of fairness over how many times longer a job takes for th
 whole cluster to itself, under the same planner, divided by its time among the others, so that a poor plan does not
 count as unfairness.
 
-What happens to tasks is said by :mod:`qoop.tpcds.truth`, what the planners believe by the estimates of the plans. The
+What happens to tasks is said by :mod:`qoop.tpcds.simulate.truth`, what the planners believe by the estimates of the
+plans. The
 work that arrives per second of all slots, the load, is reported beside the figures: fairness and queueing hang on it.
 """
 
@@ -23,12 +24,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from qoop.adaptive import Adaptive
-from qoop.baselines import NEVER, AtLaunch, volcano
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
-from qoop.replanner import Greedy
+from qoop.replanning.baselines import NEVER, AtLaunch, volcano
+from qoop.replanning.decision import Greedy
+from qoop.replanning.replanner import Adaptive
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.drf import DRF
@@ -38,9 +39,9 @@ from qoop.schedulers.settling import Settling
 from qoop.schedulers.sjf import SJF
 from qoop.schedulers.tetris import Tetris
 from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.tpcds.simulate.truth import measured
+from qoop.tpcds.simulate.workload import PAPER, Query, fifty, workload
 from qoop.tpcds.suite.micro import DECISION_SECONDS
-from qoop.tpcds.truth import measured
-from qoop.tpcds.workload import PAPER, Query, fifty, workload
 
 Planner = Literal["QOOP", "Volcano", "Clarinet"]
 

@@ -1,7 +1,7 @@
 """Single queries under profiles, in virtual time: one record of a run serves figures 2.6 to 2.13 and the hindsight.
 
 Every contestant begins with the plan that ends first on what there is at launch, Volcano aside, and has the same
-candidates and the same estimates. Truth is what tasks really take (:mod:`~qoop.tpcds.truth`).
+candidates and the same estimates. Truth is what tasks really take (:mod:`~qoop.tpcds.simulate.truth`).
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from qoop.adaptive import Adaptive
-from qoop.baselines import clarinet, volcano
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.history import Decided, Succeeded
 from qoop.engine.task import TaskSpec
-from qoop.planner.candidate import Candidate
+from qoop.planner.search.candidate import Candidate
 from qoop.profiles import CapacityProfile
-from qoop.replanner import Greedy
+from qoop.replanning.baselines import clarinet, volcano
+from qoop.replanning.decision import Greedy
+from qoop.replanning.replanner import Adaptive
 from qoop.simulation import Fleet, JobRun, SimulatedJob, World, simulate
+from qoop.tpcds.simulate.truth import Truth, distorted
+from qoop.tpcds.simulate.truth import measured as truth_of
+from qoop.tpcds.simulate.workload import PAPER, Query
 from qoop.tpcds.suite import situations
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran
 from qoop.tpcds.suite.situations import Situation
-from qoop.tpcds.truth import Truth, distorted
-from qoop.tpcds.truth import measured as truth_of
-from qoop.tpcds.workload import PAPER, Query
 
 Script = Callable[[TaskSpec], Outcome]
 

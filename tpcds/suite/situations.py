@@ -16,8 +16,8 @@ from pathlib import Path
 from qoop.profiles import CapacityProfile, Region, Volatility, load, regions
 from qoop.profiles.named import REGIONS, Make, spot
 from qoop.profiles.shared import shared
+from qoop.tpcds.simulate.workload import Query, fifty, workload
 from qoop.tpcds.suite.runs import CLASSES
-from qoop.tpcds.workload import Query, fifty, workload
 
 MAKERS: Mapping[str, Make] = {"spot": spot, "shared": shared}
 """How the profiles of each kind are made, from a seed."""

@@ -20,20 +20,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 
-from qoop.adaptive import Adaptive, Triggers
-from qoop.baselines import AtLaunch, clarinet, hindsight, volcano
-from qoop.cluster import Cluster
+from qoop.control.cluster import Cluster
+from qoop.control.letters import JobRequest
+from qoop.drawing.picture import FONT
+from qoop.drawing.timeline import Bar, timeline
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import SlotsChanged
 from qoop.engine.history import Record
-from qoop.letters import JobRequest
-from qoop.picture import FONT
-from qoop.planner.candidate import Candidate
-from qoop.planner.cost import DEFAULT
+from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.replanner import Greedy
-from qoop.timeline import Bar, timeline
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
+from qoop.replanning.decision import Greedy
+from qoop.replanning.replanner import Adaptive, Triggers
 
 SLOTS = ((0.0, 4), (1.0, 2))
 """From when how many slots."""

@@ -8,9 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
-from qoop.tpcds.workload import digest, digest_of
+from qoop.tpcds.simulate.workload import digest, digest_of
 
-CORE = ("qoop", "qoop.engine", "qoop.engine.backends", "qoop.policies", "qoop.profiles", "qoop.schedulers")
+CORE = (
+    "qoop", "qoop.control", "qoop.engine", "qoop.engine.backends", "qoop.engine.storage", "qoop.profiles",
+    "qoop.replanning", "qoop.schedulers", "qoop.statements",
+)  # fmt: skip
 """What every simulation runs beside the planner, which has a version of its own."""
 
 

@@ -1,7 +1,7 @@
 """The changes of capacity under which each policy does worst, for some queries: what the adversary finds, as items.
 
 The evaluation of the paper has nothing like it. On profiles drawn by chance the parts that go beyond greed may look
-harmless; what :mod:`~qoop.tpcds.adversary` breeds against each of them tells how bad they can be.
+harmless; what :mod:`~qoop.tpcds.scenarios.adversary` breeds against each of them tells how bad they can be.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from qoop.tpcds import adversary
-from qoop.tpcds.adversary import POLICIES
-from qoop.tpcds.arena import Arena, arenas
+from qoop.tpcds.scenarios import adversary
+from qoop.tpcds.scenarios.adversary import POLICIES
+from qoop.tpcds.scenarios.arena import Arena, arenas
 
 QUERIES, QUICK_QUERIES = 10, 2
 TRIES, QUICK_TRIES = 200, 40

@@ -32,14 +32,13 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, ExecutionError, QoopError
-from qoop.catalog.memory import ArrowSource
+from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.nodes import ControlAway, Node, attach, host, living, load, seconds_left
 from qoop.engine.backends.ray.peers import Peers, PeerServer, PeerTable, Place, new_secret
 from qoop.engine.backends.ray.worker import Begin, Drop, End, Introduced, NodeConfig, NodeWorker, Order
-from qoop.engine.checkpoint import Keeping, Store
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.events import (
     CapacityNotice,
@@ -55,8 +54,9 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.failures import to_failure
-from qoop.engine.manifest import Saved
-from qoop.engine.scratch import Scratch
+from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.manifest import Saved
+from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
 

@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyarrow import flight
 
 from qoop.catalog.errors import CheckpointError, SourceError
-from qoop.catalog.memory import ArrowSource
+from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Columns, Range, Split
 from qoop.engine.backends.local import Read
-from qoop.engine.checkpoint import Store
 from qoop.engine.events import Committed
+from qoop.engine.storage.checkpoint import Store
 from qoop.engine.task import CheckpointKey, TaskSpec
 
 _PIECES = b"qoop.pieces"

@@ -16,9 +16,9 @@ from qoop.catalog.table import Table
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.backends.ray.nodes import host
 from qoop.engine.backends.ray.peers import PeerInputs, PeerServer, Place
-from qoop.engine.checkpoint import Keeping
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
+from qoop.engine.storage.checkpoint import Keeping
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
 

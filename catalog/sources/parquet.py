@@ -1,0 +1,268 @@
+"""Parquet files as a source: footers give schema, row groups and identity; DuckDB reads the rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from qoop.catalog.errors import SourceError
+from qoop.catalog.sources import remote
+from qoop.catalog.sources.files import (
+    File,
+    check_file,
+    fingerprint,
+    hashed_row,
+    hive_digest,
+    hive_options,
+    no_rows,
+    reading,
+    sql_name,
+    sql_path,
+)
+from qoop.catalog.table import Columns, Range, Source, Split, joined
+
+_ROW_NUMBER = "file_row_number"
+# One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
+_SAMPLE_GROUPS = 32
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """One file: rows of its row groups in order, the Arrow-free text of its schema, and, in a bucket, its version."""
+
+    file: File
+    row_groups: tuple[int, ...]
+    schema: str
+    version: remote.Version | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(self.row_groups)
+
+
+@dataclass(frozen=True)
+class ParquetSource:
+    """Parquet files that together are one table.
+
+    partitions: hive columns with their types, fixed at registration, since DuckDB would guess them anew from
+        the files of a split.
+    casts: the files differ in types, so that a split must cast to the types of the table.
+    """
+
+    files: tuple[ParquetFile, ...]
+    partitions: Columns = ()
+    casts: bool = False
+    cuttable: bool = True
+
+    shared = True
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def digest(self) -> str:
+        """Digest of footers, sizes and hive values, in the order of the files; places and times do not count."""
+        return repr([(file.file.digest, hive_digest(self.partitions, file.file.path)) for file in self.files])
+
+    @cached_property
+    def _pieces(self) -> tuple[Range, ...]:
+        return tuple(piece for file in self.files for piece in self._pieces_of(file))
+
+    def pieces(self) -> tuple[Range, ...]:
+        """One range per row group that has rows."""
+        return self._pieces
+
+    def _pieces_of(self, file: ParquetFile) -> list[Range]:
+        groups = [rows for rows in file.row_groups if rows]
+        if len(groups) <= 1 or not self.cuttable:
+            return [Range(file.file.path, 0, file.rows, whole=True)] if file.rows else []
+        starts = [sum(groups[:index]) for index in range(len(groups))]
+        return [Range(file.file.path, start, rows) for start, rows in zip(starts, groups, strict=True)]
+
+    def check(self, split: Split | None) -> None:
+        """Compare the footers of the files (of the split) with those registered. Those of a bucket are compared as a
+        whole only: when they are read, each request is made on condition that they have not changed."""
+        if split is None:
+            remote.check(file.version for file in self.files if file.version is not None)
+        wanted = None if split is None else {item.file for item in split.ranges}
+        for file in self.files:
+            if file.version is None and (wanted is None or file.file.path in wanted):
+                check_file(file.file, "parquet", footer_digest)
+
+    def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
+        """SELECT over read_parquet; row ranges become predicates on the row number, which prune row groups."""
+        if split is None:
+            return self._select(columns, [file.file.path for file in self.files])
+        ranges = self._joined(split.ranges)
+        whole = [item.file for item in ranges if item.whole]
+        parts = [self._select(columns, whole)] if whole else []
+        parts += [self._select(columns, [item.file], _row_numbers(item)) for item in ranges if not item.whole]
+        return "\nUNION ALL ".join(parts) if parts else no_rows(columns)
+
+    def _joined(self, ranges: Sequence[Range]) -> list[Range]:
+        """Neighbours in one; what turns out to be a whole file needs no predicate."""
+        rows = {file.file.path: file.rows for file in self.files}
+        return [replace(item, whole=item.rows == rows[item.file]) for item in joined(ranges)]
+
+    def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
+        """Rows whose hashed position in their file says so; other positions in other files."""
+        paths = [file.file.path for file in self.files]
+        if not self.cuttable:
+            return f"{self._select(columns, paths)} USING SAMPLE {100 / one_in:.6f}% (bernoulli, 0)"
+        groups = (paths[start::_SAMPLE_GROUPS] for start in range(min(_SAMPLE_GROUPS, len(paths))))
+        parts = (
+            self._select(columns, group, hashed_row(_ROW_NUMBER, one_in, self.rows, salt))
+            for salt, group in enumerate(groups)
+        )
+        return "\nUNION ALL ".join(parts)
+
+    def _select(self, columns: Columns, paths: Sequence[str], where: str = "") -> str:
+        names = ", ".join(self._column(name, type_) for name, type_ in columns)
+        files = ", ".join(sql_path(self._readable(path, columns)) for path in paths)
+        options = hive_options(self.partitions) + (f", {_ROW_NUMBER} = true" if where else "")
+        sql = f"SELECT {names} FROM read_parquet([{files}], {options})"
+        return f"{sql} WHERE {where}" if where else sql
+
+    def _readable(self, path: str, columns: Columns) -> str:
+        version = self._versions.get(path)
+        return path if version is None else version.path([name for name, _ in columns])
+
+    @cached_property
+    def _versions(self) -> dict[str, remote.Version]:
+        return {file.file.path: file.version for file in self.files if file.version is not None}
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether files lie in a bucket."""
+        return bool(self._versions)
+
+    def local_bytes(self, columns: Sequence[str], split: Split | None) -> int | None:
+        """Bytes of these columns that stand on this machine for files of a bucket; None: they lie in none."""
+        if not self._versions:
+            return None
+        return sum(self._local_bytes(file, columns, split) for file in self.files)
+
+    def _local_bytes(self, file: ParquetFile, columns: Sequence[str], split: Split | None) -> int:
+        ranges = None if split is None else [item for item in split.ranges if item.file == file.file.path]
+        if file.version is None or ranges == []:
+            return 0
+        found, first, opened = 0, 0, remote.opened(file.version)
+        for group, rows in enumerate(file.row_groups):
+            if ranges is None or any(item.first < first + rows and first < item.first + item.rows for item in ranges):
+                found += sum(size for start, size in opened.chunks(group, columns) if opened.is_here(start, size))
+            first += rows
+        return found
+
+    def _column(self, name: str, type_: str) -> str:
+        if not self.casts or any(name == key for key, _ in self.partitions):
+            return sql_name(name)
+        return f"CAST({sql_name(name)} AS {type_}) AS {sql_name(name)}"
+
+    def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        """From the footers, where every row group says; a footer's text may be cut short, so no texts."""
+        if self.casts:
+            return {}
+        groups = [group for file in self.files for group in _groups(_metadata(file))]
+        found = {name: _extremes([group[name] for group in groups if name in group], len(groups)) for name in names}
+        return {name: pair for name, pair in found.items() if pair is not None}
+
+    def attach(self) -> None:
+        """Nothing to attach."""
+        return
+
+
+def reach(source: Source, connection: duckdb.DuckDBPyConnection) -> None:
+    """Have a connection, and all others to its DuckDB, read what the SQL of a source's scans names."""
+    if isinstance(source, ParquetSource) and source.is_remote:
+        remote.mount(connection)
+
+
+def _row_numbers(part: Range) -> str:
+    return f"{_ROW_NUMBER} >= {part.first} AND {_ROW_NUMBER} < {part.first + part.rows}"
+
+
+def footer_digest(path: str) -> str:
+    """Digest of a Parquet file's size and footer."""
+    return _digest(*_read_tail(path))
+
+
+def _digest(size: int, tail: bytes) -> str:
+    return blake2b(f"{size}:".encode() + tail, digest_size=16).hexdigest()
+
+
+def open_parquet(files: Sequence[str | remote.Version]) -> list[ParquetFile]:
+    """Read the footers. Raises SourceError for a file that is missing, truncated or not Parquet."""
+    versions = [file for file in files if isinstance(file, remote.Version)]
+    found = dict(zip(versions, remote.at_once(_open_remote, versions), strict=True)) if versions else {}
+    return [found[file] if isinstance(file, remote.Version) else _open(file) for file in files]
+
+
+def _open_remote(version: remote.Version) -> ParquetFile:
+    opened = remote.opened(version)
+    return _described(File(version.place, _digest(version.size, opened.tail)), opened.metadata, version)
+
+
+def _open(path: str) -> ParquetFile:
+    digest = fingerprint(path, "parquet", footer_digest)
+    _, tail = _read_tail(path)
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{path} is not a readable Parquet file: {error}") from error
+    return _described(File(path, digest), metadata)
+
+
+def _described(file: File, metadata: pq.FileMetaData, version: remote.Version | None = None) -> ParquetFile:
+    groups = tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
+    return ParquetFile(file, groups, str(metadata.schema).partition("\n")[2], version)
+
+
+def _read_tail(path: str) -> tuple[int, bytes]:
+    """Size of the file, and its footer with the eight bytes that end it."""
+    with reading(path), open(path, "rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - 8))
+        end = stream.read(8)
+        if end[4:] == b"PARE":
+            raise SourceError(f"{path} is an encrypted Parquet file, which is not supported")
+        length = int.from_bytes(end[:4], "little") + 8
+        if size < 12 or end[4:] != b"PAR1" or length > size - 4:
+            raise SourceError(f"{path} is not a Parquet file, or was cut short: its last bytes are not a footer")
+        stream.seek(size - length)
+        return size, stream.read(length)
+
+
+def _metadata(file: ParquetFile) -> pq.FileMetaData:
+    return pq.read_metadata(file.file.path) if file.version is None else remote.opened(file.version).metadata
+
+
+def _groups(footer: pq.FileMetaData) -> list[dict[str, pq.Statistics | None]]:
+    """For every row group its columns' statistics, by name of the column."""
+    groups = (footer.row_group(index) for index in range(footer.num_row_groups))
+    return [
+        {column.path_in_schema: column.statistics for column in map(group.column, range(group.num_columns))}
+        for group in groups
+        if group.num_rows
+    ]
+
+
+def _extremes(stats: Sequence[pq.Statistics | None], groups: int) -> tuple[object, object] | None:
+    """The extremes over all row groups; None if one does not say. A group of NULLs alone has none to say."""
+    if len(stats) < groups:
+        return None
+    pairs = []
+    for item in stats:
+        if item is None or (item.num_values and not item.has_min_max):
+            return None
+        if item.has_min_max:
+            if isinstance(item.min, bytes | str):
+                return None
+            pairs.append((item.min, item.max))
+    return (min(low for low, _ in pairs), max(high for _, high in pairs)) if pairs else None

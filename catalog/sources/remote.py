@@ -1,0 +1,402 @@
+"""Parquet files in a bucket: finding them, and reading just the parts that are asked for.
+
+DuckDB's own extension for S3 is not at hand everywhere (it is downloaded), but any file system of Python's can be
+registered with it. Ours knows Parquet: at the first byte that DuckDB wants of a row group, all of the columns that the
+scan reads are fetched of this row group, at once and side by side, and are kept on this machine
+(`catalog/stores/node_cache.py`). So row groups that DuckDB leaves out by their statistics are never fetched, columns
+that are not read neither, and there is one wait for each row group and not for each column of it.
+
+A path that DuckDB is given says which version of the object it means: every request is made on condition that the
+object still has the entity tag that it had when the table was registered. Two versions are never mixed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import os
+import re
+import threading
+import zlib
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from hashlib import blake2b
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from qoop.catalog.errors import ConfigError, SourceError, TableChanged
+from qoop.catalog.stores.node_cache import node_cache
+from qoop.catalog.stores.objects import ObjectChanged, Objects, open_objects, without_options
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
+
+_THREADS = 16
+_END = 64 << 10  # bytes read from the end of a file at once: most footers are in them, and what DuckDB reads of it
+_OPEN = 256  # files whose footers are kept in memory
+_ENVIRONMENT = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """An object as it was when it was looked at. place: its URL. tag: its entity tag. size: in bytes."""
+
+    place: str
+    tag: str
+    size: int
+
+    def path(self, columns: Sequence[str]) -> str:
+        """The path by which DuckDB reads these columns of it."""
+        options = urlencode({"tag": self.tag, "size": self.size, "columns": "\n".join(columns)})
+        return f"{self.place}{'&' if '?' in self.place else '?'}{options}"
+
+
+def _from_path(path: str) -> tuple[Version, tuple[str, ...]]:
+    place, _, query = path.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    tag, size, columns = (options.pop(name) for name in ("tag", "size", "columns"))
+    return Version(place + (f"?{urlencode(options)}" if options else ""), tag, int(size)), tuple(columns.split("\n"))
+
+
+def bucket_of(place: str) -> tuple[Objects, str]:
+    """The bucket that an object lies in, and its name there. Raises ConfigError if it cannot be one."""
+    parts = urlsplit(place)
+    url = f"{parts.scheme}://{parts.netloc}" + (f"?{parts.query}" if parts.query else "")
+    return _opened(url, tuple(os.environ.get(name) for name in _ENVIRONMENT)), parts.path.lstrip("/")
+
+
+@lru_cache(maxsize=64)
+def _opened(url: str, environment: tuple[str | None, ...]) -> Objects:
+    return open_objects(url)
+
+
+def find(place: str, suffixes: tuple[str, ...]) -> list[Version]:
+    """The objects meant by a place: itself, those that match it, or those of these kinds below it.
+
+    Objects with a part of their name that begins with a dot or an underscore are left out of folders.
+    Raises SourceError if there is none, or the bucket cannot be read.
+    """
+    with explained(place):
+        bucket, name = bucket_of(place)
+        exact = _exact(bucket, name, place)
+        if exact is not None:
+            return [exact]
+        pattern = _pattern(name)
+        folder = name if pattern is None else re.split(r"[*\[]", name)[0].rpartition("/")[0]
+        found = []
+        for item in bucket.list(folder):
+            below = item.name[len(folder) :]
+            hidden = any(part.startswith((".", "_")) for part in below.split("/"))
+            if pattern.fullmatch(item.name) if pattern else item.name.lower().endswith(suffixes) and not hidden:
+                found.append(Version(_place(place, item.name), item.tag, item.size))
+    if not found:
+        what = "no object matches" if pattern else "there is neither such an object nor any of a known kind below"
+        raise SourceError(f"cannot read {place}: {what} {without_options(place)}")
+    return found
+
+
+def _exact(bucket: Objects, name: str, place: str) -> Version | None:
+    if not name or _pattern(name) is not None:
+        return None
+    with suppress(FileNotFoundError):
+        about = bucket.about(name)
+        return Version(_place(place, name), about.tag, about.size)
+    return None
+
+
+def _place(place: str, name: str) -> str:
+    parts = urlsplit(place)
+    options = urlencode(parse_qsl(parts.query))  # so that no slash is left in them
+    return f"{parts.scheme}://{parts.netloc}/{name}" + (f"?{options}" if options else "")
+
+
+def _pattern(name: str) -> re.Pattern[str] | None:
+    """What a glob matches: ``*`` within a folder, ``**`` through folders, ``[ab]`` one of these.
+
+    >>> bool(_pattern("d/**/*.parquet").fullmatch("d/x/y/a.parquet")), bool(_pattern("d/*.pq").fullmatch("d/x/a.pq"))
+    (True, False)
+    """
+    if not re.search(r"[*\[]", name):
+        return None
+    parts = re.split(r"(\*\*/|\*\*|\*|\[[^\]]+\])", name)
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+    return re.compile("".join(known.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts))
+
+
+def check(versions: Iterable[Version]) -> None:
+    """Raise TableChanged or SourceError unless all objects are what they were."""
+    at_once(_check, versions)
+
+
+def _check(version: Version) -> None:
+    with explained(version.place):
+        bucket, name = bucket_of(version.place)
+        if bucket.about(name).tag != version.tag:
+            raise ObjectChanged(name)
+
+
+class explained:
+    """Turn what goes wrong with an object into TableChanged, or a SourceError that names it and the reason."""
+
+    def __init__(self, place: str) -> None:
+        self._place = without_options(place)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: object) -> None:
+        if isinstance(error, ObjectChanged):
+            raise TableChanged(
+                f"{self._place} changed after it was registered; register it again to read the new data"
+            ) from error
+        if isinstance(error, OSError | ConfigError):
+            raise SourceError(f"cannot read {self._place}: {error}") from error
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="qoop-remote")
+
+
+def at_once(work: Callable[[_Item], _Found], items: Iterable[_Item]) -> list[_Found]:
+    """Do the same with many, most of which is waiting."""
+    return list(_threads().map(work, items))
+
+
+class RemoteParquet:
+    """One version of a file, read through the cache of this machine. Thread-safe."""
+
+    def __init__(self, version: Version) -> None:
+        self.version = version
+
+    @cached_property
+    def end(self) -> bytes:
+        """The end of the file, with the footer in it. Raises SourceError if there is none."""
+        size, place = self.version.size, without_options(self.version.place)
+        start = max(0, size - _END)
+        end = self.piece(start, size - start)
+        length = _tail_bytes(end)
+        if end[-4:] == b"PARE":
+            raise SourceError(f"{place} is an encrypted Parquet file, which is not supported")
+        if size < 12 or end[-4:] != b"PAR1" or length > size - 4:
+            raise SourceError(f"{place} is not a Parquet file, or was cut short")
+        return end if length <= len(end) else self.piece(size - length, length)
+
+    @property
+    def tail(self) -> bytes:
+        """The footer with the eight bytes that end the file."""
+        return self.end[-_tail_bytes(self.end) :]
+
+    @cached_property
+    def metadata(self) -> pq.FileMetaData:
+        """What the footer says."""
+        try:
+            return pq.read_metadata(pa.BufferReader(self.tail))
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(
+                f"{without_options(self.version.place)} is not a readable Parquet file: {error}"
+            ) from error
+
+    @cached_property
+    def _chunks(self) -> tuple[list[int], list[tuple[int, int, int, str]]]:
+        """Where the chunks begin; for each its place, its bytes, its row group and column, in order of place."""
+        found = []
+        for group in range(self.metadata.num_row_groups):
+            row_group = self.metadata.row_group(group)
+            for column in map(row_group.column, range(row_group.num_columns)):
+                start = column.data_page_offset
+                if column.dictionary_page_offset:
+                    start = min(start, column.dictionary_page_offset)
+                name = column.path_in_schema.partition(".")[0]
+                found.append((start, column.total_compressed_size, group, name.lower()))
+        found.sort()
+        return [chunk[0] for chunk in found], found
+
+    def chunks(self, group: int, columns: Sequence[str]) -> list[tuple[int, int]]:
+        """Place and bytes of the columns' chunks in a row group."""
+        names = {name.lower() for name in columns}
+        return [(start, size) for start, size, other, name in self._chunks[1] if other == group and name in names]
+
+    def chunk_at(self, start: int) -> tuple[int, int, int] | None:
+        """Place, bytes and row group of the chunk in which a byte lies."""
+        starts, chunks = self._chunks
+        at = bisect_right(starts, start) - 1
+        return chunks[at][:3] if at >= 0 and start < chunks[at][0] + chunks[at][1] else None
+
+    def next_chunk(self, start: int) -> int:
+        """Where the next chunk begins, or the end of the file."""
+        starts = self._chunks[0]
+        at = bisect_right(starts, start)
+        return starts[at] if at < len(starts) else self.version.size
+
+    def uncached(self, start: int, length: int) -> bytes:
+        """Bytes that lie in no chunk, such as an index."""
+        with explained(self.version.place):
+            return bytes(self._ranges([(start, length)])[0])
+
+    def fetch(self, wanted: Iterable[tuple[int, int]]) -> None:
+        """Have pieces on this machine. Raises TableChanged, SourceError."""
+        with explained(self.version.place):
+            missing = sorted(piece for piece in wanted if self._cached(*piece) is None)
+            for (start, length), data in zip(missing, self._ranges(missing), strict=True):
+                summed = bytes(data) + zlib.crc32(data).to_bytes(4, "little")
+                node_cache().add_bytes(self._name(start, length), memoryview(summed))
+
+    def piece(self, start: int, length: int) -> bytes:
+        """Bytes that are fetched if they are not on this machine."""
+        data = self._cached(start, length)
+        if data is None:
+            self.fetch([(start, length)])
+            data = self._cached(start, length)
+        if data is None:
+            return self.uncached(start, length)  # there is no room for them, it seems
+        return data
+
+    def is_here(self, start: int, length: int) -> bool:
+        """Whether a piece is on this machine."""
+        return node_cache().find(self._name(start, length)) is not None
+
+    def _cached(self, start: int, length: int) -> bytes | None:
+        cache, name = node_cache(), self._name(start, length)
+        path = cache.find(name)
+        if path is None:
+            return None
+        with suppress(FileNotFoundError):
+            data = path.read_bytes()
+            if len(data) == length + 4 and zlib.crc32(memoryview(data)[:-4]) == int.from_bytes(data[-4:], "little"):
+                return data[:-4]
+            cache.drop(name)  # it is damaged
+        return None
+
+    def _ranges(self, wanted: Sequence[tuple[int, int]]) -> list[memoryview]:
+        bucket, name = bucket_of(self.version.place)
+        return bucket.ranges(name, wanted, seen=self.version.tag)
+
+    def _name(self, start: int, length: int) -> str:
+        text = repr((self.version.place, self.version.tag, self.version.size, start, length))
+        return f"{blake2b(text.encode(), digest_size=16).hexdigest()}.table"
+
+
+def _tail_bytes(end: bytes) -> int:
+    return int.from_bytes(end[-8:-4], "little") + 8
+
+
+_files: OrderedDict[Version, RemoteParquet] = OrderedDict()
+_files_lock = threading.Lock()
+
+
+def opened(version: Version) -> RemoteParquet:
+    """The file of a version, of which the footers of the last ones are in memory."""
+    with _files_lock:
+        found = _files.setdefault(version, RemoteParquet(version))
+        _files.move_to_end(version)
+        if len(_files) > _OPEN:
+            _files.popitem(last=False)
+        return found
+
+
+class _Reader(io.RawIOBase):
+    """A file as DuckDB reads it: it asks for whole chunks of columns, or pages of them, a row group at a time."""
+
+    def __init__(self, path: str) -> None:
+        version, self._columns = _from_path(path)
+        self._file = opened(version)
+        self._at = 0
+        self._group = -1
+        self._held: dict[int, bytes] = {}  # chunks of that row group
+        self.size = version.size
+
+    def read(self, length: int = -1) -> bytes:
+        length = max(0, min(self.size - self._at if length < 0 else length, self.size - self._at))
+        data = self._read(self._at, length)
+        self._at += len(data)
+        return data
+
+    def _read(self, start: int, length: int) -> bytes:
+        """Bytes, which DuckDB may want of neighbouring chunks at once."""
+        end, parts = self._file.end, []
+        first = self.size - len(end)
+        while length and start < first:
+            part = self._part(start, length)
+            parts.append(part)
+            start, length = start + len(part), length - len(part)
+        return b"".join([*parts, end[start - first : start - first + length]] if length else parts)
+
+    def _part(self, start: int, length: int) -> bytes:
+        """As many of these bytes as lie in one chunk, or between two."""
+        chunk = self._file.chunk_at(start)
+        if chunk is None:
+            return self._file.uncached(start, min(length, self._file.next_chunk(start) - start))
+        begin, size, group = chunk
+        if group != self._group:
+            self._file.fetch(self._file.chunks(group, self._columns))
+            self._group, self._held = group, {}
+        if begin not in self._held:
+            self._held[begin] = self._file.piece(begin, size)
+        return self._held[begin][start - begin : start - begin + length]
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+
+@cache
+def _file_system() -> Any:
+    try:
+        from fsspec import AbstractFileSystem
+    except ImportError as error:
+        raise ConfigError('tables in s3:// need fsspec: install it with pip install "qoop[s3]"') from error
+
+    class Objects(AbstractFileSystem):  # type: ignore[misc]
+        """What DuckDB asks of a file system; it is given paths of versions only."""
+
+        protocol = "s3"
+        cachable = False
+
+        def open(self, path: str, mode: str = "rb", **_: object) -> _Reader:
+            if mode != "rb":
+                raise SourceError(f"{without_options(path)} can only be read")
+            return _Reader(path)
+
+        def glob(self, path: str, **_: object) -> list[str]:
+            return [re.sub(r"\[(.)\]", r"\1", path)]  # an escaped path, which means itself
+
+        def info(self, path: str, **_: object) -> dict[str, object]:
+            return {"name": path, "size": _from_path(path)[0].size, "type": "file"}
+
+        def modified(self, path: str) -> datetime.datetime:
+            return datetime.datetime(2000, 1, 1)  # another version has another path
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return path
+
+        def unstrip_protocol(self, name: str) -> str:
+            return name
+
+    return Objects()
+
+
+def mount(connection: duckdb.DuckDBPyConnection) -> None:
+    """Have a DuckDB read the paths of versions. Raises ConfigError if fsspec is not installed."""
+    if "s3" not in connection.list_filesystems():
+        connection.register_filesystem(_file_system())

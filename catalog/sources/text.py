@@ -1,0 +1,205 @@
+"""CSV and JSON files as a source.
+
+What DuckDB detects about such files (dialect, columns, types, formats of dates) is detected once, over all of
+the content, and written into every scan: reading a split must never come to another conclusion.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+import duckdb
+import pyarrow as pa
+
+from qoop.catalog.errors import SourceError
+from qoop.catalog.sources.files import (
+    File,
+    check_file,
+    content_digest,
+    fingerprint,
+    hive_columns,
+    hive_digest,
+    hive_options,
+    no_rows,
+    sql_name,
+    sql_path,
+    sql_string,
+)
+from qoop.catalog.sources.probe import describe, reason
+from qoop.catalog.table import Columns, Range, Split
+
+# Up to this many bytes all rows decide about types; beyond it DuckDB's own sample does, as it costs seconds.
+_SNIFF_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """One file, its rows, and how to read it: function and options of DuckDB, and the types it is read with."""
+
+    file: File
+    rows: int
+    function: str
+    options: str
+    columns: Columns
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """CSV or JSON files that together are one table; a file is the smallest piece."""
+
+    files: tuple[TextFile, ...]
+    partitions: Columns = ()
+
+    shared = True
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def digest(self) -> str:
+        """Digest of content, way of reading and hive values, in the order of the files."""
+        return repr(
+            [
+                (item.file.digest, item.function, item.options, hive_digest(self.partitions, item.file.path))
+                for item in self.files
+            ]
+        )
+
+    def pieces(self) -> tuple[Range, ...]:
+        """One range per file that has rows."""
+        return tuple(Range(item.file.path, 0, item.rows, whole=True) for item in self.files if item.rows)
+
+    def check(self, split: Split | None) -> None:
+        """Compare the content of the files (of the split) with that registered; cached by their times."""
+        for item in self._of(split):
+            check_file(item.file, "text", content_digest)
+
+    def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
+        """One SELECT per way of reading."""
+        parts = [
+            _select(list(group), columns, self.partitions)
+            for _, group in groupby(self._of(split), key=lambda item: (item.options, item.columns))
+        ]
+        return "\nUNION ALL ".join(parts) if parts else no_rows(columns)
+
+    def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
+        """Rows at random: text has no row numbers, and reading it in order would take all threads but one."""
+        scan = self.scan(columns, None)
+        return f"SELECT * FROM ({scan}) USING SAMPLE {100 / one_in:.6f}% (bernoulli, 0)"
+
+    def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        """None are known without a scan."""
+        return {}
+
+    def attach(self) -> None:
+        """Nothing to attach."""
+        return
+
+    def _of(self, split: Split | None) -> Iterable[TextFile]:
+        if split is None:
+            return self.files
+        wanted = {item.file for item in split.ranges}
+        return [item for item in self.files if item.file.path in wanted]
+
+
+def open_csv(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[Columns, TextSource]:
+    """Columns and source of CSV files. Raises SourceError, or what DuckDB raises."""
+    return _open(cursor, paths, "read_csv", _csv_reader)
+
+
+def open_json(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[Columns, TextSource]:
+    """Columns and source of JSON files: lines, or one array. Raises SourceError, or what DuckDB raises."""
+    columns, source = _open(cursor, paths, "read_json", _json_reader)
+    _check_dates(cursor, columns, source)
+    return columns, source
+
+
+_Reader = Callable[[duckdb.DuckDBPyConnection, str, Columns, str], tuple[Columns, str]]
+
+
+def _open(
+    cursor: duckdb.DuckDBPyConnection, paths: Sequence[str], function: str, reader: _Reader
+) -> tuple[Columns, TextSource]:
+    files = [File(path, fingerprint(path, "text", content_digest)) for path in paths]
+    sampling = _sampling(paths)
+    listed = ", ".join(map(sql_path, paths))
+    columns = describe(cursor, f"SELECT * FROM {function}([{listed}], union_by_name = true{sampling})")
+    partitions = hive_columns(columns, paths)
+    own = tuple(column for column in columns if column not in partitions)
+    opened = []
+    for file in files:
+        read_as, options = reader(cursor, file.path, own, sampling)
+        empty = TextFile(file, 0, function, options, read_as)
+        counted = cursor.execute(f"SELECT count(*) FROM ({_select([empty], own[:1], partitions)})").fetchone()
+        opened.append(TextFile(file, counted[0] if counted else 0, function, options, read_as))
+    return columns, TextSource(tuple(opened), partitions)
+
+
+def _sampling(paths: Sequence[str]) -> str:
+    small = sum(os.path.getsize(path) for path in paths) <= _SNIFF_BYTES
+    return ", sample_size = -1" if small else ""
+
+
+def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> tuple[Columns, str]:
+    found = cursor.execute(
+        "SELECT delimiter, quote, escape, newlinedelimiter, comment, skiprows, hasheader, columns, dateformat, "
+        f"timestampformat FROM sniff_csv({sql_path(path)}{sampling})"
+    ).fetchone()
+    if found is None:
+        raise SourceError(f"cannot tell how {path} is laid out as CSV")
+    *marks, skip, header, sniffed, dates, timestamps = found
+    read_as = _types_to_read([(item["name"], item["type"]) for item in sniffed], dict(columns), path)
+    names = ("delim", "quote", "escape", "new_line", "comment")
+    options = [
+        f"{name} = {sql_string('' if mark == '(empty)' else mark)}" for name, mark in zip(names, marks, strict=True)
+    ]
+    options += [f"skip = {skip}", f"header = {'true' if header else 'false'}"]
+    options += [f"dateformat = {sql_string(dates)}"] if dates else []
+    options += [f"timestampformat = {sql_string(timestamps)}"] if timestamps else []
+    return read_as, ", ".join(["auto_detect = false", *options])
+
+
+def _types_to_read(sniffed: Sequence[tuple[str, str]], types: dict[str, str], path: str) -> Columns:
+    """A file's own columns with the table's types; dates among timestamps are read in their own format, then cast."""
+    names = [name for name, _ in sniffed]
+    if set(names) != set(types):
+        raise SourceError(f"{path} has the columns {', '.join(names)}, but its table has {', '.join(types)}")
+    return tuple(
+        (name, own if own == "DATE" and types[name].startswith("TIMESTAMP") else types[name]) for name, own in sniffed
+    )
+
+
+def _json_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> tuple[Columns, str]:
+    return columns, "format = 'auto', records = 'auto'"
+
+
+def _check_dates(cursor: duckdb.DuckDBPyConnection, columns: Columns, source: TextSource) -> None:
+    """DuckDB detects dates in forms that it cannot be told of afterwards; better to refuse now than in mid-query."""
+    dates = tuple(
+        column for column in columns if column[1].startswith(("DATE", "TIME")) and column not in source.partitions
+    )
+    for item in source.files if dates else ():
+        items = ", ".join(f"max({sql_name(name)})" for name, _ in dates)
+        try:
+            cursor.execute(f"SELECT {items} FROM ({_select([item], dates, source.partitions)})").fetchall()
+        except duckdb.Error as error:
+            raise SourceError(f"{item.file.path} holds dates that are not in ISO form: {reason(error)}") from error
+
+
+def _select(files: Sequence[TextFile], columns: Columns, partitions: Columns) -> str:
+    first = files[0]
+    read_as = dict(first.columns)
+    names = ", ".join(
+        sql_name(name)
+        if read_as.get(name, type_) == type_
+        else f"CAST({sql_name(name)} AS {type_}) AS {sql_name(name)}"
+        for name, type_ in columns
+    )
+    types = ", ".join(f"{sql_string(name)}: {sql_string(type_)}" for name, type_ in first.columns)
+    listed = ", ".join(sql_path(item.file.path) for item in files)
+    options = f"{first.options}, columns = {{{types}}}, {hive_options(partitions)}"
+    return f"SELECT {names} FROM {first.function}([{listed}], {options})"

@@ -1,0 +1,132 @@
+"""Files that stand on this machine for pieces of objects in a store, shared by all processes of the machine.
+
+A file appears whole, by renaming, and is never written again, so its readers need no lock, and may go on to read
+what has been removed meanwhile. What is used longest ago goes when the bytes of all files exceed a budget; each process
+counts what it adds, and looks at the folder again when that has become much. Whether a file holds what it should is for
+its reader to say, who knows the checksum, and `drop`s it otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from qoop.catalog.sizes import parse_bytes
+from qoop.catalog.statistics.stats_cache import default_directory
+
+BUDGET = 4_000_000_000
+"""Bytes that the cache may take if nothing else is said."""
+
+_FULL = 0.9  # fraction of the budget to which room is made
+_LOOK = 1 / 16  # fraction of the budget that is added before the folder is looked at again
+_TOUCH = 30.0  # seconds within which another use is not noted
+_DRAFT = ".draft"
+_STALE = 3600.0  # seconds after which nobody writes to a draft any more
+
+
+class NodeCache:
+    """A folder of at most `budget` bytes, for a while more by what others add at once. Thread-safe."""
+
+    def __init__(self, root: Path, budget: int) -> None:
+        self.root = root
+        self.budget = budget
+        self._lock = threading.Lock()
+        self._added = budget  # so that the first to come looks
+
+    def find(self, name: str) -> Path | None:
+        """The file of that name, which counts as used now."""
+        path = self.root / name
+        try:
+            if time.time() - path.stat().st_mtime > _TOUCH:
+                os.utime(path)
+        except OSError:
+            return None
+        return path
+
+    def add(
+        self, name: str, write: Callable[[BinaryIO], object], use: Callable[[Path], object] = lambda _: None
+    ) -> Path:
+        """Have a file written, unbuffered, and keep it under a name. use: is given the file while it is sure not to be
+        removed. Raises OSError, and what `write` and `use` do; nothing is kept then."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        draft = self.root / f"{secrets.token_hex(8)}{_DRAFT}"
+        try:
+            with draft.open("x+b", buffering=0) as stream:
+                write(stream)
+                size = os.fstat(stream.fileno()).st_size
+            use(draft)
+            draft.rename(self.root / name)
+        finally:
+            draft.unlink(missing_ok=True)
+        self._count(size, name)
+        return self.root / name
+
+    def add_bytes(self, name: str, data: memoryview) -> Path:
+        """Keep bytes under a name."""
+
+        def write(stream: BinaryIO) -> None:
+            left = data
+            while left.nbytes:  # an unbuffered file may take less than it is given
+                left = left[stream.write(left) :]
+
+        return self.add(name, write)
+
+    def drop(self, name: str) -> None:
+        """Forget a file."""
+        (self.root / name).unlink(missing_ok=True)
+
+    def bytes(self) -> int:
+        """What all files take."""
+        return sum(size for _, size, _ in self._files())
+
+    def _count(self, size: int, keep: str) -> None:
+        with self._lock:
+            self._added += size
+            if self._added <= self.budget * _LOOK:
+                return
+            self._added = 0
+            files = sorted(self._files())
+            used = sum(size for _, size, _ in files)
+            if used <= self.budget:
+                self._added = max(0, int(used - self.budget * (1 - _LOOK)))  # look again as soon as it may be full
+                return
+            for _, size, path in files:
+                if used <= self.budget * _FULL:
+                    break
+                if path.name != keep:
+                    path.unlink(missing_ok=True)
+                    used -= size
+
+    def _files(self) -> list[tuple[float, int, Path]]:
+        """When each was used last, its bytes and its place. Drafts that nobody writes to any more go."""
+        found: list[tuple[float, int, Path]] = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.root) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    stat = entry.stat()
+                    if not entry.name.endswith(_DRAFT):
+                        found.append((stat.st_mtime, stat.st_size, Path(entry.path)))
+                    elif time.time() - stat.st_mtime > _STALE:
+                        os.unlink(entry.path)
+        return found
+
+
+def node_cache() -> NodeCache:
+    """The cache of this machine: in the folder that `QOOP_CACHE_DIR` names, with so many bytes as
+    `QOOP_CACHE_BUDGET` says (4 GB by default)."""
+    root = default_directory() / "parts"
+    budget = os.environ.get("QOOP_CACHE_BUDGET") or BUDGET
+    with _opening:
+        if (root, budget) not in _open:
+            _open[root, budget] = NodeCache(root, parse_bytes(budget))
+        return _open[root, budget]
+
+
+_open: dict[tuple[Path, int | str], NodeCache] = {}
+_opening = threading.Lock()

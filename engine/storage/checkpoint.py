@@ -1,0 +1,585 @@
+"""Committed outputs of tasks, in tiers: memory first, then files.
+
+Outputs are kept as Arrow tables and shared with their readers without a copy. Beyond a budget of bytes the
+least recently used are spilled to files without names in a temporary directory, in the format of `segments`, and
+mapped from there. What no job needs any more may stay, within the same budget, to serve another query; it
+is the first to go. Where a checkpoint directory is given, durable outputs are also written there by a thread
+behind the running tasks (`manifest`), or, to a store that several machines share, by some (`shared_store`). What a
+killed process may lose is bounded: `put` waits while 256 MB have not been written, or an output has waited for 1 s.
+
+Outputs of one signature that meet are compared (`guard`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopError
+from qoop.catalog.stores.node_cache import node_cache
+from qoop.catalog.stores.objects import is_remote, open_objects
+from qoop.engine.digest import Digest, Digester
+from qoop.engine.events import CheckpointSaved, Committed
+from qoop.engine.storage.guard import Ledger, Origin, Side, mismatch
+from qoop.engine.storage.manifest import CheckpointDirectory, Checkpoints, Saved
+from qoop.engine.storage.segments import Damaged, read_segment, spilled
+from qoop.engine.task import CheckpointKey, JobId
+from qoop.planner.plan import Signature
+
+_WAITING_BYTES = 256 << 20
+_WAITING_SECONDS = 1.0
+_PAUSE = 0.05  # seconds between looks at whether a waiting `put` was stopped
+
+
+@dataclass(eq=False)
+class _Entry:
+    """One output. In memory (`tables`), spilled (`mapped`), in a file (`saved`), or both. `busy`: it is being written.
+
+    origin: what made it; None if nobody else may have it, or if it was found.
+    let_go: its file may be removed, for no job needed it.
+    """
+
+    committed: Committed
+    tables: tuple[pa.Table, ...] | None
+    mapped: tuple[pa.Table, ...] | None = None
+    saved: Saved | None = None
+    durable: bool = False
+    busy: bool = False
+    origin: Origin | None = None
+    let_go: bool = False
+    queued: float = 0.0
+    jobs: set[JobId] = field(default_factory=set)
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.committed.bytes)
+
+    @property
+    def is_far(self) -> bool:
+        """It is nowhere but where durable outputs go, which may be another machine."""
+        return self.tables is None and self.mapped is None and self.durable
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What a store keeps beyond need.
+
+    directory: where durable outputs go, a folder of this machine or the URL of a store that machines share; None:
+        nothing outlives the process. budget: bytes that it may take.
+    retain: keep shared outputs that no job needs while there is room, for other queries.
+    quarantine: where mismatches are told; None: in the temporary directory.
+    always: make the digest of every shared output at once, not just where two meet.
+    """
+
+    directory: Path | str | None = None
+    budget: int | None = None
+    retain: bool = False
+    quarantine: Path | None = None
+    always: bool = False
+
+
+def open_checkpoints(keeping: Keeping) -> Checkpoints | None:
+    """The place that durable outputs go to. Raises DiskFull if it cannot be written, ConfigError if it is none."""
+    if keeping.directory is None:
+        return None
+    place = str(keeping.directory)
+    if not is_remote(place):
+        return CheckpointDirectory(Path(place), keeping.budget)
+    from qoop.engine.storage.shared_store import SharedCheckpoints  # few need it
+
+    return SharedCheckpoints(open_objects(place), node_cache(), keeping.budget)
+
+
+class Store:
+    """The outputs that a process holds. Thread-safe.
+
+    budget: bytes that may be held in memory; if it is lowered, `trim` or the next `put` spills what is beyond it.
+    spill: an existing directory for the rest.
+    told: hears of every durable output that was written, or had no room.
+    """
+
+    def __init__(
+        self,
+        budget: int,
+        spill: Path,
+        keeping: Keeping = Keeping(),
+        told: Callable[[CheckpointSaved], object] = lambda _: None,
+    ) -> None:
+        self.budget = budget
+        self._spill = spill
+        self._keeping = keeping
+        self._directory = open_checkpoints(keeping)
+        self._told = told
+        self._digester = Digester()
+        self._ledger = Ledger()
+        self._lock = threading.Condition()
+        self._entries: OrderedDict[CheckpointKey, _Entry] = OrderedDict()  # least recently used first
+        self._by_signature: dict[Signature, dict[str, set[CheckpointKey]]] = {}
+        self._distrusted: set[Signature] = set()
+        self._used = 0
+        self._queue: deque[_Entry] = deque()
+        self._unsaved: deque[_Entry] = deque()  # what waits and what is being written, oldest first
+        self._waiting = 0  # bytes that wait or are being written, with those for which room has been taken
+        self._writers: list[threading.Thread] = []
+        self._closing = False
+        self._failures: list[tuple[frozenset[JobId], QoopError]] = []  # of writers, for whom to tell
+
+    @property
+    def used(self) -> int:
+        """Bytes held in memory."""
+        return self._used
+
+    def put(
+        self,
+        committed: Committed,
+        job: JobId,
+        partitions: Sequence[pa.Table],
+        durable: bool = False,
+        between: Callable[[], None] = lambda: None,
+        origin: Origin | None = None,
+    ) -> Committed:
+        """Commit an output on behalf of a job. If the key is already held, what is there stays.
+
+        between: called while this waits or writes; may raise to give up, and nothing is committed then.
+        origin: what made it, if it may serve others and must therefore hold what others of its signature do.
+        Raises DiskFull if there is no room in memory and none on disk, or if an earlier durable output of the job
+        could not be written; GuardMismatch if it differs from what it must equal.
+        """
+        durable = durable and self._directory is not None
+        if self._keeping.always and origin is not None:
+            committed = replace(committed, digest=self._digester.of(partitions))
+            self._note(committed, origin)
+        entry = _Entry(committed, tuple(partitions), durable=durable, busy=durable, origin=origin, jobs={job})
+        if durable:
+            self._wait_for_writer(entry, between)
+        with self._lock:
+            present = self._entries.get(committed.key)
+            if present is None:
+                self._insert(entry)
+                self._used += entry.bytes
+            else:
+                present.jobs.add(job)
+                self._leave_queue(entry)
+        if present is not None:
+            if origin is not None and present.origin is not None and not self._keeping.always:
+                self._compare([present], [entry])
+            return present.committed
+        try:
+            self._compare_layouts(entry)
+            self.trim(between)
+        except BaseException:
+            with self._lock:
+                self._leave_queue(entry)
+                entry.busy = False
+                self._drop(committed.key, entry)
+            raise
+        if durable:
+            self._enqueue(entry)
+        return committed
+
+    def read(self, key: CheckpointKey, partition: int | None) -> pa.Table:
+        """The rows of one partition, or of all. Raises CheckpointError if they cannot be read; the output is
+        then forgotten."""
+        self._look_up([key])
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                raise CheckpointError(f"checkpoint {key} is not held")
+            self._entries.move_to_end(key)
+        return self._rows(entry, partition)
+
+    def has(self, key: CheckpointKey) -> bool:
+        """Whether the output is at hand: in memory, or in a file that is known of. Looks nowhere else."""
+        return key in self._entries
+
+    def fetch(self, wanted: Sequence[tuple[CheckpointKey, int | None]]) -> None:
+        """These partitions (None: all of an output) will be read now: have them here, if they lie in a store."""
+        directory = self._directory
+        if directory is None or not directory.far:
+            return
+        self._look_up([key for key, _ in wanted])
+        with self._lock:
+            found = [(self._entries.get(key), partition) for key, partition in wanted]
+        directory.fetch([(entry.saved, number) for entry, number in found if entry and entry.saved and entry.is_far])
+
+    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> list[Committed]:
+        """The facts of those of the keys that are held; they are kept for the job, if one is named."""
+        self._look_up(keys)
+        if job is not None:
+            self._take_up(keys)
+        with self._lock:
+            found = [entry for key in keys if (entry := self._entries.get(key)) is not None]
+            found = [entry for entry in found if entry.committed.key.signature not in self._distrusted]
+            if job is not None:
+                for entry in found:
+                    entry.jobs.add(job)
+            return [entry.committed for entry in found]
+
+    def verify(self, keys: Sequence[CheckpointKey]) -> None:
+        """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
+        reader = "verify"
+        for fact in self.held(keys, reader):
+            with contextlib.suppress(CheckpointError):
+                self.read(fact.key, None)
+        self.release(reader, keys)
+
+    def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
+        """Keep these outputs until the job releases them; keys that are not held, or not known of yet, are ignored."""
+        with self._lock:
+            for key in keys:
+                if key in self._entries:
+                    self._entries[key].jobs.add(job)
+
+    def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
+        """Hold checkpoints that lie in files of somebody else's, until the job releases them."""
+        found = list(found)
+        self._look_up([saved.committed.key for saved in found])
+        with self._lock:
+            keys = []
+            for saved in found:
+                entry = self._entries.get(saved.committed.key)
+                if entry is None:
+                    entry = _Entry(saved.committed, None, saved=saved)
+                    self._insert(entry)
+                entry.jobs.add(job)
+                keys.append(saved.committed.key)
+            return keys
+
+    def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
+        """The job needs these no more. What no job needs leaves memory, unless it is retained, and the disk unless
+        it is durable."""
+        idle: list[CheckpointKey] = []
+        with self._lock:
+            for key in keys:
+                entry = self._entries.get(key)
+                if entry is None or (entry.jobs and job not in entry.jobs):
+                    continue
+                entry.jobs.discard(job)  # none has it if it was read without being held
+                if not entry.jobs and not (entry.durable and entry.busy):
+                    idle += [key] if entry.durable else []
+                    self._idle(key, entry)
+            self._trim_idle()
+        if self._directory is not None:
+            self._directory.let_go(idle)
+
+    def flush(self) -> None:
+        """Wait until all durable outputs are written. Raises DiskFull if one could not be."""
+        with self._lock:
+            while self._waiting:
+                self._lock.wait()
+        self._raise_failure()
+
+    def close(self) -> None:
+        """Write what waits, end the writer, forget everything; durable files stay. Raises DiskFull if an
+        output could not be written and nobody was told yet."""
+        with self._lock:
+            self._closing = True
+            self._lock.notify_all()
+        for writer in self._writers:
+            writer.join()
+        with self._lock:
+            for key, entry in list(self._entries.items()):
+                self._drop(key, entry)
+            self._entries.clear()
+        self._digester.close()
+        if self._directory is not None:
+            self._directory.close()
+            self._directory = None
+        self._raise_failure()
+
+    # What there is
+
+    def _look_up(self, keys: Sequence[CheckpointKey]) -> None:
+        """Know of those of the keys that lie where durable outputs go."""
+        directory = self._directory
+        if directory is None:
+            return
+        with self._lock:
+            missing = [key for key in keys if key not in self._entries]
+        found = directory.find_all(missing) if missing else []
+        with self._lock:
+            for saved in found:
+                if saved.committed.key not in self._entries:
+                    self._insert(_Entry(saved.committed, None, saved=saved, durable=True))
+
+    def _take_up(self, keys: Sequence[CheckpointKey]) -> None:
+        """A job wants these again: the files of what was only kept in memory for whoever might come stay, if they are
+        there still."""
+        with self._lock:
+            let_go = [key for key in keys if (entry := self._entries.get(key)) is not None and entry.let_go]
+        if not let_go or self._directory is None:
+            return
+        try:
+            found = self._directory.find_all(let_go)
+        except CheckpointError:
+            return  # the rows are in memory; what a job rests on is only not sure to outlive the process
+        useless = []
+        with self._lock:
+            for saved in found:
+                entry = self._entries.get(saved.committed.key)
+                if entry is not None and entry.let_go and entry.saved is None and not entry.busy:
+                    entry.saved, entry.durable, entry.let_go = saved, True, False
+                else:
+                    useless.append(saved.committed.key)
+        self._directory.let_go(useless)
+
+    def _rows(self, entry: _Entry, partition: int | None) -> pa.Table:
+        tables, saved = entry.tables or entry.mapped, entry.saved
+        numbers = range(len(entry.committed.rows)) if partition is None else (partition,)
+        if tables is not None:
+            found = [tables[number] for number in numbers]
+        elif saved is not None:
+            found = [self._load(entry, saved, number) for number in numbers]
+        else:
+            raise CheckpointError(f"checkpoint {entry.committed.key} is not held any more")
+        return found[0] if len(found) == 1 else pa.concat_tables(found)
+
+    def _load(self, entry: _Entry, saved: Saved, number: int) -> pa.Table:
+        try:
+            if entry.durable and self._directory is not None:
+                return self._directory.read(saved, number)
+            return read_segment(saved.path, saved.segments[number])
+        except CheckpointError as error:
+            with self._lock:
+                if not isinstance(error, Damaged):
+                    self._drop(saved.committed.key, entry)  # others, or a later try, may well read it
+                elif self._entries.get(saved.committed.key) is entry:
+                    self._forget(saved.committed.key, entry)
+            raise
+
+    def _insert(self, entry: _Entry) -> None:
+        key = entry.committed.key
+        self._entries[key] = entry
+        self._by_signature.setdefault(key.signature, {}).setdefault(key.layout, set()).add(key)
+
+    def _delete(self, key: CheckpointKey) -> None:
+        del self._entries[key]
+        layouts = self._by_signature[key.signature]
+        layouts[key.layout].discard(key)
+        if not layouts[key.layout]:
+            del layouts[key.layout]
+        if not layouts:
+            del self._by_signature[key.signature]
+
+    def _forget(self, key: CheckpointKey, entry: _Entry) -> None:
+        """It cannot be used: it goes, and its file with it."""
+        if entry.tables is not None:
+            self._leave_memory(entry)
+        self._delete(key)
+        if entry.saved is not None and entry.durable and self._directory is not None:
+            self._directory.remove(entry.saved)
+
+    def _drop(self, key: CheckpointKey, entry: _Entry) -> None:
+        if self._entries.get(key) is not entry:
+            return
+        if entry.tables is not None:
+            self._leave_memory(entry)
+        self._delete(key)
+
+    def _idle(self, key: CheckpointKey, entry: _Entry) -> None:
+        """No job needs it. It stays if it may serve another, and is in memory: a durable one is found again."""
+        keep = self._keeping.retain and entry.origin is not None and key.signature not in self._distrusted
+        if not keep or entry.tables is None:
+            self._drop(key, entry)
+        elif entry.durable:
+            entry.durable, entry.saved, entry.let_go = False, None, True  # the file may be removed from now on
+
+    def _leave_memory(self, entry: _Entry) -> None:
+        entry.tables = None
+        self._used -= entry.bytes
+
+    # The guard
+
+    def _note(self, committed: Committed, origin: Origin) -> None:
+        with self._lock:
+            sides = self._ledger.add(committed, origin)
+            keys = [output.key for side in sides or () for output in side.outputs]
+            entries = [self._entries[key] for key in keys if key in self._entries]
+        if sides is not None:
+            raise self._distrust(sides[0], sides[1], entries)
+
+    def _compare_layouts(self, entry: _Entry) -> None:
+        """Compare with another layout of the same stage, if this output made its own complete and that one is."""
+        key, width = entry.committed.key, entry.committed.width
+        if entry.origin is None or not entry.committed.finished or self._keeping.always:
+            return
+        with self._lock:
+            layouts = self._by_signature.get(key.signature, {})
+            if len(layouts) < 2 or len(layouts.get(key.layout, ())) < width:
+                return
+            whole = {name: [self._entries[one] for one in keys] for name, keys in layouts.items()}
+        mine = whole.pop(key.layout)
+        for others in whole.values():
+            if len(others) == others[0].committed.width and others[0].committed.finished:
+                self._compare(others, mine)
+                return
+
+    def _compare(self, one: Sequence[_Entry], other: Sequence[_Entry]) -> None:
+        try:
+            sides = [self._side(entries) for entries in (one, other)]
+        except CheckpointError:
+            return  # one of them is gone, or unreadable, which whoever needs it will find out
+        if not sides[0].digest.agrees(sides[1].digest):
+            raise self._distrust(sides[0], sides[1], [*one, *other])
+
+    def _side(self, entries: Sequence[_Entry]) -> Side:
+        total: Digest | None = None
+        for entry in entries:
+            digest = entry.committed.digest
+            if digest is None:
+                digest = self._digester.of([self._rows(entry, None)])
+                entry.committed = replace(entry.committed, digest=digest)
+            total = digest if total is None else total + digest
+        assert total is not None
+        return Side(tuple(entry.committed for entry in entries), total, entries[0].origin)
+
+    def _distrust(self, one: Side, other: Side, entries: Iterable[_Entry]) -> GuardMismatch:
+        folder = self._keeping.quarantine or self._spill / "quarantine"
+        error, directory = mismatch(one, other, folder), self._directory
+        with self._lock:
+            self._distrusted.add(one.outputs[0].key.signature)
+            for entry in entries:
+                key = entry.committed.key
+                if directory is not None:
+                    try:
+                        for saved in directory.find_all([key]):
+                            directory.set_aside(saved, folder)
+                    except CheckpointError as problem:
+                        error.add_note(f"checkpoint {key} may still be there: {problem}")
+                if self._entries.get(key) is entry:
+                    self._forget(key, entry)
+        return error
+
+    # Write-behind
+
+    def _wait_for_writer(self, entry: _Entry, between: Callable[[], None]) -> None:
+        """Wait until an output may be queued, and take room for it; one of any size has, if it is alone."""
+        self._raise_failure(entry.jobs)
+        limit, bytes_ = min(_WAITING_BYTES, self.budget // 2), entry.bytes or 1
+        with self._lock:
+            while self._waiting and (self._waiting + bytes_ > limit or self._longest_wait() > _WAITING_SECONDS):
+                self._lock.wait(_PAUSE)
+                between()
+            self._waiting += bytes_
+
+    def _leave_queue(self, entry: _Entry) -> None:
+        """It is written, or will not be: its room in the queue is free. Only with the lock."""
+        if entry.durable and entry.busy:
+            self._waiting -= entry.bytes or 1
+            self._lock.notify_all()
+
+    def _longest_wait(self) -> float:
+        return time.monotonic() - self._unsaved[0].queued if self._unsaved else 0.0
+
+    def _enqueue(self, entry: _Entry) -> None:
+        with self._lock:
+            entry.queued = time.monotonic()
+            self._queue.append(entry)
+            self._unsaved.append(entry)
+            if self._directory is not None and len(self._writers) < min(self._directory.writers, len(self._unsaved)):
+                writer = threading.Thread(target=self._write_behind, name="qoop-writer", daemon=True)
+                self._writers.append(writer)
+                writer.start()
+            self._lock.notify_all()
+
+    def _write_behind(self) -> None:
+        while (entry := self._next_to_write()) is not None:
+            tables = entry.tables
+            saved, failure = self._save(entry, tables or ())
+            with self._lock:
+                if failure is not None:
+                    self._failures.append((frozenset(entry.jobs), failure))
+                self._leave_queue(entry)
+                entry.busy, entry.durable, entry.saved = False, saved is not None, saved
+                self._unsaved.remove(entry)
+                key, jobs = entry.committed.key, tuple(sorted(entry.jobs))
+                trusted = self._entries.get(key) is entry
+                if trusted and not jobs:
+                    self._idle(key, entry)
+            if self._directory is not None:
+                if saved is not None and not trusted:
+                    self._directory.remove(saved)  # while it was written it turned out that it must not be used
+                elif not jobs:
+                    self._directory.let_go([key])
+            behind = time.monotonic() - entry.queued
+            self._told(CheckpointSaved(jobs, key, entry.bytes, behind, saved is not None and trusted))
+
+    def _next_to_write(self) -> _Entry | None:
+        with self._lock:
+            while not self._queue and not self._closing:
+                self._lock.wait()
+            return self._queue.popleft() if self._queue else None
+
+    def _save(self, entry: _Entry, tables: tuple[pa.Table, ...]) -> tuple[Saved | None, QoopError | None]:
+        assert self._directory is not None
+        try:
+            if entry.committed.digest is None:
+                entry.committed = replace(entry.committed, digest=self._digester.of(tables))
+            saved = self._directory.save(entry.committed, tables, needed=bool(entry.jobs))
+            if saved is not None and saved.committed is not entry.committed:
+                self._compare([_Entry(saved.committed, None, saved=saved, durable=True)], [entry])
+            return saved, None
+        except (DiskFull, GuardMismatch) as error:
+            return None, error
+        except Exception as error:  # whatever it is, the writer must live on and somebody must be told
+            return None, CheckpointError(f"checkpoint {entry.committed.key} cannot be written: {error!r}")
+
+    def _raise_failure(self, of: Collection[JobId] | None = None) -> None:
+        """Raise the first failure to write an output of one of these jobs, None: of any. That is told once."""
+        with self._lock:
+            theirs = [one for one in self._failures if of is None or not one[0].isdisjoint(of)]
+            self._failures = [one for one in self._failures if one not in theirs]
+        for _, failure in theirs:
+            raise failure
+
+    # Spilling
+
+    def _trim_idle(self) -> None:
+        """Forget what no job needs until the budget is kept."""
+        if self._used > self.budget:
+            for key, entry in [(key, entry) for key, entry in self._entries.items() if not entry.jobs]:
+                if self._used > self.budget and not entry.busy:
+                    self._drop(key, entry)
+
+    def trim(self, between: Callable[[], None] = lambda: None) -> None:
+        """Spill until the budget is kept, or all that is left is being written already.
+
+        between: as for `put`. Raises DiskFull.
+        """
+        while True:
+            with self._lock:
+                self._trim_idle()
+                if self._used <= self.budget:
+                    return
+                found = next(((k, e) for k, e in self._entries.items() if e.tables is not None and not e.busy), None)
+                if found is None:
+                    return
+                key, entry = found
+                if entry.saved is not None:
+                    self._leave_memory(entry)
+                    continue
+                entry.busy = True
+                tables = entry.tables
+            self._spill_entry(key, entry, tables or (), between)
+
+    def _spill_entry(
+        self, key: CheckpointKey, entry: _Entry, tables: tuple[pa.Table, ...], between: Callable[[], None]
+    ) -> None:
+        mapped: tuple[pa.Table, ...] | None = None
+        try:
+            mapped = spilled(self._spill, tables, between)
+        except OSError as error:
+            raise DiskFull(f"cannot spill to {self._spill}: {error.strerror or error}") from error
+        finally:
+            with self._lock:
+                entry.busy = False
+                if mapped is not None and self._entries.get(key) is entry:
+                    entry.mapped = mapped
+                    self._leave_memory(entry)

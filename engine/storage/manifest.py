@@ -1,0 +1,402 @@
+"""Checkpoints that outlive the process: a data file and, written last, its manifest (law 8).
+
+::
+
+    DIR/<name>.json                the manifest of the checkpoint whose key digests to <name>; it names the data file
+    DIR/<name>.<user>-<n>.arrow    data, written by that user; garbage unless a manifest names it
+    DIR/<user>.user                one for each process here, with the names it needs (`engine/storage/users.py`)
+    DIR/lock                       held while files are removed or room is taken
+
+Several processes may use a directory at once. Who finds a user dead removes its garbage. With a budget, room for
+a checkpoint is made by removing others that no living process needs, those worth least first; where that is
+not enough, the checkpoint is not written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from qoop.catalog.errors import CheckpointError, DiskFull
+from qoop.catalog.stores.whole_file import sync_folder, write_synced
+from qoop.engine.digest import digest_from_json, digest_to_json
+from qoop.engine.events import Committed
+from qoop.engine.storage.segments import Segment, read_segment, write_segments
+from qoop.engine.storage.users import Users
+from qoop.engine.task import CheckpointKey
+
+FORMAT = "qoop-checkpoint"
+VERSION = 2
+
+_FULL = 0.9  # fraction of the budget to which eviction makes room, so that it is not needed again at once
+_MANIFEST_BYTES = 1024
+_OURS = re.compile(r"(?P<name>[0-9a-f]{32})\.((?P<user>[0-9a-f]{16})-\d+\.(arrow|json)|json)")
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A committed output in files: the facts, the data file and its index."""
+
+    committed: Committed
+    path: Path
+    segments: tuple[Segment, ...]
+
+
+class Checkpoints(Protocol):
+    """A place of durable checkpoints. Thread-safe."""
+
+    @property
+    def far(self) -> bool:
+        """Whether it is another machine that holds them."""
+        ...
+
+    @property
+    def writers(self) -> int:
+        """How many outputs are worth writing at a time."""
+        ...
+
+    def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
+        """Commit an output; one that exists stays. needed: it is not removed before `let_go`. None: there is no room
+        for it. Raises DiskFull, and leaves nothing that is visible behind then."""
+        ...
+
+    def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
+        """Those of the keys that are there and can be believed; they are not removed before `let_go`."""
+        ...
+
+    def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
+        """These partitions (None: all of an output) will be read now."""
+        ...
+
+    def read(self, saved: Saved, number: int) -> pa.Table:
+        """The rows of one partition. Raises CheckpointError."""
+        ...
+
+    def local_bytes(self, saved: Saved) -> int:
+        """Bytes of an output that can be read without asking another machine."""
+        ...
+
+    def let_go(self, keys: Sequence[CheckpointKey]) -> None:
+        """No job of this process needs these any more; they stay until their room is needed."""
+        ...
+
+    def remove(self, saved: Saved) -> None:
+        """Forget a checkpoint that proved unreadable."""
+        ...
+
+    def set_aside(self, saved: Saved, folder: Path) -> None:
+        """Move a checkpoint that is not to be used any more to a folder, for people."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A checkpoint that may be removed. worth: seconds it took to make, by byte and by second since its last use."""
+
+    name: str
+    data: str
+    bytes: int
+    worth: float
+
+
+class CheckpointDirectory:
+    """The durable checkpoints of one directory. Thread-safe.
+
+    budget: bytes that all files together may take; None: no limit.
+    Raises DiskFull if the directory cannot be made or written.
+    """
+
+    far = False
+    writers = 1
+
+    def __init__(self, root: Path, budget: int | None = None) -> None:
+        self.root = root
+        self._budget = budget
+        self._numbers = count(1)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            with contextlib.ExitStack() as stack:
+                self._users = Users(root)
+                stack.callback(self._users.close)
+                with self._users.alone():
+                    self._collect()
+                stack.pop_all()
+        except OSError as error:
+            raise DiskFull(f"the checkpoint directory {root} cannot be written: {error.strerror}") from error
+
+    def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
+        """Write data, then the manifest; the checkpoint exists once this returns. One that exists stays, since
+        another process may be reading it, also if it came to be meanwhile.
+
+        needed: a running job of this process needs it, so that it is not removed before `let_go`.
+        None: the budget has no room for it. Raises DiskFull. On any error nothing is left behind.
+        """
+        present = self.find(committed.key)
+        if present is not None:
+            if not needed:
+                self.let_go([committed.key])
+            return present
+        name = _name(committed.key)
+        unique = f"{name}.{self._users.own}-{next(self._numbers)}"
+        data, draft = self.root / f"{unique}.arrow", self.root / f"{unique}.json"
+        try:
+            if not self._take_room(data, sum(committed.bytes)):
+                return None
+            if needed:
+                self._users.need([name])
+            segments = _write_data(data, partitions)
+            write_synced(draft, dump_manifest(committed, data.name, segments).encode())
+            present = self._commit(name, draft) or Saved(committed, data, segments)
+        except BaseException as error:
+            _remove(data, draft)
+            self._users.let_go([name])
+            if isinstance(error, OSError):
+                where, why = self.root, error.strerror or error
+                raise DiskFull(f"cannot write a checkpoint to {where}: {why}") from error
+            raise
+        if present.path != data:
+            _remove(data, draft)
+        return present
+
+    def _commit(self, name: str, draft: Path) -> Saved | None:
+        """Make a draft the manifest, unless there is one by now that can be believed."""
+        manifest = self.root / f"{name}.json"
+        with self._users.alone():
+            present = read_manifest(manifest)
+            if present is not None:
+                return present
+            before = self._data_of(name)
+            draft.rename(manifest)
+        if before is not None:
+            _remove(self.root / before)
+        sync_folder(self.root)
+        return None
+
+    def find(self, key: CheckpointKey) -> Saved | None:
+        """The checkpoint of that key, or None if there is none that can be believed. It is not removed before
+        `let_go`. Raises CheckpointError if the directory cannot be read, or has no room for a word that it is needed.
+        """
+        name = _name(key)
+        try:
+            if not (self.root / f"{name}.json").exists():
+                return None
+            self._users.need([name])
+        except OSError as error:
+            raise CheckpointError(f"the checkpoints in {self.root} cannot be used: {error.strerror}") from error
+        saved = read_manifest(self.root / f"{name}.json")
+        if saved is None or saved.committed.key != key:
+            self._users.let_go([name])
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(self.root / f"{name}.json")  # its last use
+        return saved
+
+    def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
+        """Those of the keys that are there and can be believed; as `find`."""
+        return [saved for key in keys if (saved := self.find(key)) is not None]
+
+    def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
+        """Everything is here already."""
+
+    def read(self, saved: Saved, number: int) -> pa.Table:
+        """The rows of one partition. Raises CheckpointError."""
+        return read_segment(saved.path, saved.segments[number])
+
+    def local_bytes(self, saved: Saved) -> int:
+        """All of them."""
+        return sum(saved.committed.bytes)
+
+    def let_go(self, keys: Sequence[CheckpointKey]) -> None:
+        """No job of this process needs these any more; they stay until their room is needed."""
+        self._users.let_go([_name(key) for key in keys])
+
+    def remove(self, saved: Saved) -> None:
+        """Forget a checkpoint that proved unreadable; first the manifest, unless it was made anew, then the data."""
+        name = _name(saved.committed.key)
+        with self._users.alone():
+            if self._data_of(name) == saved.path.name:
+                _remove(self.root / f"{name}.json")
+            _remove(saved.path)
+        self._users.let_go([name])
+
+    def set_aside(self, saved: Saved, folder: Path) -> None:
+        """Move a checkpoint that is not to be used any more to a folder, for people. It goes if it cannot be moved."""
+        with contextlib.suppress(OSError):
+            for path in (self.root / f"{_name(saved.committed.key)}.json", saved.path):
+                shutil.move(path, folder / path.name)
+        self.remove(saved)
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self._users.close()
+
+    # Removing, while nobody else does
+
+    def _collect(self) -> None:
+        """Remove what dead users left unfinished, and data that no manifest names."""
+        living = self._users.living()
+        found = [(path, match) for path in self.root.iterdir() if (match := _OURS.fullmatch(path.name))]
+        named = {name: self._data_of(name) for name in {match["name"] for _, match in found}}
+        for path, match in found:
+            if match["user"] is not None and match["user"] not in living and path.name != named[match["name"]]:
+                path.unlink(missing_ok=True)
+
+    def _take_room(self, data: Path, bytes_: int) -> bool:
+        """Make the data file, of the size it will have at least. False if there is no room for it."""
+        if self._budget is None:
+            data.touch()
+            return True
+        with self._users.alone():
+            wanted = bytes_ + _MANIFEST_BYTES
+            used = sum(size for _, size in self._sizes())
+            if used + wanted > self._budget:
+                self._collect()
+                used = sum(size for _, size in self._sizes())
+                used -= self._evict(used + wanted - int(_FULL * self._budget))
+            if used + wanted > self._budget:
+                return False
+            with data.open("wb") as file:
+                file.truncate(bytes_)
+            return True
+
+    def _evict(self, bytes_: int) -> int:
+        """Remove at least that many bytes if it can be; how many were."""
+        gone = 0
+        for one in sorted(self._candidates(), key=lambda item: item.worth):
+            if gone >= bytes_:
+                break
+            (self.root / f"{one.name}.json").unlink(missing_ok=True)
+            (self.root / one.data).unlink(missing_ok=True)
+            gone += one.bytes
+        return gone
+
+    def _candidates(self) -> Iterator[_Candidate]:
+        needed, now = self._users.needed(), time.time()
+        for path in self.root.glob("*.json"):
+            match = _OURS.fullmatch(path.name)
+            if match is None or match["user"] is not None or match["name"] in needed:
+                continue
+            saved = read_manifest(path)
+            with contextlib.suppress(OSError):
+                age = max(1.0, now - path.stat().st_mtime)
+                size = path.stat().st_size + (saved.path.stat().st_size if saved is not None else 0)
+                seconds = saved.committed.seconds if saved is not None else 0.0  # it is of no use to us
+                name = saved.path.name if saved is not None else self._data_of(match["name"]) or path.name
+                yield _Candidate(match["name"], name, size, seconds / max(1, size) / age)
+
+    def _sizes(self) -> Iterator[tuple[str, int]]:
+        with os.scandir(self.root) as entries:
+            for entry in entries:
+                if _OURS.fullmatch(entry.name):
+                    with contextlib.suppress(OSError):
+                        yield entry.name, entry.stat().st_size
+
+    def _data_of(self, name: str) -> str | None:
+        try:
+            data = str(json.loads((self.root / f"{name}.json").read_text())["data"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return data if _OURS.fullmatch(data) else None
+
+
+def read_manifest(path: Path) -> Saved | None:
+    """The checkpoint whose manifest this is, or None: missing, cut short or of another version counts as if it had
+    never been written."""
+    try:
+        saved = _load(path)
+        end = max((segment.offset + segment.length for segment in saved.segments), default=0)
+        return saved if saved.path.stat().st_size >= end else None
+    except (OSError, ValueError, CheckpointError):
+        return None
+
+
+def manifests(root: Path) -> Iterator[Saved]:
+    """All checkpoints in a directory that can be believed, in order of name."""
+    for path in sorted(root.glob("*.json")):
+        match = _OURS.fullmatch(path.name)
+        if match is not None and match["user"] is None and (saved := read_manifest(path)) is not None:
+            yield saved
+
+
+def _write_data(path: Path, partitions: Sequence[pa.Table]) -> tuple[Segment, ...]:
+    with path.open("r+b", buffering=0) as stream:
+        segments = write_segments(stream, partitions)
+        stream.truncate()
+        os.fsync(stream.fileno())
+    return segments
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _name(key: CheckpointKey) -> str:
+    text = json.dumps([key.signature, key.layout, key.part])
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+_FACTS = ("seconds", "cpu_seconds", "peak_memory", "width", "finished")
+
+
+def dump_manifest(committed: Committed, data: str, segments: Sequence[Segment]) -> str:
+    """The text of a manifest. data: the name of the data file."""
+    fields = {
+        "format": FORMAT,
+        "version": VERSION,
+        "key": asdict(committed.key),
+        "data": data,
+        "segments": [asdict(segment) for segment in segments],
+        "facts": {name: getattr(committed, name) for name in _FACTS},
+        "digest": None if committed.digest is None else digest_to_json(committed.digest),
+    }
+    return json.dumps(fields)
+
+
+def load_manifest(text: str) -> tuple[Committed, str, tuple[Segment, ...]]:
+    """What `dump_manifest` was given. Raises CheckpointError if it is damaged or of another version."""
+    try:
+        return _from_json(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"a manifest that is damaged: {error!r}") from error
+
+
+def _load(path: Path) -> Saved:
+    committed, data, segments = load_manifest(path.read_text())
+    if not _OURS.fullmatch(data):
+        raise CheckpointError(f"a manifest names {data}, which is no data file")
+    return Saved(committed, path.parent / data, segments)
+
+
+def _from_json(text: dict[str, object]) -> tuple[Committed, str, tuple[Segment, ...]]:
+    if (text["format"], text["version"]) != (FORMAT, VERSION):
+        raise CheckpointError(f"a manifest of format {text['format']} version {text['version']}")
+    fields, segments, facts, digest = text["key"], text["segments"], text["facts"], text["digest"]
+    if not (isinstance(fields, dict) and isinstance(segments, list) and isinstance(facts, dict)):
+        raise CheckpointError("a manifest lacks its key, segments or facts")
+    index = tuple(Segment(**segment) for segment in segments)
+    committed = Committed(
+        CheckpointKey(**fields),
+        tuple(segment.rows for segment in index),
+        tuple(segment.bytes for segment in index),
+        **{name: facts[name] for name in _FACTS},
+        digest=digest_from_json(digest) if isinstance(digest, dict) else None,
+    )
+    return committed, str(text["data"]), index

@@ -1,0 +1,135 @@
+"""What is told of a stage's rows beside their digest, so that another stage can be seen to hold more than is asked.
+
+A signature says whether two outputs are the same. :class:`Facts` say what an output is made of, in terms that do not
+depend on the plan: which factors, restricted by which predicates, with which columns. They are the normal form of
+:mod:`qoop.planner.identity.provenance` with factors named by their digests, and they are needed only when plans are
+compared with what other plans have left behind, so a stage carries :class:`Told`, which works them out when first
+asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from qoop.catalog.errors import PlanError
+from qoop.planner.algebra.expr import Call, Column, Expr, Literal
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``SELECT columns FROM leaves WHERE predicates``.
+
+    leaves: names of the factors of a product, sorted, with the expressions over other factors that each depends on (the
+        padded side of a left join). What a factor is its name says: equal names, equal rows. One that occurs twice is
+        numbered.
+    predicates, columns: expressions over the factors' columns, which are called ``<factor>:<own name>``.
+    columns: by the names that the stage's columns have.
+    ordered: the order of the rows is part of what they mean.
+    """
+
+    leaves: tuple[tuple[str, tuple[Expr, ...]], ...]
+    predicates: tuple[Expr, ...]
+    columns: tuple[tuple[str, Expr], ...]
+    ordered: bool = False
+
+
+class Told:
+    """The facts of a stage, made when first asked for; None where there are none to tell."""
+
+    __slots__ = ("_facts", "_make")
+
+    def __init__(self, make: Callable[[], Facts | None]) -> None:
+        self._make: Callable[[], Facts | None] | None = make
+        self._facts: Facts | None = None
+
+    @property
+    def facts(self) -> Facts | None:
+        make = self._make
+        if make is not None:  # two threads may come here at once, and make the same
+            self._facts = make()
+            self._make = None
+        return self._facts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return from_json, (self.to_json(),)
+
+    def to_json(self) -> Any:
+        """The facts as values that json can write."""
+        facts = self.facts
+        if facts is None:
+            return None
+        return [
+            [[name, [_dump(arg) for arg in args]] for name, args in facts.leaves],
+            [_dump(predicate) for predicate in facts.predicates],
+            [[name, _dump(expr)] for name, expr in facts.columns],
+            facts.ordered,
+        ]
+
+
+def nothing() -> None:
+    """No facts."""
+    return
+
+
+UNTOLD = Told(nothing)
+"""Of a stage of which nothing is told."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """How to make the wanted rows of the held ones, in terms of the columns of the held stage.
+
+    predicates: what the held rows are still to be restricted by. columns: by the names of the wanted stage's columns.
+    """
+
+    predicates: tuple[Expr, ...]
+    columns: tuple[tuple[str, Expr], ...]
+
+
+def from_json(data: Any) -> Told:
+    """What :meth:`Told.to_json` wrote, read when first asked for. Damage raises PlanError then."""
+    return UNTOLD if data is None else Told(lambda: _facts(data))
+
+
+def _facts(data: Any) -> Facts:
+    try:
+        leaves, predicates, columns, ordered = data
+        return Facts(
+            tuple((str(name), tuple(map(_load, args))) for name, args in leaves),
+            tuple(map(_load, predicates)),
+            tuple((str(name), _load(expr)) for name, expr in columns),
+            bool(ordered),
+        )
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"damaged facts of a stage: {error}") from error
+
+
+_VALUES: dict[str, Callable[[str], object]] = {
+    "int": int, "str": str, "bool": "True".__eq__, "Decimal": Decimal, "date": date.fromisoformat,
+}  # fmt: skip
+
+
+def _dump(expr: Expr) -> list[Any]:
+    match expr:
+        case Column():
+            return ["@column", expr.name, expr.type]
+        case Literal():
+            kind = type(expr.value).__name__
+            return ["@literal", expr.sql, expr.type, kind, str(expr.value) if kind in _VALUES else ""]
+        case Call():
+            return [expr.op, expr.template, expr.type, *map(_dump, expr.args)]
+
+
+def _load(data: Sequence[Any]) -> Expr:
+    match data:
+        case ["@column", str(name), str(type_)]:
+            return Column(name, type_)
+        case ["@literal", str(sql), str(type_), str(kind), str(text)]:
+            return Literal(sql, type_, _VALUES[kind](text) if kind in _VALUES else None)
+        case [str(op), str(template), str(type_), *args]:
+            return Call(op, tuple(map(_load, args)), template, type_)
+    raise PlanError(f"{data!r} is no expression")

@@ -1,0 +1,64 @@
+"""The moment that a query is about: what ``now()`` and its kin mean in all of its tasks, wherever they run.
+
+DuckDB takes the beginning of the transaction for it. A query of ours is many transactions, and may be suspended and go
+on in another process; so the moment is settled when the query is bound, and kept with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from qoop.catalog.opening import open_duckdb
+from qoop.planner.algebra.expr import Literal
+
+_MEANS = {
+    "TIMESTAMPTZ": ("now", "current_timestamp", "get_current_timestamp", "transaction_timestamp"),
+    "DATE": ("current_date", "today"),
+    "TIMETZ": ("current_time", "get_current_time"),
+    "TIMESTAMP": ("localtimestamp", "current_localtimestamp"),
+    "TIME": ("localtime", "current_localtime"),
+}
+_TYPES = {name: type_ for type_, names in _MEANS.items() for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """at: as DuckDB writes a TIMESTAMPTZ in UTC. zone: the session's TimeZone, None: the process's."""
+
+    at: str
+    zone: str | None = None
+
+    @classmethod
+    def now(cls, zone: str | None = None) -> Moment:
+        """This one, to the microsecond."""
+        return cls(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}+00", zone)
+
+    def literal(self, function: str) -> Literal | None:
+        """What a function gives that tells the time; None: it is another function.
+
+        >>> str(Moment("2026-01-02 23:30:00+00", "Asia/Tokyo").literal("current_date"))
+        "CAST('2026-01-03' AS DATE)"
+        """
+        type_ = _TYPES.get(function.lower())
+        return None if type_ is None else Literal(*_told(self.at, self.zone, type_), None)
+
+
+def is_of_the_moment(function: str) -> bool:
+    """True for functions that tell the time."""
+    return function.lower() in _TYPES
+
+
+@lru_cache(maxsize=256)
+def _told(at: str, zone: str | None, type_: str) -> tuple[str, str]:
+    """The moment as SQL of a type, and that type's name."""
+    through = "TIMESTAMP" if type_ == "TIME" else "TIMESTAMPTZ"
+    with open_duckdb(threads=1) as connection:
+        if zone is not None:
+            connection.execute(f"SET TimeZone = '{zone.replace(chr(39), chr(39) * 2)}'")
+        value = f"CAST(CAST(TIMESTAMPTZ '{at}' AS {through}) AS {type_})"
+        row = connection.execute(f"SELECT CAST({value} AS VARCHAR), typeof({value})").fetchone()
+    assert row is not None
+    text, name = row
+    return f"CAST('{text}' AS {name})", str(name)

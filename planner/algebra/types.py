@@ -1,0 +1,175 @@
+"""What DuckDB makes of an expression: its type, and its value where it is constant.
+
+DuckDB itself is asked, over typed NULLs and never over data, so types, casts and overloads are right by
+construction and no function has to be known here.  Answers are remembered for the life of the process: a
+workload uses few combinations of operators and types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import duckdb
+
+from qoop.catalog.asking import ask, has_name
+from qoop.catalog.errors import BindError, ParseError
+from qoop.planner.algebra.expr import Call, Expr, Literal, is_volatile
+
+# Types whose values the optimiser can compare with statistics; others are not worth folding.
+_FOLDED = frozenset(
+    (
+        *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
+        *("DECIMAL", "DOUBLE", "FLOAT", "DATE", "TIMESTAMP", "VARCHAR", "BOOLEAN"),
+    )
+)
+
+_ONLY_COUNTS = duckdb.__version__.startswith("1.")
+
+
+def type_of(template: str, args: Sequence[Expr]) -> str:
+    """Return the DuckDB type of a call over arguments of these types.
+
+    Raises BindError where DuckDB refuses it.  An integer literal is passed as it is: DuckDB types
+    ``smallint + 1`` by the size of the literal.  All others stand as columns: DuckDB's binder drops NULL
+    constants, out of ``coalesce(NULL, x)`` for one.
+    """
+    columns = [arg.type for arg in args if not isinstance(arg, Literal)]
+    names = iter(f"c{i}" for i in range(len(columns)))
+    text = template.format(*(arg.sql if isinstance(arg, Literal) else next(names) for arg in args))
+    type_ = _type_of(text, tuple(columns))
+    if not has_name(type_):
+        raise BindError(f"the type {type_} cannot be written in SQL")
+    return type_
+
+
+def common_type(types: Sequence[str]) -> str:
+    """Return the type that a UNION of columns of these types has.
+
+    >>> common_type(["DATE", "TIMESTAMP"])
+    'TIMESTAMP'
+    """
+    distinct = list(dict.fromkeys(types))
+    if len(distinct) == 1:
+        return distinct[0]
+    return _union_type(tuple(distinct))
+
+
+def fold(expr: Expr) -> Expr:
+    """Turn a call without columns into a literal that keeps its text and knows its value.
+
+    What cannot be evaluated (or raises) is left to the query's own evaluation, and so is what depends on the session's
+    time zone.
+    """
+    if not isinstance(expr, Call) or not _is_folded(expr.type) or is_volatile(expr) or _zoned().search(str(expr)):
+        return expr
+    known, value = _value_of(str(expr))
+    return Literal(str(expr), expr.type, value) if known else expr
+
+
+@lru_cache(maxsize=1)
+def _zoned() -> re.Pattern[str]:
+    """What the text of an expression holds where a TIMESTAMPTZ is made of something else."""
+    rows = ask(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE return_type = 'TIMESTAMP WITH TIME ZONE' "
+        "AND NOT list_contains(parameter_types, 'TIMESTAMP WITH TIME ZONE') ORDER BY ALL"
+    )
+    names = [re.escape(str(name)) for (name,) in rows if str(name).isidentifier()]
+    return re.compile(rf"\b(timestamptz|time\s+zone|(try_)?strptime|{'|'.join(names)})\b", re.IGNORECASE)
+
+
+def _is_folded(type_: str) -> bool:
+    return type_.partition("(")[0] in _FOLDED and not type_.endswith("]")
+
+
+def value_of_nothing(call: Call) -> Literal | None:
+    """What an aggregate gives over no rows at all, None where that is NULL.
+
+    >>> str(value_of_nothing(Call("count_star", (), "count(*)", "BIGINT")))
+    "CAST('0' AS BIGINT)"
+    """
+    columns = tuple(arg.type for arg in call.args)
+    value = _value_of_nothing(call.template.format(*(f"c{i}" for i in range(len(columns)))), columns)
+    return (
+        None if value is None else Literal(f"CAST('{value.replace(chr(39), chr(39) * 2)}' AS {call.type})", call.type)
+    )
+
+
+def value_of_no_match(call: Call) -> Literal | None:
+    """What an aggregate in a correlated subquery gives a row that matches nothing, None where that is NULL.
+
+    That is its value over no rows; before DuckDB 2, only if it is a count.
+    """
+    if call.op in ("count", "count_star"):
+        return Literal("0", "INTEGER", 0)
+    return None if _ONLY_COUNTS else value_of_nothing(call)
+
+
+@lru_cache(maxsize=65536)
+def _type_of(text: str, columns: tuple[str, ...]) -> str:
+    typed = ", ".join(f"CAST(NULL AS {type_}) AS c{i}" for i, type_ in enumerate(columns))
+    try:
+        ((_, type_, *_),) = ask(f"DESCRIBE SELECT {text}" + (f" FROM (SELECT {typed})" if typed else ""))
+    except duckdb.Error as error:
+        raise BindError(str(error)) from error
+    return str(type_)
+
+
+@lru_cache(maxsize=4096)
+def _union_type(types: tuple[str, ...]) -> str:
+    branches = " UNION ALL ".join(f"SELECT CAST(NULL AS {type_})" for type_ in types)
+    try:
+        ((_, type_, *_),) = ask(f"DESCRIBE {branches}")
+    except duckdb.Error as error:
+        raise BindError(str(error)) from error
+    return str(type_)
+
+
+@lru_cache(maxsize=4096)
+def _value_of_nothing(text: str, columns: tuple[str, ...]) -> str | None:
+    typed = ", ".join(f"CAST(NULL AS {type_}) AS c{i}" for i, type_ in enumerate(columns))
+    try:
+        ((value,),) = ask(f"SELECT CAST({text} AS VARCHAR) FROM (SELECT {typed or 1} WHERE false)")
+    except duckdb.Error:
+        return None  # GROUPING() without groups, for one: 0 or more, and never asked of no rows
+    return None if value is None else str(value)
+
+
+@lru_cache(maxsize=16384)
+def _value_of(text: str) -> tuple[bool, object]:
+    try:
+        ((value,),) = ask(f"SELECT {text}")
+    except duckdb.Error:
+        return False, None
+    return True, value
+
+
+def parse_tree(text: str) -> str:
+    """DuckDB's parse tree of a SELECT, as JSON. Raises ParseError where it has none."""
+    options = "skip_null := true, skip_empty := true, skip_default := true"
+    ((tree,),) = ask(f"SELECT json_serialize_sql('{text.replace(chr(39), chr(39) * 2)}', {options})")
+    if str(tree).startswith('{"error":true'):
+        raise ParseError(str(tree))
+    return str(tree)
+
+
+@lru_cache(maxsize=1)
+def function_aliases() -> dict[str, str]:
+    """The functions of DuckDB that are others under another name."""
+    rows = ask("SELECT DISTINCT function_name, alias_of FROM duckdb_functions() WHERE alias_of IS NOT NULL")
+    return {str(name).lower(): str(other).lower() for name, other in rows}
+
+
+@lru_cache(maxsize=1)
+def type_aliases() -> dict[str, str]:
+    """The types of DuckDB by all of their names, lower-case."""
+    rows = ask("SELECT DISTINCT type_name, logical_type FROM duckdb_types()")
+    return {str(name).lower(): str(type_).lower() for name, type_ in rows}
+
+
+@lru_cache(maxsize=1)
+def aggregate_names() -> frozenset[str]:
+    """Names of DuckDB's aggregate functions, lower-case."""
+    rows = ask("SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
+    return frozenset(str(name).lower() for (name,) in rows)

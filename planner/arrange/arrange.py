@@ -1,0 +1,81 @@
+"""What estimates say about a relation before any exchange: the order of its joins, and what follows from that.
+
+    ──inline──> ──reduce build sides──> ──order joins──> ──loosen joins──> ──aggregate early──> ──reduce facts──>
+
+Each step depends on one or two of the choices of a variant (:class:`~qoop.planner.variants.Logical`); a step that was
+taken by the same choices from the same relation is not taken again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from qoop.planner.algebra.interning import Interner
+from qoop.planner.algebra.relation import Relation
+from qoop.planner.arrange.eager_aggregation import eager_aggregation
+from qoop.planner.arrange.inline import inline_shared
+from qoop.planner.arrange.reduce_build_sides import reduce_build_sides
+from qoop.planner.arrange.reduce_facts import reduce_facts
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.join_order import Known, reorder
+from qoop.planner.rules import apply_rules
+from qoop.planner.rules.prune_columns import prune_columns
+from qoop.planner.rules.semi_joins import semi_joins
+from qoop.planner.variants import Aim, Logical
+
+_USUAL = Logical()
+
+
+def arranged(relation: Relation, cardinality: Cardinality, cost: CostModel, choices: Logical = _USUAL) -> Relation:
+    """Return the relation with its joins ordered and all that else follows from estimates, before any exchange."""
+    return Arranger(cardinality, cost, Interner()).of(relation, choices)
+
+
+class Arranger:
+    """Arranges the relation of one query by several sets of choices; equal results are the same object."""
+
+    def __init__(self, cardinality: Cardinality, cost: CostModel, interner: Interner) -> None:
+        self.cardinality = cardinality
+        self.cost = cost
+        self.interner = interner
+        self._groups = Known()
+        self._taken: dict[tuple[object, ...], tuple[Relation, Relation]] = {}
+
+    def of(self, relation: Relation, choices: Logical) -> Relation:
+        """The relation as these choices arrange it."""
+        if choices.inline:
+            relation = self._once(relation, _inlined)
+        relation = self._once(relation, self._reduced)
+        relation = self._once(relation, self._ordered, choices.bushy, choices.aim)
+        relation = self._once(relation, _loosened if choices.loosen else prune_columns)
+        relation = self._once(relation, self._early, choices.eager_gain)
+        return self._once(relation, self._reduced_facts) if choices.reduce_facts else relation
+
+    def _once(self, relation: Relation, step: Callable[..., Relation], *choices: object) -> Relation:
+        key = (id(relation), step, *choices)
+        known = self._taken.get(key)
+        if known is None:
+            known = self._taken[key] = (relation, self.interner.of(step(relation, *choices)))
+        return known[1]
+
+    def _reduced(self, relation: Relation) -> Relation:
+        return reduce_build_sides(relation, self.cardinality)
+
+    def _ordered(self, relation: Relation, bushy: bool, aim: Aim) -> Relation:
+        return reorder(relation, self.cardinality, model=self.cost, bushy=bushy, aim=aim, known=self._groups)
+
+    def _reduced_facts(self, relation: Relation) -> Relation:
+        return reduce_facts(relation, self.cardinality)
+
+    def _early(self, relation: Relation, least_gain: float) -> Relation:
+        return prune_columns(eager_aggregation(relation, self.cardinality, self.cost, least_gain))
+
+
+def _inlined(relation: Relation) -> Relation:
+    inlined = inline_shared(relation)
+    return relation if inlined is relation else apply_rules(inlined)
+
+
+def _loosened(relation: Relation) -> Relation:
+    return prune_columns(semi_joins(relation))

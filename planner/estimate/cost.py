@@ -1,0 +1,102 @@
+"""What rows and bytes cost: cpu seconds of one thread, and bytes held, in constants of a machine.
+
+The constants that ship are rounded from what ``qoop calibrate`` measured for one thread of DuckDB on a machine of the
+day; what it measures elsewhere, later sessions take instead (:mod:`qoop.commands.calibration`).  They
+need not be exact to order joins: plans are compared with each other, and only ratios matter for that.  What matters is
+that a row probing a small hash table is cheap, that one entering a hash table is dear, and that everything else is in
+between.  To foretell when a plan ends they do have to be near.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from qoop.planner.packing import SERIAL_PART, on_threads
+
+BASE_MEMORY = 32 << 20
+"""Bytes that any task is given, whatever it does."""
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Seconds on one thread per row or byte, and what hash tables and sorts take beside the rows themselves.
+
+    scan_row, scan_byte: reading and decoding Parquet. filter_row: one function of a row, a comparison mostly, in
+        filters and wherever else expressions are computed.
+    build_row, build_byte: putting a row into a hash table. probe_row: looking one up in a table that fits the
+    cache; miss_row: more for one that is far larger (:meth:`probe`). output_row: a row that a join puts out.
+    nested_pair: one pair of rows tried by a join without an equality.
+    aggregate_row, key_byte, group_row: looking up the group of a row, a byte of its keys, and a group coming out.
+    aggregate_value: a value that goes into an aggregate function.
+    sort_row: times log2(rows). exchange_row, exchange_byte: reading (or writing) Arrow at a stage border.
+    task_overhead_seconds: starting and committing a task, whatever it does. operator_seconds: planning and starting
+        one operator of it, however few its rows.
+    serial_part: of a task with several threads, the part of its seconds that only one of them can do.
+    hash_entry_bytes: memory of a hash table entry beside its columns.
+    cached_rows: rows of a hash table of which half miss the cache when it is probed.
+    """
+
+    scan_row: float = 1e-9
+    scan_byte: float = 0.6e-9
+    filter_row: float = 1.6e-9
+    build_row: float = 60e-9
+    build_byte: float = 2.2e-9
+    probe_row: float = 8e-9
+    miss_row: float = 30e-9
+    more_keys_row: float = 5e-9
+    output_row: float = 8e-9
+    nested_pair: float = 2.1e-9
+    aggregate_row: float = 15e-9
+    key_byte: float = 0.8e-9
+    group_row: float = 100e-9
+    aggregate_value: float = 1e-9
+    sort_row: float = 4e-9
+    exchange_row: float = 0.3e-9
+    exchange_byte: float = 0.2e-9
+    task_overhead_seconds: float = 0.002
+    operator_seconds: float = 0.00025
+    serial_part: float = SERIAL_PART
+    hash_entry_bytes: float = 24.0
+    cached_rows: float = 50_000.0
+
+    def on_threads(self, seconds: float, threads: float) -> float:
+        """How long so many seconds of one thread take on several (:func:`~qoop.planner.packing.on_threads`)."""
+        return on_threads(seconds, threads, self.serial_part)
+
+    def times(self, factor: float) -> CostModel:
+        """The constants of a machine, or an engine, that takes so many times as long for everything."""
+        seconds = {
+            item.name: getattr(self, item.name) * factor for item in fields(self) if item.name not in _NO_SECONDS
+        }
+        return replace(self, **seconds)
+
+    def build(self, rows: float, width: float) -> float:
+        """Seconds to put rows of `width` bytes into a hash table."""
+        return rows * (self.build_row + self.build_byte * width)
+
+    def probe(self, rows: float, build_rows: float) -> float:
+        """Seconds to look rows up in a hash table; the larger the table, the more of them miss the cache."""
+        missing = build_rows / (build_rows + self.cached_rows)
+        return rows * (self.probe_row + self.miss_row * missing)
+
+    def hash_join(self, probe_rows: float, build_rows: float, build_width: float, output_rows: float) -> float:
+        """Seconds of a hash join beyond producing its inputs."""
+        return self.build(build_rows, build_width) + self.probe(probe_rows, build_rows) + output_rows * self.output_row
+
+    def nested_loops(self, left_rows: float, right_rows: float, output_rows: float) -> float:
+        """Seconds of a join that has to try all pairs."""
+        return left_rows * right_rows * self.nested_pair + output_rows * self.output_row
+
+    def transfer(self, rows: float, width: float) -> float:
+        """Seconds to read (or write) rows at a stage border."""
+        return rows * (self.exchange_row + self.exchange_byte * width)
+
+    def table_bytes(self, rows: float, width: float) -> float:
+        """Bytes of a hash table."""
+        return rows * (width + self.hash_entry_bytes)
+
+
+_NO_SECONDS = frozenset({"serial_part", "hash_entry_bytes", "cached_rows"})
+
+DEFAULT = CostModel()
+"""The constants that ship, for a usual machine."""

@@ -1,0 +1,106 @@
+"""What earlier runs saw, by signature: true rows, bytes, seconds and memory in place of estimates.
+
+An :class:`Observation` is filed under two digests of the stage it was made of:
+
+* its *signature*, which says rows and columns; a stage of the same signature in a new plan takes rows, bytes, seconds
+  and memory from it (:meth:`Observations.estimate`);
+* its *meaning*, which says rows alone; any relation of the same meaning, in whatever join order and with whatever
+  columns, takes the number of rows from it (:class:`~qoop.planner.estimate.observed_rows.ObservedRows`, used by
+  :class:`~qoop.planner.estimate.cardinality.Cardinality` and by the join search).
+
+To work out what a relation means costs about as much as to estimate it, so it is done only for relations over exactly
+the tables of some observed stage. Everything here is a value or a pure function: who watches runs, or finds
+checkpoints under the signatures of a plan's stages, makes Observations with :func:`observe` and plans again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from qoop.planner.plan import Estimate, Plan, Signature, StageId, read_by
+
+Tables = frozenset[tuple[str, str]]
+"""Tables as (name, version)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a stage was seen to be.
+
+    rows, bytes: of its whole output. seconds: of one thread, of all its tasks together. memory: peak bytes of the task
+    that took most. None: not known. reads: what it was made of (`plan.read_by`); seconds and memory say something of
+    a stage that reads the same alone, None: of any.
+    """
+
+    rows: float
+    bytes: float | None = None
+    seconds: float | None = None
+    memory: float | None = None
+    reads: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Observations by signature and by meaning. tables: what each observed meaning is over."""
+
+    by_signature: Mapping[Signature, Observation] = field(default_factory=dict)
+    tables: frozenset[Tables] = frozenset()
+
+    def __or__(self, newer: Observations) -> Observations:
+        """Both; where they differ the newer holds.
+
+        >>> (Observations({"s": Observation(1)}) | Observations({"s": Observation(2)})).by_signature
+        {'s': Observation(rows=2, bytes=None, seconds=None, memory=None, reads=None)}
+        """
+        return Observations({**self.by_signature, **newer.by_signature}, self.tables | newer.tables)
+
+    def estimate(
+        self, signature: Signature, width: int, planned: Estimate, reads: frozenset[str] = frozenset()
+    ) -> Estimate:
+        """The estimate of a stage with `width` tasks: what is known of it, else what was planned.
+
+        reads: what it is made of. The last of many stages puts out the same as one that does all the work at once.
+        """
+        seen = self.by_signature.get(signature)
+        if seen is None:
+            return planned
+        known = replace(planned, rows=seen.rows, bytes=planned.bytes if seen.bytes is None else seen.bytes)
+        if seen.reads is not None and seen.reads != reads:
+            return known
+        if seen.seconds is not None:
+            known = replace(known, task_seconds=seen.seconds / width)
+        return known if seen.memory is None else replace(known, task_memory=seen.memory, task_wants=0.0)
+
+
+NOTHING = Observations()
+
+
+def observe(plan: Plan, seen: Mapping[StageId, Observation]) -> Observations:
+    """File what was seen of some stages of a plan.
+
+    Islands (law 12) are left out, since another run of them may put out other rows, and unfinished rows (partial
+    groups) count only for a stage of exactly the same signature.
+    """
+    by_signature: dict[Signature, Observation] = {}
+    tables: set[Tables] = set()
+    below = tables_below(plan)
+    for stage in plan.stages:
+        observation = seen.get(stage.id)
+        if observation is None or not stage.shareable:
+            continue
+        observation = replace(observation, reads=read_by(stage, plan))
+        by_signature[stage.signature] = observation
+        if stage.meaning:
+            by_signature[stage.meaning] = observation
+            tables.add(below[stage.id])
+    return Observations(by_signature, frozenset(tables))
+
+
+def tables_below(plan: Plan) -> dict[StageId, Tables]:
+    """The tables that each stage reads, itself or through others."""
+    below: dict[StageId, Tables] = {}
+    for stage in plan.stages:
+        own = frozenset((item.table, item.version) for item in stage.table_inputs)
+        below[stage.id] = own.union(*(below[item.stage] for item in stage.stage_inputs))
+    return below

@@ -1,0 +1,46 @@
+"""Looks up, while a query is planned, what earlier runs saw of relations of the same meaning."""
+
+from __future__ import annotations
+
+from qoop.planner.algebra.relation import Opaque, Relation, Scan
+from qoop.planner.estimate.observed import Observations, Tables
+from qoop.planner.identity.provenance import Provenances
+
+
+class ObservedRows:
+    """Looks relations up in observations. `provenances` are those of the query (they hold its settings).
+
+    Remembers by object identity and keeps what it has seen alive; use one for the planning of one query.
+    """
+
+    def __init__(self, observations: Observations, provenances: Provenances) -> None:
+        self._observations = observations
+        self._provenances = provenances
+        self._tables: dict[int, tuple[Relation, Tables]] = {}
+
+    @property
+    def table_sets(self) -> frozenset[Tables]:
+        """The sets of tables that something was observed over."""
+        return self._observations.tables
+
+    def rows(self, relation: Relation) -> float | None:
+        """How many rows the relation was seen to put out, None if it was not."""
+        if self.tables(relation) not in self._observations.tables:
+            return None
+        seen = self._observations.by_signature.get(self._provenances.rows(relation))
+        return None if seen is None else seen.rows
+
+    def tables(self, relation: Relation) -> Tables:
+        """The tables that the relation reads."""
+        known = self._tables.get(id(relation))
+        if known is None:
+            own = _own_tables(relation)
+            known = (relation, own.union(*map(self.tables, relation.inputs)))
+            self._tables[id(relation)] = known
+        return known[1]
+
+
+def _own_tables(relation: Relation) -> Tables:
+    if isinstance(relation, Scan):
+        return frozenset({(relation.table, relation.version)})
+    return frozenset(relation.tables) if isinstance(relation, Opaque) else frozenset()

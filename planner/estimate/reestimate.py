@@ -1,0 +1,102 @@
+"""A plan's estimates, put right by what was seen of its stages, without planning anew.
+
+What the rows of a finished stage turned out to be is carried to the stages that read it: a stage puts out as many
+times more rows than estimated as its inputs have together, and its tasks take as many times longer, and hold as many
+times more, as what they read and put out has grown (of fewer rows no task is promised to hold less). That is the model
+of independent selectivities (Selinger et al., "Access Path Selection", SIGMOD 1979) turned forward; it errs for groups,
+of which there are not more because there are more rows, but it errs alike for all plans of a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from qoop.planner.estimate.cost import BASE_MEMORY, DEFAULT
+from qoop.planner.estimate.observed import Observation, Observations
+from qoop.planner.plan import Estimate, Plan, Stage, StageId
+
+ROW_SECONDS = DEFAULT.build_row + DEFAULT.miss_row + DEFAULT.aggregate_row + DEFAULT.group_row
+"""What a row more takes at most: to join and to group it. A stage believed to read next to nothing takes some time
+even so, which does not grow with the rows."""
+
+ROW_BYTES = 128.0
+"""What a row more makes a task hold at most: some columns and its place in a hash table."""
+
+NO_MEMORY: Mapping[StageId, float] = {}
+
+
+def reestimated(plan: Plan, observed: Observations, memory: Mapping[StageId, float] = NO_MEMORY) -> Plan:
+    """The plan with better estimates; the plan itself where nothing differs.
+
+    The plan must be as it was planned, and `observed` all that was ever seen: growth is not to be carried over from
+    one estimate that was put right to the next. memory: bytes that a task of a stage is known to need at least.
+
+    >>> plan = Plan((Stage("s", "", (), (), 1, "meaning"),), ())
+    >>> reestimated(plan, Observations({"meaning": Observation(70)})).root.estimate.rows
+    70
+    """
+    growth: dict[StageId, float] = {}
+    stages: list[Stage] = []
+    for stage in plan.stages:
+        estimate = _grown(stage, plan, growth, _seen(stage, observed))
+        if memory.get(stage.id, 0.0) > estimate.task_memory:
+            estimate = replace(estimate, task_memory=memory[stage.id])
+        growth[stage.id] = max(1.0, estimate.rows) / max(1.0, stage.estimate.rows)
+        stages.append(stage if estimate == stage.estimate else replace(stage, estimate=estimate))
+    same = all(new is old for new, old in zip(stages, plan.stages, strict=True))
+    return plan if same else replace(plan, stages=tuple(stages))
+
+
+def _seen(stage: Stage, observed: Observations) -> Observation | None:
+    found = observed.by_signature.get(stage.signature)
+    return found if found is not None or not stage.meaning else observed.by_signature.get(stage.meaning)
+
+
+def _grown(stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Observation | None) -> Estimate:
+    """The estimate of a stage whose inputs have so many times the rows, and whose own rows may be known."""
+    old = stage.estimate
+    sources = dict.fromkeys(item.stage for item in stage.stage_inputs)
+    factor = prod(growth[id] for id in sources)
+    rows = seen.rows if seen is not None else old.rows * factor
+    size = old.bytes * rows / max(1.0, old.rows)
+    if seen is not None and seen.bytes is not None and seen.rows:
+        size = seen.bytes
+    if factor == 1.0 and rows == old.rows:
+        return old
+    read = [(plan.by_id[id].estimate.rows, growth[id]) for id in sources]
+    work = _work(read, old.rows, rows, reads_table=bool(stage.table_inputs))
+    held = max(1.0, *(grown for _, grown in read)) if read else 1.0
+    more = _more(stage, plan, growth, rows)
+    return replace(
+        old,
+        rows=rows,
+        bytes=size,
+        task_seconds=min(old.task_seconds * work, old.task_seconds + more * ROW_SECONDS),
+        task_memory=min(_held(old.task_memory, held), old.task_memory + more * ROW_BYTES),
+        task_wants=min(_held(old.task_wants, held), old.task_wants + more * ROW_BYTES),
+    )
+
+
+def _more(stage: Stage, plan: Plan, growth: Mapping[StageId, float], rows: float) -> float:
+    """How many rows more than was believed one task reads and puts out."""
+    more = max(0.0, rows - stage.estimate.rows) / stage.width
+    for item in stage.stage_inputs:
+        added = max(0.0, growth[item.stage] - 1.0) * max(1.0, plan.by_id[item.stage].estimate.rows)
+        more += added if item.mode == "all" else added / stage.width
+    return more
+
+
+def _held(memory: float, grown: float) -> float:
+    """Bytes of a task that reads so many times the rows; what any task holds does not grow with them."""
+    return memory if memory <= BASE_MEMORY else BASE_MEMORY + (memory - BASE_MEMORY) * grown
+
+
+def _work(read: list[tuple[float, float]], before: float, after: float, reads_table: bool) -> float:
+    """By what the work grows: rows read and put out. The rows of a table, which the plan does not tell, count for as
+    many as the most of the others."""
+    fixed = max([before, *(rows for rows, _ in read)]) if reads_table else 0.0
+    old = fixed + before + sum(rows for rows, _ in read)
+    new = fixed + after + sum(rows * grown for rows, grown in read)
+    return new / old if old > 0 else 1.0

@@ -1,0 +1,141 @@
+"""What running an operator tree costs, by the constants of a :class:`~qoop.planner.estimate.cost.CostModel`.
+
+An Exchange ends a tree: below it is another task's work.
+"""
+
+from __future__ import annotations
+
+from math import log2
+
+from qoop.planner.algebra.expr import Column, columns_of, steps
+from qoop.planner.algebra.relation import (
+    Aggregate,
+    Exchange,
+    Filter,
+    Join,
+    Limit,
+    Project,
+    Relation,
+    Scan,
+    SetOp,
+    Shared,
+    Sort,
+    Window,
+)
+from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.estimate.skipping import scanned
+
+TOP_ROWS = 5000
+"""Of more rows than these DuckDB sorts all, if they are no tiny part."""
+
+
+def seconds(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
+    """Cpu seconds of one thread to run the operator tree; an Exchange below costs reading it."""
+    own = own_seconds(cost, relation, cardinality)
+    if isinstance(relation, Exchange):
+        return own
+    below = sum(seconds(cost, child, cardinality) for child in relation.inputs)
+    return own + max(0.0, below - spared_seconds(cost, relation, cardinality))
+
+
+def spared_seconds(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
+    """Seconds that the operator spares the scan below it, of which only a part is read."""
+    if not isinstance(relation, Join | Filter):
+        return 0.0
+    part = cardinality.part_read(relation)
+    scan = scanned(relation) if part < 1.0 else None
+    return (1.0 - part) * own_seconds(cost, scan, cardinality) if scan is not None else 0.0
+
+
+def own_seconds(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
+    """Cpu seconds of the top operator alone."""
+    rows = cardinality.rows(relation)
+    match relation:
+        case Scan():
+            return rows * (cost.scan_row + cost.scan_byte * cardinality.width(relation.columns))
+        case Exchange():
+            return cost.transfer(rows, cardinality.width(relation.columns))
+        case Filter():
+            return cardinality.rows(relation.input) * cost.filter_row * sum(map(steps, relation.predicates))
+        case Project():
+            return rows * cost.filter_row * sum(steps(expr) for _, expr in relation.exprs)
+        case Join():
+            return _join_seconds(cost, relation, cardinality)
+        case Aggregate():
+            return _aggregate_seconds(cost, relation, cardinality)
+        case Window() | Sort():
+            return _sorted_rows(rows) * cost.sort_row + rows * cost.output_row
+        case SetOp() if not (relation.all and relation.kind == "union"):
+            return sum(cardinality.rows(branch) for branch in relation.branches) * cost.aggregate_row
+        case Limit() if is_top(relation):  # in place of the sort, each row is compared with the last one kept
+            entering = cardinality.rows(relation.input)
+            return entering * cost.filter_row - own_seconds(cost, relation.input, cardinality)
+    return rows * cost.output_row
+
+
+def memory(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
+    """Peak bytes that the operators of the tree hold at once: hash tables, groups, sorted rows."""
+    own = own_memory(cost, relation, cardinality)
+    if isinstance(relation, Exchange):
+        return own
+    return own + sum(memory(cost, child, cardinality) for child in relation.inputs)
+
+
+def own_memory(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
+    """Bytes that the top operator holds."""
+    match relation:
+        case Join():
+            return cost.table_bytes(cardinality.rows(relation.right), cardinality.width(relation.right.columns))
+        case Aggregate() | Shared():
+            return cost.table_bytes(cardinality.rows(relation), cardinality.width(relation.columns))
+        case SetOp() if not (relation.all and relation.kind == "union"):
+            return cost.table_bytes(cardinality.rows(relation), cardinality.width(relation.columns))
+        case Limit() if isinstance(relation.input, Sort):
+            return cardinality.bytes(relation) - cardinality.bytes(relation.input)  # a top-N keeps only its rows
+        case Sort() | Window():
+            return cardinality.bytes(relation)
+    return 0.0
+
+
+def _aggregate_seconds(cost: CostModel, aggregate: Aggregate, cardinality: Cardinality) -> float:
+    """Its functions' arguments, then for each grouping the lookup of the group and all functions."""
+    entering = cardinality.rows(aggregate.input)
+    computed = sum(steps(expr) for one in aggregate.aggregations for expr in one.exprs) * cost.filter_row
+    each = len(aggregate.aggregations) * cost.aggregate_value
+    if aggregate.keys:
+        each += cost.aggregate_row + cardinality.width(aggregate.keys) * cost.key_byte
+    groupings = len(aggregate.grouping_sets or ((),))
+    return entering * (computed + each * groupings) + cardinality.rows(aggregate) * cost.group_row
+
+
+def _join_seconds(cost: CostModel, join: Join, cardinality: Cardinality) -> float:
+    left = cardinality.rows(join.left) * cardinality.part_read(join)
+    right, output = cardinality.rows(join.right), cardinality.rows(join)
+    keys = equal_keys(join)
+    if keys:
+        more = left * cost.more_keys_row * (keys - 1)
+        return more + cost.hash_join(left, right, cardinality.width(join.right.columns), output)
+    return cost.nested_loops(left, right, output)
+
+
+def is_top(limit: Limit) -> bool:
+    """True if DuckDB keeps the first rows of a sort alone and does not sort the others."""
+    return isinstance(limit.input, Sort) and limit.limit is not None and limit.limit + limit.offset <= TOP_ROWS
+
+
+def equal_keys(join: Join) -> int:
+    """How many of the conditions equate the left with the right."""
+    left, right = frozenset(join.left.columns), frozenset(join.right.columns)
+    return sum(_equates(condition, left, right) for condition in join.on)
+
+
+def _equates(condition: object, left: frozenset[Column], right: frozenset[Column]) -> bool:
+    if getattr(condition, "op", None) != "=":
+        return False
+    first, second = (columns_of(arg) for arg in condition.args)  # type: ignore[attr-defined]
+    return bool(first and second) and ((first <= left and second <= right) or (first <= right and second <= left))
+
+
+def _sorted_rows(rows: float) -> float:
+    return rows * log2(rows + 2.0)

@@ -1,0 +1,252 @@
+"""Many plans for one query: a pool of candidates, and the few of them that are kept.
+
+    variants × rooms ──pool──> candidates ──finish times on a grid of shares──> keep ──> Alternatives
+
+The aim is cover, not number: for every share on the grid the kept set holds a plan whose finish time is close to the
+best of the pool, with as few plans as do that.  The work is limited by counts, so the same query has the same
+alternatives on any machine and at any hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from math import inf
+
+from qoop.catalog.errors import PlanError
+from qoop.planner.algebra.cover import smallest_cover
+from qoop.planner.collector import collector_waits
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.planner import Planning
+from qoop.planner.search.candidate import (
+    MOST_TOLERANCE,
+    Alternatives,
+    Candidate,
+    Grid,
+    Pool,
+    StageKey,
+    plan_name,
+    stage_key,
+)
+from qoop.planner.search.spares import spares
+from qoop.planner.variants import RARE, VARIANTS, Variant
+
+MOST_PLANS = 64
+"""Candidates of one query at most."""
+
+
+@collector_waits()
+def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS, most: int = MOST_PLANS) -> Pool:
+    """The different plans that the variants lead to in the rooms of the grid, the usual plan first.
+
+    most: after so many different plans the search ends.
+    """
+    found: dict[object, Candidate] = {}
+    for variant, room in _tries(planning, grid, variants):
+        plan = planning.plan(variant, room)
+        key = tuple((stage_key(stage), stage.slots) for stage in plan.stages)
+        origin = f"{variant.name} for {_room(room)}"
+        found.setdefault(key, Candidate(plan, origin, grid.machine, planning.cost, variant, room))
+        if len(found) >= most:
+            break
+    return Pool(grid, tuple(found.values()))
+
+
+def full_pool(planning: Planning, grid: Grid, most: int = 1024) -> Pool:
+    """What a search without regard to time finds: every way to arrange the query with every set of limits, made for
+    every share of the grid that differs in slots, and for all slots of every kind."""
+    logical = dict.fromkeys(variant.logical for variant in (*VARIANTS, *RARE))
+    limits = dict.fromkeys(variant.limits for variant in VARIANTS)
+    every = [Variant(f"full {i}.{j}", one, two) for i, one in enumerate(logical) for j, two in enumerate(limits)]
+    largest = max(point.cpu for point in grid.points)
+    usual = grid.rooms[0]
+    own = [p for p in grid.points if p.cpu == largest or (p.memory / p.cpu == usual.memory / usual.cpu)]
+    links = {grid.link(usual), 0.0}
+    rooms = dict.fromkeys([*grid.rooms, *(p for p in own if p.cpu == largest or grid.link(p) in links)])
+    return pool(planning, replace(grid, rooms=tuple(rooms)), [*VARIANTS, *every], most)
+
+
+def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Iterator[tuple[Variant, Resources]]:
+    """Variants for rooms, without those that cannot lead to another plan than one before."""
+    seen: set[tuple[object, ...]] = set()
+    for variant in variants:
+        relation = planning.arranged(variant.logical)
+        least, most = variant.slots
+        for room in (room for room in grid.rooms if least <= room.cpu <= most):
+            fitted = variant.on(room, grid.threads, grid.machine)
+            key = (id(relation), fitted.limits, room)
+            if key not in seen:
+                seen.add(key)
+                yield fitted, room
+
+
+def _room(room: Resources) -> str:
+    return f"{room.cpu:.0f} slots of {room.memory / room.cpu / 1e9:.1f} GB"
+
+
+@collector_waits()
+def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
+    """As few plans of the pool as hold, for every share of the grid, one within `tolerance` of the best.
+
+    Greedy set cover (Chvátal, "A Greedy Heuristic for the Set-Covering Problem", 1979): next comes the plan that
+    covers the most shares not yet covered; of several the one that shares most stages with those kept already,
+    then the one that is nearest to the best over all shares. Where that takes more plans than necessary, and it can be
+    told (:mod:`qoop.planner.algebra.cover`), the fewest. Then come plans that are cheap to switch to
+    (:mod:`qoop.planner.search.spares`).
+
+    tolerance: as a fraction, up to MOST_TOLERANCE. Raises PlanError if it is not.
+    """
+    if not 0.0 <= tolerance <= MOST_TOLERANCE:
+        raise PlanError(f"plans are told apart to within 0 to {MOST_TOLERANCE} of the best, not {tolerance}")
+    covers = [_covered(row, pool.best, tolerance) for row in pool.seconds]
+    regret = [_regret(pool, place) for place in range(len(covers))]
+    chosen = smallest_cover(covers, _without_redundant(_greedy(pool, covers, regret), covers), regret)
+    more = spares(pool, chosen, tolerance) if len(pool.candidates) > len(chosen) else ()
+    return Alternatives(pool, (*chosen, *more), len(more))
+
+
+def _greedy(pool: Pool, covers: Sequence[frozenset[int]], regret: Sequence[float]) -> list[int]:
+    missing = frozenset().union(*covers)
+    chosen: list[int] = []
+    shared: frozenset[StageKey] = frozenset()
+    while missing or not chosen:
+        counts = [len(covered & missing) for covered in covers]
+        most = max(counts)
+        tied = (place for place, count in enumerate(counts) if count == most)
+        place = max(tied, key=lambda i: (len(pool.candidates[i].stages & shared), -regret[i], -i))
+        chosen.append(place)
+        missing -= covers[place]
+        shared |= pool.candidates[place].stages
+    return chosen
+
+
+def _covered(seconds: Sequence[float], best: Sequence[float], tolerance: float) -> frozenset[int]:
+    pairs = enumerate(zip(seconds, best, strict=True))
+    return frozenset(i for i, (mine, least) in pairs if least < inf and mine <= (1.0 + tolerance) * least)
+
+
+def _regret(pool: Pool, place: int) -> float:
+    """How much longer than the best a plan takes, added up over the grid."""
+    pairs = zip(pool.seconds[place], pool.best, strict=True)
+    return sum(mine / best for mine, best in pairs if 0.0 < best < inf)
+
+
+def _without_redundant(chosen: Sequence[int], covers: Sequence[frozenset[int]]) -> tuple[int, ...]:
+    """Drop plans, the last chosen first, whose shares the others cover: later choices can make one needless."""
+    kept = list(chosen)
+    for place in reversed(chosen):
+        others = [covers[i] for i in kept if i != place]
+        if others and covers[place] <= frozenset().union(*others):
+            kept.remove(place)
+    return tuple(kept)
+
+
+def prune_by_work(rectangles: Sequence[tuple[float, float]]) -> tuple[int, ...]:
+    """The places of plans, given as (width, work), that the paper's algorithm keeps (spec section 5).
+
+    By width ascending, a plan stays only if its work is at most half that of the one kept before it.
+
+    >>> prune_by_work([(1, 100), (4, 60), (2, 50), (8, 25)])
+    (0, 2, 3)
+    """
+    kept: list[int] = []
+    for place in sorted(range(len(rectangles)), key=lambda i: (*rectangles[i], i)):
+        if not kept or 2.0 * rectangles[place][1] <= rectangles[kept[-1]][1]:
+            kept.append(place)
+    return tuple(kept)
+
+
+def pruned(pool: Pool) -> Pool:
+    """The candidates that :func:`prune_by_work` keeps: width is the most slots a plan uses, work its slot seconds."""
+    rectangles = [(_width(one.plan), one.finish.work()) for one in pool.candidates]
+    return replace(pool, candidates=tuple(pool.candidates[i] for i in sorted(prune_by_work(rectangles))))
+
+
+def _width(plan: Plan) -> float:
+    return float(max(stage.width * stage.slots for stage in plan.stages))
+
+
+# ---- as text
+
+
+def explain_alternatives(alternatives: Alternatives) -> str:
+    """Which plan wins on which share, what each is, and what work they have in common.
+
+    Plans are called A, B, C …; in the map columns are slots and rows memory a slot.
+    """
+    lines = [_headline(alternatives), "", *_heat_map(alternatives), ""]
+    for place, one in enumerate(alternatives.kept):
+        lines += [*_described(alternatives, place, one), ""]
+    return "\n".join([*lines, *_common(alternatives)]).rstrip()
+
+
+def _headline(alternatives: Alternatives) -> str:
+    pool = alternatives.pool
+    if not pool.whole:
+        return f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes were kept by an earlier search"
+    more = f" {alternatives.spares} of them to switch to," if alternatives.spares else ""
+    return (
+        f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes are kept,{more} of {len(pool.candidates)} "
+        f"plans of {pool.shapes} shapes; at worst {alternatives.cover_error:.0%} behind the best"
+    )
+
+
+def _heat_map(alternatives: Alternatives) -> Iterator[str]:
+    """Memory a slot and link a line, slots a column: who wins, and in how many seconds."""
+    grid = alternatives.pool.grid
+    cells: dict[tuple[str, float, float], str] = {}
+    for place, point in enumerate(grid.points):
+        winner = alternatives.winners[place]
+        cells[_memory(point), grid.link(point), point.cpu] = (
+            f"{plan_name(winner)} {_short(alternatives.seconds(place))}"
+        )
+    cpus = sorted({point.cpu for point in grid.points})
+    links = sorted({grid.link(point) for point in grid.points} - {0.0}, reverse=True) or [0.0]
+    width = max(map(len, cells.values()))
+    yield "memory a slot  " + "  ".join(f"{cpu:.0f}".rjust(width) for cpu in cpus) + "  slots"
+    for memory in dict.fromkeys(_memory(point) for point in reversed(grid.points)):
+        for link in links:
+            row = (cells.get((memory, link, cpu), cells.get((memory, 0.0, cpu), "")).rjust(width) for cpu in cpus)
+            note = f"  at {link / 1e6:.0f} MB/s a machine" if len(links) > 1 else ""
+            yield memory.rjust(13) + "  " + "  ".join(row) + note
+
+
+def _memory(point: Resources) -> str:
+    return f"{point.memory / point.cpu / 1e9:.2f} GB"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.2g} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
+
+
+def _described(alternatives: Alternatives, place: int, one: Candidate) -> Iterator[str]:
+    plan = one.plan
+    wins = sum(winner == place for winner in alternatives.winners)
+    tasks = sum(stage.width for stage in plan.stages)
+    yield (
+        f"{plan_name(place)}: {one.origin}; shape {one.shape}; {len(plan.stages)} stages, {tasks} tasks, "
+        f"{_short(one.finish.work())} of work; wins on {wins} of {len(alternatives.winners)} shares"
+    )
+    readers = _readers(alternatives.kept)
+    for stage in plan.stages:
+        also = [plan_name(i) for i in readers.get(stage_key(stage), ()) if i != place]
+        note = f"  (also in {', '.join(also)})" if also else ""
+        yield f"   {stage.id}  {stage.label}  [{stage.width}×{stage.slots}]{note}"
+
+
+def _readers(plans: Iterable[Candidate]) -> dict[StageKey, list[int]]:
+    found: dict[StageKey, list[int]] = {}
+    for place, one in enumerate(plans):
+        for key in sorted(one.stages, key=repr):
+            found.setdefault(key, []).append(place)
+    return found
+
+
+def _common(alternatives: Alternatives) -> Iterator[str]:
+    """How many stages each pair of plans shares."""
+    kept = alternatives.kept
+    pairs = [(i, j) for i in range(len(kept)) for j in range(i + 1, len(kept))]
+    counts = [(len(kept[i].stages & kept[j].stages), i, j) for i, j in pairs]
+    shared = [f"{plan_name(i)}{plan_name(j)} {count}" for count, i, j in counts if count]
+    if pairs:
+        yield f"stages in common: {', '.join(shared) or 'none'}"

@@ -1,0 +1,78 @@
+"""How the plans of a query were found, so that they can be made for the same query with other literals.
+
+The search behind :func:`~qoop.planner.search.alternatives.keep` tries many variants in several rooms and simulates all
+that come of it; what it finds out is which few of them are worth keeping. That seldom depends on the literals: a query
+that asks for another month has the same good plans, as long as the estimates are about the same. So the decisions are
+kept, and :func:`replay` makes plans along them from the new text (they are right by construction, as any plan is), and
+gives up where an estimate has moved so far that the search might find otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool
+from qoop.planner.variants import Variant
+
+if TYPE_CHECKING:
+    from qoop.planner.planner import Planning
+
+MOVED = 2.0
+"""A stage whose estimated rows or seconds differ by more than this factor is another case."""
+
+_FEW_ROWS, _SHORT = 1_000.0, 0.005
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A kept plan: the variant (fitted to the room) and the room that led to it, and what its stages were expected
+    to be, in the plan's order."""
+
+    variant: Variant
+    room: Resources
+    origin: str
+    rows: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+
+def decisions(alternatives: Alternatives) -> tuple[Decision, ...]:
+    """The decisions behind the plans that are kept."""
+    return tuple(Decision(one.variant, one.room, one.origin, *_expected(one.plan)) for one in alternatives.kept)
+
+
+def replay(planning: Planning, grid: Grid, made: Sequence[Decision]) -> Alternatives | None:
+    """Plans along decisions that were made for a query of other literals; None where they need not hold."""
+    plans = []
+    for decision in made:
+        plan = planning.plan(decision.variant, decision.room)
+        rows, seconds = _expected(plan)
+        if _moved(rows, decision.rows, _FEW_ROWS) or _moved(seconds, decision.seconds, _SHORT):
+            return None
+        plans.append(plan)
+    return recalled(zip(plans, made, strict=True), grid, planning.cost)
+
+
+def recalled(plans: Iterable[tuple[Plan, Decision]], grid: Grid, cost: CostModel) -> Alternatives:
+    """Alternatives of plans that are known to be those worth keeping, in their order."""
+    candidates = tuple(Candidate(plan, one.origin, grid.machine, cost, one.variant, one.room) for plan, one in plans)
+    return Alternatives(Pool(grid, candidates, whole=False), tuple(range(len(candidates))))
+
+
+def _expected(plan: Plan) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    estimates = [(stage.estimate, stage.width) for stage in plan.stages]
+    return (
+        tuple(estimate.rows for estimate, _ in estimates),
+        tuple(estimate.task_seconds * width for estimate, width in estimates),
+    )
+
+
+def _moved(now: Sequence[float], before: Sequence[float], least: float) -> bool:
+    """Whether a number is off by more than the factor; numbers below `least` are all alike."""
+    if len(now) != len(before):
+        return True
+    pairs = ((max(one, least), max(other, least)) for one, other in zip(now, before, strict=True))
+    return any(max(pair) > MOVED * min(pair) for pair in pairs)

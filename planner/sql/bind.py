@@ -1,0 +1,208 @@
+"""SQL text -> :class:`Bound`: parsed by sqlglot, checked and typed by DuckDB.
+
+The binder holds a DuckDB instance with the tables' schemas and no rows.  DuckDB's own binder decides there
+what is valid and how the result's columns are named and typed, so both agree with DuckDB by construction;
+its errors come back as ours, with the span underlined.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from qoop.catalog.errors import BindError, ParseError, QueryError
+from qoop.catalog.opening import open_duckdb
+from qoop.planner.algebra.expr import quote
+from qoop.planner.algebra.moment import Moment
+from qoop.planner.sources import refuse_foreign
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+TypedName = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A query that DuckDB accepts.
+
+    ast: sqlglot's tree, None where only DuckDB can parse the text as it is meant.
+    tables: schemas of the registered tables the text reads, by lower-case name: (version, ((column, type), …)).
+    columns: names and types of the result, as DuckDB gives them.
+    settings: the SET options in force. moment: what ``now()`` is.
+    """
+
+    text: str
+    ast: exp.Expression | None
+    tables: Mapping[str, tuple[str, tuple[TypedName, ...]]]
+    columns: tuple[TypedName, ...]
+    settings: tuple[tuple[str, str], ...] = field(default=())
+    moment: Moment = field(default_factory=Moment.now)
+
+
+class Binder:
+    """Binds texts against a set of table schemas. Thread-safe."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._tables: dict[str, tuple[str, tuple[TypedName, ...]]] = {}
+        self._settings: dict[str, str] = {}
+        self._duckdb: duckdb.DuckDBPyConnection | None = None
+        self._waiting: list[str] = []  # what is to be made known to DuckDB before it is asked something
+        for name, value in (settings or {}).items():
+            self.set(name, value)
+
+    def add_table(self, name: str, version: str, columns: tuple[TypedName, ...]) -> None:
+        """Make a table known, or replace it."""
+        definition = ", ".join(f'"{column.replace(chr(34), chr(34) * 2)}" {type_}' for column, type_ in columns)
+        with self._lock:
+            self._waiting.append(f"CREATE OR REPLACE TABLE {_quoted(name)} ({definition})")
+            self._tables[name.lower()] = (version, columns)
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table."""
+        with self._lock:
+            self._waiting.append(f"DROP TABLE IF EXISTS {_quoted(name)}")
+            self._tables.pop(name.lower(), None)
+
+    def define(self, text: str) -> None:
+        """Make a view known to `describe`, or forget one: CREATE VIEW or DROP VIEW. Raises ParseError or BindError."""
+        with self._lock:
+            try:
+                self._told().execute(text)
+            except duckdb.Error as error:
+                raise _explained(error, text, 0, list(self._tables)) from error
+
+    def set(self, name: str, value: str) -> None:
+        """Apply a SET option. Raises QueryError where DuckDB refuses it."""
+        with self._lock:
+            try:
+                self._told().execute(f"SET {quote(name)} = '{value.replace(chr(39), chr(39) * 2)}'")
+            except duckdb.Error as error:
+                raise QueryError(f"SET {name}: {_message(error)[0]}") from error
+            self._settings[name.lower()] = value
+
+    def reset(self, name: str) -> None:
+        """Take a SET option back to its default."""
+        with self._lock:
+            self._told().execute(f"RESET {quote(name)}")
+            self._settings.pop(name.lower(), None)
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """The SET options in force."""
+        with self._lock:
+            return tuple(sorted(self._settings.items()))
+
+    def bind(self, text: str, at: str | None = None) -> Bound:
+        """Parse and check one SELECT statement. at: its moment, see `Moment`; None: now.
+
+        Raises ParseError or BindError."""
+        from qoop.planner.sql.reading import parse, reads_alike, tables_named  # loads sqlglot, which only binding needs
+
+        text = without_end(text)
+        refuse_foreign(text)
+        with self._lock:
+            columns = self._describe(text)
+            known = dict(self._tables)
+            settings = tuple(sorted(self._settings.items()))
+        ast = parse(text)
+        names = known if ast is None else tables_named(ast)
+        tables = {name: known[name] for name in known if name in names}
+        ast = ast if ast is not None and reads_alike(text, ast) else None
+        zone = dict(settings).get("timezone")
+        return Bound(text, ast, tables, columns, settings, Moment(at, zone) if at is not None else Moment.now(zone))
+
+    def describe(self, text: str) -> tuple[TypedName, ...]:
+        """Names and types of the result of a text. Raises ParseError or BindError."""
+        refuse_foreign(text)
+        with self._lock:
+            return self._describe(text)
+
+    def close(self) -> None:
+        """Free the DuckDB instance."""
+        with self._lock:
+            if self._duckdb is not None:
+                self._duckdb.close()
+
+    def _told(self) -> duckdb.DuckDBPyConnection:
+        """DuckDB, opened when it is first asked: a session whose queries were all planned before never does."""
+        if self._duckdb is None:
+            self._duckdb = open_duckdb(
+                threads=1, autoinstall_known_extensions=False, autoload_known_extensions=False, errors_as_json=True
+            )
+        while self._waiting:
+            self._duckdb.execute(self._waiting.pop(0))
+        return self._duckdb
+
+    def _describe(self, text: str) -> tuple[TypedName, ...]:
+        try:
+            rows = self._told().execute(f"DESCRIBE {text}").fetchall()
+        except duckdb.Error as error:
+            raise _explained(error, text, len("DESCRIBE "), list(self._tables)) from error
+        return tuple((str(name), str(type_)) for name, type_, *_ in rows)
+
+
+def without_end(text: str) -> str:
+    """The text of a statement without its last semicolons and what follows them.
+
+    >>> without_end("SELECT ';' ; -- done;")
+    "SELECT ';'"
+    """
+    encoded = text.strip().encode()  # DuckDB counts bytes
+    for offset, _ in reversed(duckdb.tokenize(encoded.decode())):
+        if encoded[offset:].startswith((b";", b"--", b"/*")):  # comments are tokens to DuckDB 2 only
+            encoded = encoded[:offset]
+        else:
+            break
+    return encoded.decode().strip()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _message(error: duckdb.Error) -> tuple[str, int | None, str]:
+    """DuckDB's message, the offset in the statement it points at, and its subtype."""
+    text = str(error)
+    try:
+        record = json.loads(text[text.index("{") :])
+    except ValueError:
+        return text, None, ""
+    position = record.get("position")
+    message = str(record.get("exception_message", text))
+    return message, int(position) if position is not None else None, str(record.get("error_subtype", ""))
+
+
+def _explained(error: duckdb.Error, text: str, prefix: int, tables: list[str]) -> QueryError:
+    message, position, _ = _message(error)
+    kind = ParseError if isinstance(error, duckdb.ParserException) else BindError
+    if "Table with name" in message and tables:
+        message += "\nTables here: " + ", ".join(sorted(tables))
+    if position is None:
+        return kind(message)
+    return kind(f"{message}\n\n{underline(text, position - prefix)}")
+
+
+def underline(text: str, offset: int) -> str:
+    """The line of `text` that holds the offset, with the word at the offset underlined.
+
+    >>> print(underline("select a\\nfrom tt", 14))
+    line 2: from tt
+                 ^^
+    """
+    offset = max(0, min(offset, len(text)))
+    start = text.rfind("\n", 0, offset) + 1
+    end = text.find("\n", offset)
+    line = text[start : end if end >= 0 else len(text)]
+    length = 0
+    while offset - start + length < len(line) and (line[offset - start + length].isalnum() or
+                                                   line[offset - start + length] in "_."):  # fmt: skip
+        length += 1
+    head = f"line {text.count(chr(10), 0, start) + 1}: "
+    return f"{head}{line}\n{' ' * (len(head) + offset - start)}{'^' * max(1, length)}"

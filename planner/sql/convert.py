@@ -1,0 +1,407 @@
+"""sqlglot expression -> :data:`~qoop.planner.algebra.expr.Expr`.
+
+Operators that the optimiser knows become calls of known names; everything else becomes a call whose template
+is printed by sqlglot and whose type is asked of DuckDB.  Aggregates, window functions and subqueries are
+collected in the :class:`Env` of the block, and stand in the expression as columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Protocol
+
+from sqlglot import exp
+
+from qoop.catalog.errors import BindError
+from qoop.planner.algebra.expr import Call, Column, Expr, Literal, cast, columns_of, is_null, negate
+from qoop.planner.algebra.moment import Moment, is_of_the_moment
+from qoop.planner.algebra.relation import Aggregation, Relation, WindowCall
+from qoop.planner.algebra.types import aggregate_names, fold, type_of
+from qoop.planner.sql.scope import Cte, Names, Scope, Unsupported
+
+Attachment = Callable[[Relation], Relation]
+
+_BINARY: dict[type[exp.Expression], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.And: "and",
+    exp.Or: "or", exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
+    exp.DPipe: "||",
+}  # fmt: skip
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "DOUBLE", "FLOAT")
+_BOOLEAN = frozenset(("=", "<>", "<", "<=", ">", ">=", "and", "or"))
+_NOW = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentDatetime, exp.Localtime, exp.Localtimestamp)
+# Nodes that are syntax around expressions, not expressions: rebuilt in place, their children become arguments.
+_SYNTAX = (
+    exp.Order, exp.Ordered, exp.Distinct, exp.WindowSpec, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup,
+    exp.If, exp.PropertyEQ, exp.HavingMax, exp.Where,
+)  # fmt: skip
+# Expressions that are no function of one row's values.
+_FOREIGN = (exp.Any, exp.All, exp.Lambda, exp.Placeholder, exp.Parameter, exp.Unnest, exp.UDTF, exp.Explode)
+# Nodes whose first child is the function they modify, not an argument.
+_AROUND_CALL = (exp.Window, exp.Filter, exp.Escape, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
+_CLOSED = (exp.Column, exp.Query, exp.Subquery, exp.AggFunc, exp.Window, exp.Star, exp.Lambda, exp.Placeholder)
+
+
+class Subqueries(Protocol):
+    """What the converter asks of the block builder when it meets a subquery."""
+
+    def scalar(self, node: exp.Expression, env: Env) -> Expr: ...
+    def exists(self, node: exp.Exists, env: Env) -> Expr: ...
+    def member(self, node: exp.In, env: Env) -> Expr: ...
+
+
+@dataclass
+class Env:
+    """Where an expression is converted.
+
+    aggregates: None where aggregates are not allowed, else those collected so far.
+    windows: the same for window functions. moment: what ``now()`` is.
+    attachments: joins that bring in subqueries, in order; applied before the expressions are computed.
+    aliases: select-list aliases that may be used where no column of that name exists.
+    ctes: the WITH items that subqueries may read.
+    """
+
+    scope: Scope
+    names: Names
+    subqueries: Subqueries
+    moment: Moment
+    aggregates: dict[tuple[Call, Expr | None], Aggregation] | None = None
+    windows: list[WindowCall] | None = None
+    attachments: list[Attachment] = field(default_factory=list)
+    aliases: dict[str, exp.Expression] = field(default_factory=dict)
+    ctes: dict[str, Cte] = field(default_factory=dict)
+
+    def convert(self, node: exp.Expression) -> Expr:
+        """Convert one expression; raises Unsupported for what only DuckDB understands."""
+        if node.args.get("negate"):  # sqlglot's form of NOT LIKE
+            positive = node.copy()
+            positive.set("negate", None)
+            return negate(self.convert(positive))
+        handler = _HANDLERS.get(type(node))
+        if handler is not None:
+            unknown = [key for key, value in node.args.items() if value and key not in _HANDLED_ARGS]
+            if not unknown:
+                return handler(self, node)
+            if type(node) not in _BINARY and not isinstance(node, exp.Func):
+                raise Unsupported(f"{unknown[0]} in {node.sql(dialect='duckdb')[:60]}")
+        if _tells_the_time(node):
+            return self.present(node)
+        if _is_aggregate(node):
+            return self.aggregate(node, None)
+        return self.generic(node)
+
+    def present(self, node: exp.Expression) -> Expr:
+        """The moment of the query, which is one in all of its tasks."""
+        name = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="duckdb")
+        literal = self.moment.literal(name.removesuffix("()"))
+        if literal is None:
+            raise Unsupported(node.sql(dialect="duckdb"))
+        return literal
+
+    def column(self, node: exp.Column) -> Expr:
+        if isinstance(node.this, exp.Star):
+            raise Unsupported("a star inside an expression")
+        name, table = node.name.lower(), node.table.lower() or None
+        if node.args.get("catalog") or node.db.lower() not in ("", "main"):
+            raise Unsupported(f"the qualified name {node.sql()}")
+        found = self.scope.local(name, table)
+        if found is None and table is not None and self.scope.local(table, None) is not None:
+            raise Unsupported(f"the field {node.sql(dialect='duckdb')}")
+        if found is None and table is None and name in self.aliases:
+            alias = self.aliases[name]
+            return replace(self, aliases={k: v for k, v in self.aliases.items() if k != name}).convert(alias)
+        found = found if found is not None else self.scope.resolve(name, table)
+        if found is None:
+            raise Unsupported(f"the name {node.sql(dialect='duckdb')}")
+        return found
+
+    def operator(self, node: exp.Expression) -> Expr:
+        op = _BINARY[type(node)]
+        left, right = self.convert(node.this), self.convert(node.expression)
+        if op in ("=", "<>", "<", "<=", ">", ">="):
+            left, right = _aligned(left, right), _aligned(right, left)
+        elif op in ("and", "or"):
+            left, right = cast(left, "BOOLEAN"), cast(right, "BOOLEAN")  # or dropping `AND true` would leave a number
+        template = "({0} " + op.upper() + " {1})"
+        type_ = "BOOLEAN" if op in _BOOLEAN else type_of(template, (left, right))
+        return _folded(_comparable(Call(op, (left, right), template, type_)))
+
+    def literal(self, node: exp.Literal) -> Expr:
+        sql = node.sql(dialect="duckdb")
+        if node.is_string:
+            return Literal(sql, "VARCHAR", node.this)
+        number = float(node.this)
+        return Literal(sql, type_of(sql, ()), int(node.this) if node.this.isdigit() else number)
+
+    def boolean(self, node: exp.Boolean) -> Expr:
+        return Literal(node.sql(dialect="duckdb").lower(), "BOOLEAN", bool(node.this))
+
+    def null(self, node: exp.Null) -> Expr:
+        return Literal("NULL", type_of("NULL", ()), None)
+
+    def negation(self, node: exp.Not) -> Expr:
+        return negate(self.convert(node.this))
+
+    def minus(self, node: exp.Neg) -> Expr:
+        arg = self.convert(node.this)
+        return _folded(Call("negative", (arg,), "(-{0})", type_of("(-{0})", (arg,))))
+
+    def is_(self, node: exp.Is) -> Expr:
+        if isinstance(node.expression, exp.Null):
+            return is_null(self.convert(node.this))
+        return self.generic(node)
+
+    def between(self, node: exp.Between) -> Expr:
+        if node.args.get("symmetric"):
+            return self.generic(node)
+        value = self.convert(node.this)
+        low, high = (_aligned(self.convert(node.args[side]), value) for side in ("low", "high"))
+        return _comparable(Call("between", (value, low, high), "({0} BETWEEN {1} AND {2})", "BOOLEAN"))
+
+    def in_(self, node: exp.In) -> Expr:
+        if node.args.get("query"):
+            return self.subqueries.member(node, self)
+        if node.args.get("unnest") or node.args.get("field"):
+            raise Unsupported("IN over a list value")
+        value = self.convert(node.this)
+        items = [_aligned(self.convert(item), value) for item in node.expressions]
+        slots = ", ".join("{" + str(i + 1) + "}" for i in range(len(items)))
+        return _comparable(Call("in", (value, *items), "({0} IN (" + slots + "))", "BOOLEAN"))
+
+    def like(self, node: exp.Like | exp.ILike) -> Expr:
+        if type(node.this) in (exp.Tuple,) or isinstance(node.expression, exp.Any | exp.All):
+            return self.generic(node)
+        args = (self.convert(node.this), self.convert(node.expression))
+        return Call(node.key, args, "({0} " + node.key.upper() + " {1})", "BOOLEAN")
+
+    def case(self, node: exp.Case) -> Expr:
+        if node.this is not None:
+            return self.generic(node)
+        args: list[Expr] = []
+        text = "CASE"
+        for branch in node.args["ifs"]:
+            args += (self.convert(branch.this), self.convert(branch.args["true"]))
+            text += " WHEN {" + str(len(args) - 2) + "} THEN {" + str(len(args) - 1) + "}"
+        default = node.args.get("default")
+        if default is not None:
+            args.append(self.convert(default))
+            text += " ELSE {" + str(len(args) - 1) + "}"
+        return Call("case", tuple(args), f"({text} END)", type_of(f"({text} END)", args))
+
+    def cast(self, node: exp.Cast) -> Expr:
+        target = node.to.sql(dialect="duckdb")
+        arg = self.convert(node.this)
+        template = "CAST({0} AS " + _escape(target) + ")"
+        return _folded(Call("cast", (arg,), template, type_of(template, (arg,))))
+
+    def paren(self, node: exp.Paren) -> Expr:
+        return self.convert(node.this)
+
+    def subquery(self, node: exp.Expression) -> Expr:
+        return self.subqueries.scalar(node, self)
+
+    def exists(self, node: exp.Exists) -> Expr:
+        return self.subqueries.exists(node, self)
+
+    def filtered(self, node: exp.Filter) -> Expr:
+        return self.aggregate(node.this, self.convert(node.expression.this))
+
+    def aggregate(self, node: exp.Expression, condition: Expr | None) -> Expr:
+        """Collect an aggregate and stand its column in."""
+        if self.aggregates is None:
+            raise Unsupported(f"the aggregate {node.sql(dialect='duckdb')} here")
+        inner = replace(self, aggregates=None, windows=None)
+        before = len(self.attachments)
+        call = inner.count_star() if _is_count_star(node) else inner.templated(node, _result_type(node))
+        if len(self.attachments) != before:
+            raise Unsupported("a subquery inside an aggregate")
+        key = (call, condition)
+        if key not in self.aggregates:
+            distinct = node.find(exp.Distinct) is not None
+            ordered = node.find(exp.Order) is not None
+            column = self.names.fresh(_name_of(node), call.type)
+            self.aggregates[key] = Aggregation(column, call, distinct, condition, ordered)
+        return self.aggregates[key].column
+
+    def count_star(self) -> Call:
+        return Call("count_star", (), "count(*)", "BIGINT")
+
+    def window(self, node: exp.Window) -> Expr:
+        """Collect a window function and stand its column in."""
+        if self.windows is None:
+            raise Unsupported("a window function here")
+        if node.args.get("alias") or node.args.get("first"):
+            raise Unsupported("a named window")
+        partition_by = tuple(self.convert(item) for item in node.args.get("partition_by") or ())
+        call = self.templated(node)
+        column = self.names.fresh(_name_of(node.this), call.type)
+        self.windows.append(WindowCall(column, call, partition_by))
+        return column
+
+    def generic(self, node: exp.Expression) -> Expr:
+        """A function or operator that the planner knows nothing about."""
+        if isinstance(node, _CLOSED) or (isinstance(node, exp.Alias | exp.Tuple | exp.Interval) and _has_holes(node)):
+            raise Unsupported(f"{type(node).__name__}: {node.sql(dialect='duckdb')[:60]}")
+        if any(isinstance(child, _FOREIGN) or child.name.lower() == "unnest" for child in node.walk()):
+            raise Unsupported(f"{node.sql(dialect='duckdb')[:60]}")
+        if any(_asks_the_time(child) for child in node.walk()):
+            raise Unsupported(f"the time inside of {node.sql(dialect='duckdb')[:60]}")
+        return _folded(self.templated(node))
+
+    def templated(self, node: exp.Expression, type_: str | None = None) -> Call:
+        """Print the node with its arguments replaced by slots; DuckDB tells the type unless it is given."""
+        if any("__slot" in leaf.name for leaf in node.find_all(exp.Literal, exp.Identifier)):
+            raise Unsupported("a text like the marks that stand for arguments")
+        args: list[Expr] = []
+        text = _escape(self._rebuilt(node, args).sql(dialect="duckdb"))
+        template = re.sub(r"__slot(\d+)__", r"{\1}", text)
+        if isinstance(node, exp.Expression) and not isinstance(node, exp.Func | exp.Window | exp.AggFunc):
+            template = f"({template})"
+        name = re.match(r"\(?(\w+)", template)
+        try:
+            type_ = type_ or type_of(template, args)
+        except BindError as error:
+            raise Unsupported(f"{template}: {error}") from error
+        return Call(name.group(1).lower() if name else node.key, tuple(args), template, type_)
+
+    def _rebuilt(self, node: exp.Expression, args: list[Expr]) -> exp.Expression:
+        def child(value: object) -> object:
+            if isinstance(value, list):
+                return [child(item) for item in value]
+            if not isinstance(value, exp.Expression):
+                return value
+            if isinstance(value, exp.Star) or not _has_holes(value):
+                return value.copy()
+            if isinstance(value, _SYNTAX) or (isinstance(node, _AROUND_CALL) and value is node.this):
+                return self._rebuilt(value, args)
+            args.append(self.convert(value))
+            return exp.to_identifier(f"__slot{len(args) - 1}__")
+
+        return type(node)(**{key: child(value) for key, value in node.args.items()})
+
+
+_HANDLERS: dict[type[exp.Expression], Callable[[Env, exp.Expression], Expr]] = {
+    exp.Column: Env.column,  # type: ignore[dict-item]
+    exp.Literal: Env.literal,  # type: ignore[dict-item]
+    exp.Boolean: Env.boolean,  # type: ignore[dict-item]
+    exp.Null: Env.null,  # type: ignore[dict-item]
+    exp.Not: Env.negation,  # type: ignore[dict-item]
+    exp.Neg: Env.minus,  # type: ignore[dict-item]
+    exp.Is: Env.is_,  # type: ignore[dict-item]
+    exp.Between: Env.between,  # type: ignore[dict-item]
+    exp.In: Env.in_,  # type: ignore[dict-item]
+    exp.Like: Env.like,  # type: ignore[dict-item]
+    exp.ILike: Env.like,  # type: ignore[dict-item]
+    exp.Case: Env.case,  # type: ignore[dict-item]
+    exp.Cast: Env.cast,  # type: ignore[dict-item]
+    exp.Paren: Env.paren,  # type: ignore[dict-item]
+    exp.Subquery: Env.subquery,
+    exp.Exists: Env.exists,  # type: ignore[dict-item]
+    exp.Filter: Env.filtered,  # type: ignore[dict-item]
+    exp.Window: Env.window,  # type: ignore[dict-item]
+    **dict.fromkeys(_BINARY, Env.operator),
+}
+
+
+# What the handlers above look at; a node with anything else is printed as it stands.
+_HANDLED_ARGS = frozenset(
+    (
+        *("this", "expression", "expressions", "is_string", "quoted", "table", "db", "catalog", "safe", "typed"),
+        *("low", "high", "symmetric", "query", "unnest", "field", "ifs", "default", "to", "alias", "with_", "joins"),
+        *("partition_by", "order", "spec", "over", "first", "from_", "where", "group", "having", "limit", "offset"),
+        *("distinct", "qualify", "kind"),
+    )
+)
+
+
+def has_aggregate(node: exp.Expression) -> bool:
+    """True if the expression computes an aggregate of its own block (windows' own functions are none)."""
+    if isinstance(node, exp.Query | exp.Subquery):
+        return False
+    if isinstance(node, exp.Window):
+        inside = [*node.this.iter_expressions(), *(node.args.get("partition_by") or ())]
+        return any(map(has_aggregate, inside + ([node.args["order"]] if node.args.get("order") else [])))
+    return _is_aggregate(node) or any(map(has_aggregate, node.iter_expressions()))
+
+
+def _is_aggregate(node: exp.Expression) -> bool:
+    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+        return _is_aggregate(node.this)
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in aggregate_names()
+    return isinstance(node, exp.AggFunc | exp.Grouping) and not isinstance(node, _WINDOW_ONLY)
+
+
+_WINDOW_ONLY = tuple(
+    getattr(exp, name)
+    for name in ("RowNumber", "Rank", "DenseRank", "PercentRank", "CumeDist", "Ntile", "Lag", "Lead", "NthValue",
+                 "FirstValue", "LastValue")
+    if hasattr(exp, name)
+)  # fmt: skip
+
+
+def _result_type(node: exp.Expression) -> str | None:
+    """GROUPING() means nothing without groups, so DuckDB cannot type it on its own."""
+    return "BIGINT" if isinstance(node, exp.Grouping) else None
+
+
+def _asks_the_time(node: object) -> bool:
+    """True for functions that reckon from the present moment, which no literal can be bound to."""
+    if not isinstance(node, exp.Anonymous):
+        return False
+    return node.name.lower() == "ago" or (node.name.lower() == "age" and len(node.expressions) == 1)
+
+
+def _is_count_star(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Count) and (node.this is None or isinstance(node.this, exp.Star))
+
+
+def _has_holes(node: exp.Expression) -> bool:
+    return any(isinstance(child, _CLOSED) or _tells_the_time(child) for child in node.walk())
+
+
+def _tells_the_time(node: object) -> bool:
+    return isinstance(node, _NOW) or (isinstance(node, exp.Anonymous) and is_of_the_moment(node.name))
+
+
+def _aligned(expr: Expr, other: Expr) -> Expr:
+    """DuckDB reads a string literal as the type it is compared with; say so, that statistics can be used."""
+    if isinstance(expr, Literal) and expr.type == "VARCHAR" and other.type != "VARCHAR" and columns_of(other):
+        return _folded(cast(expr, other.type))
+    return expr
+
+
+def _comparable(call: Call) -> Call:
+    """The call, if DuckDB takes it over columns of these types.
+
+    A column that is NULL throughout is an INTEGER to us and to whoever reads it from Arrow, but to DuckDB's binder,
+    which accepted the text, it compares with a date. Raises BindError for such.
+    """
+    families = {"number" if arg.type.startswith(_NUMBERS) else arg.type for arg in call.args}
+    if len(families) > 1:
+        type_of(call.template, call.args)
+    return call
+
+
+def _folded(call: Expr) -> Expr:
+    return call if columns_of(call) else fold(call)
+
+
+def _escape(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+@lru_cache(maxsize=256)
+def _plain(name: str) -> str:
+    return re.sub(r"\W+", "_", name.lower()).strip("_")
+
+
+def _name_of(node: exp.Expression) -> str:
+    first = next(node.find_all(exp.Column), None)
+    function = _plain(type(node).__name__ if not isinstance(node, exp.Anonymous) else node.name)
+    return f"{function}_{first.name}" if first is not None else function
+
+
+__all__ = ["Column", "Env", "has_aggregate"]

@@ -1,0 +1,110 @@
+"""Names in scope while a query block is built: FROM items, outer blocks, CTEs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from qoop.planner.algebra.expr import Column
+from qoop.planner.algebra.relation import Relation
+
+
+class Unsupported(Exception):
+    """The planner cannot take this construct apart; the block that holds it runs as an opaque fragment.
+
+    Never leaves the planner (law 11: EXPLAIN shows the reason).
+    """
+
+
+@dataclass(frozen=True)
+class Source:
+    """One FROM item: its alias, what its columns are called, in order (names may repeat), and its rows."""
+
+    alias: str
+    columns: tuple[tuple[str, Column], ...]
+    relation: Relation
+
+    def find(self, name: str) -> Column | None:
+        """The first column of that (lower-case) name."""
+        return next((expr for own, expr in self.columns if own.lower() == name), None)
+
+
+@dataclass
+class Scope:
+    """The FROM items of one block, and the scope around it.
+
+    merged: columns that USING made one, by lower-case name.
+    outer: columns of outer scopes that this block (or a block in it) refers to.
+    """
+
+    parent: Scope | None
+    sources: list[Source] = field(default_factory=list)
+    merged: dict[str, Column] = field(default_factory=dict)
+    outer: set[Column] = field(default_factory=set)
+
+    def local(self, name: str, table: str | None) -> Column | None:
+        """The column of this block's own FROM items, or None."""
+        if table is None and name in self.merged:
+            return self.merged[name]
+        for source in self.sources:
+            if table is None or source.alias.lower() == table:
+                found = source.find(name)
+                if found is not None:
+                    return found
+        return None
+
+    def resolve(self, name: str, table: str | None) -> Column | None:
+        """The column here or in the nearest outer block; remembers that an outer one was used."""
+        found = self.local(name, table)
+        if found is not None or self.parent is None:
+            return found
+        found = self.parent.resolve(name, table)
+        if found is not None:
+            self.outer.add(found)
+        return found
+
+
+@dataclass
+class Cte:
+    """A WITH item: its definition, and its relation once it was built to be shared.
+
+    inlined: it says NOT MATERIALIZED, so that every use is computed anew.
+    """
+
+    name: str
+    query: exp.Expression
+    columns: tuple[str, ...]
+    visible: dict[str, Cte]
+    uses: int
+    inlined: bool = False
+    shared: tuple[Relation, tuple[str, ...]] | None = None
+
+
+def count_uses(root: exp.Expression) -> dict[str, int]:
+    """How often each unqualified table name occurs in the statement."""
+    uses: dict[str, int] = {}
+    for table in root.find_all(exp.Table):
+        if not table.args.get("db"):
+            name = table.name.lower()
+            uses[name] = uses.get(name, 0) + 1
+    return uses
+
+
+class Names:
+    """Hands out column names that are unique in the query."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, int] = {}
+
+    def fresh(self, wish: str, type_: str) -> Column:
+        """A column called `wish`, or `wish_2`, `wish_3` … where that is taken."""
+        base = "".join(c if c.isalnum() and c.isascii() else "_" for c in wish.lower())[:48] or "expr"
+        number = self._used.get(base, 0) + 1
+        name = base if number == 1 else f"{base}_{number}"
+        while number > 1 and name in self._used:
+            number += 1
+            name = f"{base}_{number}"
+        self._used[base] = number
+        self._used.setdefault(name, 1)
+        return Column(name, type_)

@@ -1,0 +1,898 @@
+"""The cluster: jobs, machines and the scheduler that shares the machines between the jobs.
+
+One thread owns the backend and all runs. Callers talk to it through a mailbox: `submit` and the methods of a
+:class:`JobHandle` may be called from any thread. The way of one turn of the loop (`step`)::
+
+    backend.wait() -> events -> runs -> commands -> backend      engine/driver.py
+    letters, deadlines, jobs that have ended
+    if jobs or capacity changed: fair shares -> ShareChanged -> runs
+    until nothing fits: scheduler.next_grant(claims, rooms) -> Grant -> run -> Start -> backend
+
+What comes out of a turn follows from the time, the events, the letters and what the backend answers when asked, and
+from nothing else; a trace holds all of these, so that the turn can be gone through again (:mod:`qoop.retrace.rerun`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent import futures
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+
+from qoop.catalog.errors import (
+    Cancelled,
+    ConfigError,
+    ExecutionError,
+    GuardMismatch,
+    NoCapacity,
+    QoopError,
+    SessionClosed,
+    Timeout,
+)
+from qoop.control.journal import Journal
+from qoop.control.letters import (
+    Answered,
+    CancelAsked,
+    CloseAsked,
+    HoldAsked,
+    JobRequest,
+    Letter,
+    PinAsked,
+    ReconsiderAsked,
+    ReleaseAsked,
+    ResizeAsked,
+    Submitted,
+    SuspendAsked,
+)
+from qoop.control.outlook import RunOutlook
+from qoop.control.planner_thread import InlinePlanner, Planner, PlannerThread
+from qoop.control.revocation import Fate, decide, offers, shared_evenly
+from qoop.control.standing import Standing, left_of
+from qoop.control.trace import Trace
+from qoop.control.turns import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Turn
+from qoop.engine.backends.base import Backend
+from qoop.engine.clock import Clock, WallClock
+from qoop.engine.driver import Driver
+from qoop.engine.events import Command, Committed, Demand, Event, Grant, Release, Running, ShareChanged, SlotsChanged
+from qoop.engine.history import Decided, Record
+from qoop.engine.progress import Progress
+from qoop.engine.run import Run
+from qoop.engine.state import State
+from qoop.engine.storage.guard import complete
+from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_islands
+from qoop.planner.packing import Room, Rooms
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.plan_json import dump
+from qoop.replanning.replanner import Answer, Replanner, Useful, Work
+from qoop.schedulers.base import Claim, Scheduler
+from qoop.schedulers.max_min import MaxMin
+from qoop.schedulers.patient import Patient
+from qoop.schedulers.waiting import Waiting
+
+_LOOK = 0.1
+"""Seconds between looks for Ctrl-C: one that comes just before the main thread begins to wait wakes nobody."""
+
+_PAUSE = 0.01
+"""Seconds between looks at whether attempts have ended that are let finish."""
+
+ROUNDS = 8
+"""How often shares are told again because plans want other room, for every change of jobs or machines."""
+
+_STREAM_PAUSE = 0.02
+"""Seconds between looks for outputs that can be handed out before the job has ended."""
+
+_GRACE = 10.0
+"""Seconds that `close` gives the backend to report the attempts it was told to stop."""
+
+
+class JobHandle:
+    """A submitted job as its owner sees it. All methods may be called from any thread."""
+
+    def __init__(self, cluster: Cluster, job: JobId, run: Run, submitted: float) -> None:
+        self.id = job
+        self.done: Future[tuple[Committed, ...]] = Future()
+        self._cluster = cluster
+        self._run = run
+        self._submitted = submitted
+
+    @property
+    def state(self) -> State:
+        """RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED; final only once nothing of the job is left running."""
+        return self._run.state
+
+    @property
+    def error(self) -> QoopError | None:
+        """Why the job failed or was cancelled; None if it succeeded or has not ended."""
+        if not self.done.done():
+            return None
+        error = self.done.exception()
+        assert error is None or isinstance(error, QoopError)
+        return error
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the job has ended, at most `timeout` seconds. True if it has ended, however it did."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.done.done():
+            left = _LOOK if deadline is None else min(_LOOK, deadline - time.monotonic())
+            if left < 0:
+                return False
+            futures.wait([self.done], left)
+        return True
+
+    def outputs(self) -> tuple[Committed, ...]:
+        """Wait for the end and return the root's outputs, in order of parts. Raises the job's error."""
+        self.wait()
+        return self.done.result()
+
+    def stream(self) -> Iterator[Committed]:
+        """The root's outputs in order of parts, each as soon as it is there and will not be made again.
+
+        Once one was handed out the job changes only to plans that keep it. Raises the job's error.
+        """
+        given, pinned = 0, False
+        while not self.wait(_STREAM_PAUSE):
+            pinned = pinned or self._pin()
+            if pinned:
+                parts = self._first_outputs()[given:]
+                yield from parts
+                given += len(parts)
+        yield from self.done.result()[given:]
+
+    def _first_outputs(self) -> tuple[Committed, ...]:
+        with self._cluster.lock:
+            return self._run.first_outputs
+
+    def _pin(self) -> bool:
+        """Have the parts of the root kept that there are; False if there are none or the job has ended."""
+        if not self._first_outputs():
+            return False
+        asked = PinAsked(self.id)
+        self._cluster.post(asked)
+        while not (asked.done.done() or self.done.done()):
+            futures.wait([asked.done], _LOOK)
+        return asked.done.done() and asked.done.result()
+
+    def cancel(self, error: Cancelled | None = None) -> None:
+        """Stop the job; returns at once. Does nothing if it has ended. error: why, if somebody shall know."""
+        self._cluster.post(CancelAsked(self.id, error))
+
+    @contextlib.contextmanager
+    def held(self, keeper: JobId, grace: float) -> Iterator[tuple[Committed, ...]]:
+        """Begin nothing new of the job; yield the outputs that may serve elsewhere, kept for `keeper` meanwhile. If the
+        block fails the job goes on; if it does not, the job is to be cancelled.
+
+        grace: seconds that attempts under way may go on before. Raises ConfigError if the job has ended,
+        CheckpointError if the outputs cannot be looked up.
+        """
+        asked = SuspendAsked(self.id, keeper)
+        try:
+            if grace > 0:
+                self._cluster.post(HoldAsked(self.id))
+            deadline = time.monotonic() + grace
+            while time.monotonic() < deadline and self._is_busy() and not self.done.done():
+                time.sleep(_PAUSE)
+            self._cluster.post(asked)
+            while not (asked.kept.done() or self.done.done()):
+                futures.wait([asked.kept, self.done], _LOOK, futures.FIRST_COMPLETED)
+            if self.done.done():
+                raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
+            yield asked.kept.result()
+        except BaseException:
+            self._cluster.post(HoldAsked(self.id, on=False))
+            raise
+        finally:
+            asked.kept.add_done_callback(partial(self._let_go, keeper))  # at once, or when the letter is opened
+
+    def _let_go(self, keeper: JobId, kept: Future[tuple[Committed, ...]]) -> None:
+        if kept.exception() is None:
+            self._cluster.post(ReleaseAsked(keeper, tuple(output.key for output in kept.result())))
+
+    def _is_busy(self) -> bool:
+        with self._cluster.lock:
+            return bool(self._run.alive)
+
+    def release(self) -> None:
+        """The owner needs the outputs no more; the store may drop them."""
+        if self.done.done() and self.done.exception() is None:
+            keys = tuple(fact.key for fact in self.done.result())
+            self._cluster.post(ReleaseAsked(self.id, keys))
+
+    def progress(self) -> Progress:
+        """How far the job is."""
+        with self._cluster.lock:
+            return self._run.progress()
+
+    def standing(self) -> Standing:
+        """How the job stands, and when it will end."""
+        with self._cluster.lock:
+            now, run, progress = self._cluster.now(), self._run, self._run.progress()
+            used = self._cluster.used_by(self.id)
+            going_on = run.plans and not run.ending and run.share is not None
+            finished = run.finished(now) if going_on else None
+            elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
+        left = None
+        if finished is not None:
+            assert run.share is not None
+            left = left_of(run.plan, finished, progress, run.share)
+        return Standing(progress, elapsed, run.share, used, left)
+
+    def history(self) -> list[Record]:
+        """What happened so far, as records that print as sentences."""
+        with self._cluster.lock:
+            return list(self._run.history)
+
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans it has run, in order."""
+        with self._cluster.lock:
+            return tuple(self._run.plans)
+
+    def reconsider(self, why: str = "it was asked for") -> None:
+        """Have the choice of the plan thought over now. Does nothing if the job may not change plan."""
+        self._cluster.post(ReconsiderAsked(self.id, why))
+
+    def story(self, key: CheckpointKey) -> str:
+        """All that happened to one checkpoint, a sentence a line."""
+        with self._cluster.lock:
+            return self._run.story(key)
+
+
+@dataclass(slots=True)
+class _Job:
+    handle: JobHandle
+    run: Run
+    request: JobRequest
+    arrival: int
+    submitted: float
+    deadline: float | None
+    replanner: Replanner | None
+    outlook: RunOutlook
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What the backend is to have from some time on; None: what it has. why: see `ResizeAsked`."""
+
+    slots: int | None
+    memory: int | None
+    at: float
+    why: str = ""
+
+    def without(self, other: _Size) -> _Size | None:
+        """What it says of that which another does not say anything of; None: nothing."""
+        slots = self.slots if other.slots is None else None
+        memory = self.memory if other.memory is None else None
+        return None if slots is None and memory is None else replace(self, slots=slots, memory=memory)
+
+
+_WHY = {
+    Fate.MOVE: "its room will be taken away before it ends; there is some elsewhere",
+    Fate.STOP: "its room will be taken away before it ends; another task can end before that",
+}
+
+
+class Cluster:
+    """Runs jobs on the machines of one backend, which it owns and closes.
+
+    thread: True: a thread of its own turns the loop. False: the caller does, by `step` (simulations).
+    trace: where to record all that goes into each turn and comes out of it.
+    planner: where decisions are worked out; by default in a thread of its own if the cluster has one.
+    wait_for_capacity: seconds that a job waits while there is no slot at all, after which it fails with NoCapacity.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        scheduler: Scheduler | None = None,
+        clock: Clock | None = None,
+        trace: Trace | None = None,
+        thread: bool = True,
+        wait_for_capacity: float = math.inf,
+        planner: Planner | None = None,
+    ) -> None:
+        self.lock = threading.RLock()
+        self._backend = backend
+        self._scheduler = scheduler or Patient(MaxMin())
+        self._clock = clock or WallClock()
+        self._trace = trace
+        self._driver = Driver(backend, self._note)
+        self._jobs: dict[JobId, _Job] = {}
+        self._coming: dict[JobId, _Job] = {}  # whose letter has not been opened
+        self._waiting = Waiting()
+        self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
+        self._deadlines: dict[JobId, float] = {}
+        self._mail: deque[Letter] = deque()
+        self._numbers = count(1)
+        self._shares_stale = False
+        self._wants_stale = False
+        self._rounds = 0  # told again for the wants of plans since jobs or machines changed
+        self._wait_for_capacity = wait_for_capacity
+        self._next_sizes: list[_Size] = []  # as announced, the next first
+        self._empty_since: float | None = None  # when the last slot went, while there is none
+        self._closing = False
+        self._give_up_at: float | None = None
+        self._broken: ExecutionError | None = None
+        self._late: QoopError | None = None
+        self._planner: Planner = planner or (PlannerThread() if thread else InlinePlanner())
+        self._turns = 0
+        self._now = self._clock.now()
+        self._noted = True  # something of this turn
+        if trace is not None:
+            opened = Opened(self._now, dict(backend.machines()), wait_for_capacity, type(self._scheduler).__name__)
+            trace.record(self._now, opened)
+            trace.flush()
+        self._journal = Journal() if thread else None  # a simulation is nobody's news
+        self._thread: threading.Thread | None = None
+        if thread:
+            self._thread = threading.Thread(target=self._loop, name="qoop-cluster", daemon=True)
+            self._thread.start()
+
+    def submit(self, request: JobRequest) -> JobHandle:
+        """Start a job. Raises SessionClosed after `close`, ExecutionError if the cluster's loop has failed."""
+        number = next(self._numbers)
+        return self.enter(Submitted(f"job{number}", number, self._clock.now(), request))
+
+    def enter(self, letter: Submitted) -> JobHandle:
+        """Start a job that has a name already. Raises as `submit` does."""
+        job = self._made(letter)
+        with self.lock:
+            self._check_open()
+            self._coming[letter.job] = job
+            self.post(letter)
+        return job.handle
+
+    def _made(self, letter: Submitted) -> _Job:
+        name, request, adaptive = letter.job, letter.request, letter.request.adaptive
+        limits = request.limits
+        if adaptive is not None:
+            limits = replace(limits, keep_checkpoints=True, leave_exhausted=True)
+        run = Run(name, request.tables, request.settings, request.durable, limits, request.saving)
+        deadline = letter.at + request.timeout if request.timeout is not None else None
+        request = replace(request, plan=own_islands(request.plan, name))
+        replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
+        outlook, handle = RunOutlook(run, self._clock), JobHandle(self, name, run, letter.at)
+        return _Job(handle, run, request, letter.arrival, letter.at, deadline, replanner, outlook)
+
+    def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
+        """Change how many slots and bytes of memory the backend has; None: leave that as it is.
+
+        Returns once it is done: what no longer fits has been told to go, and nothing more will be started in its
+        room. With a notice of some seconds it is only announced (see qoop/control/revocation.py) and done when they
+        have passed, unless another call says otherwise before. why: for the record, a clause. Raises ConfigError for a
+        size that cannot be, SessionClosed, ExecutionError as `submit` does.
+        """
+        asked = ResizeAsked(slots, memory, notice, why)
+        with self.lock:
+            self._check_open()
+            self.post(asked)
+        if self._thread is None:
+            self.step(0.0)
+        while not futures.wait([asked.done], _LOOK).done:
+            if self._thread is not None and not self._thread.is_alive():
+                self._check_open()
+        asked.done.result()
+
+    @property
+    def busy(self) -> bool:
+        """True while a job has not ended or mail waits."""
+        return bool(self._jobs or self._mail)
+
+    @property
+    def waits(self) -> bool:
+        """True if the next turn has something to do, or a moment to wait for, even if no event comes."""
+        return bool(self._mail) or self._patience(None) is not None
+
+    def check(self) -> None:
+        """Raise AssertionError unless all invariants of the runs, and of the machines' room, hold."""
+        with self.lock:
+            self._driver.check()
+
+    def close(self) -> None:
+        """Cancel all jobs, wait until their attempts have reported, end the loop and close the backend.
+
+        Raises, once all that is done, what the backend had still to tell: DiskFull, for an output that was to
+        be durable and is not.
+        """
+        with self.lock:
+            first, self._closing = not self._closing, True
+        if first:
+            self.post(CloseAsked())
+            if self._thread is None:
+                self._loop()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        late, self._late = self._late, None
+        if late is not None:
+            raise late
+
+    def now(self) -> float:
+        """The time of the cluster's clock, in seconds."""
+        return self._clock.now()
+
+    def used_by(self, job: JobId) -> Resources:
+        """What the running attempts of a job take."""
+        return self._driver.used_by(job)
+
+    def wanted(self) -> float:
+        """Slots that all jobs together have a use for: those of all tasks that have not ended."""
+        with self.lock:
+            return float(sum(stage.slots * count for job in self._jobs.values() for stage, count in job.run.left()))
+
+    # --- for the loop's thread ------------------------------------------------------------------------------
+
+    def post(self, letter: Letter) -> None:
+        """Have the loop's thread open a letter in its next turn. May be called from any thread."""
+        self._mail.append(letter)
+        self._backend.wake()
+
+    def step(self, timeout: float | None = None) -> None:
+        """One turn: wait for events at most `timeout` seconds, take them, and start what can be started."""
+        events = self._backend.wait(self._patience(timeout) if not self._mail else 0.0)
+        with self.lock:
+            self._now = now = self._clock.now()
+            self._noted = False
+            self._shares_stale |= self._driver.take(events, now)
+            while self._mail:
+                letter = self._mail.popleft()
+                self._note(letter)
+                self._open(letter, now)
+            self._resize_as_announced(now)
+            if self._deadlines:
+                self._end_late_jobs(now)
+            self._end_starved_jobs(now)
+            self._finish_ended_jobs()
+            if self._shares_stale or self._wants_stale:
+                self._tell_shares(now)
+            self._replan(now)
+            self._grant_all(now)
+            if self._driver.leaving:
+                self._clear_out(now)
+            if self._journal is not None:
+                for job in self._jobs.values():
+                    self._journal.tell(job.run.job, job.run.history)
+            if self._trace is not None and self._noted:
+                self._trace.flush()
+
+    def _open(self, letter: Letter, now: float) -> None:
+        match letter:
+            case Submitted(name):
+                self._admit(self._coming.pop(name), now)
+            case CancelAsked(name, error):
+                self._stop_job(name, now, error)
+            case HoldAsked(name, on):
+                self._hold_job(name, on)
+            case SuspendAsked():
+                self._suspend_job(letter)
+            case ReleaseAsked(name, keys):
+                self._driver.obey([Release(name, keys)])
+            case ReconsiderAsked(name, why):
+                if name in self._jobs and (replanner := self._jobs[name].replanner) is not None:
+                    replanner.reconsider(why, now)
+                    self._touch(name)
+            case PinAsked(name, done):
+                self._pin(name, done)
+            case ResizeAsked(slots, memory, notice, why, done):
+                self._resize(_Size(slots, memory, now + notice, why), now, done)
+            case Answered():
+                self._answered(letter, now)
+            case CloseAsked():
+                self._stop_all(now)
+
+    def _stop_job(self, job: JobId, now: float, error: Cancelled | None = None) -> None:
+        if job in self._jobs:
+            self._order(job, self._jobs[job].run.cancel(now=now, error=error))
+
+    def _hold_job(self, job: JobId, on: bool) -> None:
+        if job in self._jobs:
+            run = self._jobs[job].run
+            run.hold() if on else run.go_on()
+            self._touch(job)
+
+    def _order(self, job: JobId, commands: Iterable[Command]) -> None:
+        """Obey what a job's run says after something was done to it."""
+        self._touch(job)
+        self._driver.obey(commands)
+
+    def _touch(self, job: JobId) -> None:
+        """The rest of the turn is to look at this job: something was done to it."""
+        self._driver.touched[job] = None
+
+    def _touched(self) -> list[_Job]:
+        """The jobs that anything has happened to since they were last granted room, in the order in which they came."""
+        jobs = [self._jobs[name] for name in self._driver.touched if name in self._jobs]
+        return jobs if len(jobs) < 2 else sorted(jobs, key=_arrival)
+
+    def _pin(self, job: JobId, done: Future[bool]) -> None:
+        found = self._jobs.get(job)
+        pinned = found is not None and found.run.lasting and bool(found.run.first_outputs)
+        if found is not None and pinned and found.replanner is not None:
+            found.replanner.pin()
+        done.set_result(pinned)
+
+    def _suspend_job(self, letter: SuspendAsked) -> None:
+        """Hold a job, if it is still there; tell which of its outputs may serve elsewhere."""
+        found = self._jobs.get(letter.job)
+        if found is None or found.run.ending:
+            letter.kept.set_result(())
+            return
+        keys = [output.key for output in found.run.progress().held if output.width]
+        try:
+            letter.kept.set_result(tuple(self._backend.held(keys, letter.keeper)))
+        except QoopError as error:
+            letter.kept.set_exception(error)
+        self._hold_job(letter.job, on=True)
+
+    def _check_open(self) -> None:
+        if self._broken is not None:
+            raise ExecutionError(str(self._broken)) from self._broken
+        if self._closing:
+            raise SessionClosed("the session was closed")
+
+    def _resize(self, size: _Size, now: float, done: Future[None]) -> None:
+        """Have the backend be so, or hear that it will; what was announced of other things is to come still."""
+        rest = [left for one in self._next_sizes if (left := one.without(size)) is not None]
+        coming = sorted([*rest, size] if size.at > now else rest, key=lambda one: one.at)
+        try:
+            self._tell_size(size if size.at <= now else _merged(coming), now)
+        except ConfigError as error:
+            done.set_exception(error)
+            return
+        self._next_sizes = coming
+        done.set_result(None)
+        if size.at <= now and coming:
+            with contextlib.suppress(ConfigError):  # noted; it was not refused before, and comes when it is due
+                self._tell_size(_merged(coming), now)
+
+    def _tell_size(self, size: _Size, now: float) -> None:
+        """Tell the backend, and the jobs what comes of it. Raises ConfigError if it cannot be so."""
+        self._note(Resizing(size.slots, size.memory, size.at))
+        try:
+            if size.at > now:
+                self._backend.announce(size.slots, size.memory, size.at)
+            else:
+                self._backend.resize(size.slots, size.memory)
+        except ConfigError as error:
+            self._note(Refused(str(error)))
+            raise
+        events = [_because(size.why, event) for event in self._backend.wait(0.0)]
+        self._shares_stale |= self._driver.take(events, now)  # before anything is granted
+
+    def _resize_as_announced(self, now: float) -> None:
+        while self._next_sizes and now >= self._next_sizes[0].at:
+            size = self._next_sizes.pop(0)  # once, even if it is refused
+            self._resize(size, now, Future())
+
+    def _loop(self) -> None:
+        try:
+            while not self._over():
+                self.step()
+        except BaseException as error:
+            self._fail_all(error)
+        finally:
+            self._close_backend()  # without the lock: threads that it joins may be about to ask what is wanted
+            with self.lock:
+                self._abandon(SessionClosed("the session was closed"))
+
+    def _close_backend(self) -> None:
+        self._planner.close()
+        try:
+            self._backend.close()
+        except QoopError as error:
+            self._late = error  # nobody looks at what this thread raises
+
+    def _over(self) -> bool:
+        if not self._closing or self._mail:
+            return False
+        late = self._give_up_at is not None and self._clock.now() >= self._give_up_at
+        return late or not self._jobs
+
+    def _admit(self, job: _Job, now: float) -> None:
+        run, plan = job.run, job.request.plan
+        self._jobs[run.job] = job
+        if self._journal is not None:
+            self._journal.begin(run.job, job.request.text)
+        if job.deadline is not None:
+            self._deadlines[run.job] = job.deadline
+        self._driver.add(run, now)
+        self._shares_stale = True
+        try:
+            held = self._found(job, _keys(plan)) if job.request.reuse else ()
+            self._order(run.job, run.switch(plan, held, now=now))
+        except QoopError as error:
+            self._order(run.job, run.fail(error, now=now))
+
+    def _found(self, job: _Job, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+        """Those of the outputs that the backend has already; they are kept for the job."""
+        try:
+            held = tuple(self._backend.held(keys, job.run.job))
+        except QoopError as error:
+            self._note(Found(job.run.job, (), error))
+            raise
+        self._note(Found(job.run.job, held))
+        return held
+
+    def _stop_all(self, now: float) -> None:
+        self._give_up_at = now + _GRACE
+        for name in list(self._jobs):
+            self._stop_job(name, now)
+
+    def _end_late_jobs(self, now: float) -> None:
+        for name, deadline in self._deadlines.items():
+            job = self._jobs[name]
+            if now >= deadline and not job.run.ending:
+                error = Timeout(f"the job did not end within {job.request.timeout:g} seconds")
+                self._order(name, job.run.fail(error, now=now))
+
+    def _end_starved_jobs(self, now: float) -> None:
+        """Fail the jobs that have waited for a slot long enough."""
+        if self._driver.capacity.cpu >= 1:
+            self._empty_since = None
+            return
+        if self._empty_since is None:
+            self._empty_since = now
+        for job in self._jobs.values():
+            if now >= self._starved_at(job, self._empty_since) and not job.run.ending:
+                error = NoCapacity(f"there was no slot for {self._wait_for_capacity:g} seconds")
+                self._order(job.run.job, job.run.fail(error, now=now))
+
+    def _starved_at(self, job: _Job, empty_since: float) -> float:
+        return max(empty_since, job.submitted) + self._wait_for_capacity
+
+    def _finish_ended_jobs(self) -> None:
+        for job in self._touched():
+            if job.run.state.final:
+                name = job.run.job
+                del self._jobs[name]
+                if self._journal is not None:
+                    self._journal.end(name, job.run.history)
+                self._waiting.drop(name)
+                for known in (self._due, self._deadlines):
+                    known.pop(name, None)
+                self._driver.remove(name)
+                self._shares_stale = True
+                self._note(JobEnded(name, job.run.state.value, job.run.error))
+                _resolve(job)
+
+    def _tell_shares(self, now: float) -> None:
+        self._rounds = 0 if self._shares_stale else self._rounds + 1
+        self._shares_stale = self._wants_stale = False
+        claims = [self._claim(job) for job in self._jobs.values()]
+        if claims:
+            shares = self._scheduler.fair_shares(claims, self._driver.promised)
+            self._driver.take([ShareChanged(name, share) for name, share in shares.items()], now)
+
+    def _replan(self, now: float) -> None:
+        """Hand what has to be thought over to the planner; its answers come by mail."""
+        for name, due in self._due.items():
+            if now >= due:
+                self._touch(name)
+        for job in self._touched():
+            if job.replanner is not None:
+                work = job.replanner.turn(now)
+                self._wait_for(job.run.job, job.replanner.due)
+                if work is not None:
+                    self._ask(job, work)
+
+    def _wait_for(self, job: JobId, due: float | None) -> None:
+        if due is None:
+            self._due.pop(job, None)
+        else:
+            self._due[job] = due
+
+    def _ask(self, job: _Job, work: Work) -> None:
+        name = job.run.job
+        self._note(Questioned(name))
+        self._planner.ask(work, lambda outcome: self.post(answered(name, outcome)))
+
+    def _answered(self, letter: Answered, now: float) -> None:
+        job = self._jobs.get(letter.job)
+        if job is None or job.replanner is None:
+            return
+        before, wanted = len(job.run.history), job.replanner.wanted
+        try:
+            if letter.error is not None:
+                raise letter.error
+            assert letter.answer is not None
+            found = self._adopted(job, letter.answer, now)
+            commands = job.replanner.take(letter.answer, now, found)
+        except Exception as error:
+            commands = job.run.fail(no_choice(error), now=now)
+        for record in job.run.history[before:]:
+            if isinstance(record, Decided):
+                self._note(Decision(letter.job, record))
+        self._wants_stale |= job.replanner.wanted != wanted and self._rounds < ROUNDS
+        self._order(letter.job, commands)
+
+    def _adopted(self, job: _Job, answer: Answer | Useful, now: float) -> int:
+        """How many outputs of plans that have just become known the backend has; the job holds them from now on."""
+        unseen = job.replanner.unseen(answer) if job.replanner is not None and job.request.reuse else []
+        if not unseen:
+            return 0
+        try:
+            found = self._found(job, unseen)
+        except QoopError:  # it has been noted; the job does without
+            return 0
+        job.run.adopt(found, now=now)
+        return len(found)
+
+    def _grant_all(self, now: float) -> None:
+        """Start tasks until the scheduler finds none that fits."""
+        for job in self._touched():
+            self._waiting.put(self._claim(job))
+        self._driver.touched.clear()
+        rooms = self._driver.rooms()
+        while self._waiting and rooms.open:
+            found = self._next_grant(self._waiting, rooms, now)
+            if found is None:
+                return
+            grant, room = found
+            self._driver.apply(with_spare_memory(grant, room, self._waiting), now)
+            self._waiting.put(self._claim(self._jobs[grant.job]))
+
+    def _next_grant(self, claims: Sequence[Claim], rooms: Rooms, now: float) -> tuple[Grant, Room] | None:
+        """The scheduler's next grant, and the room out of which it may have spare memory."""
+        leaving = self._driver.leaving
+        if not leaving:
+            grant = self._scheduler.next_grant(claims, rooms)
+            return None if grant is None else (grant, rooms[grant.machine])
+        for some, places in offers(claims, rooms, leaving, self._running(), now):
+            grant = self._scheduler.next_grant(some, places)
+            if grant is not None:
+                return grant, shared_evenly(places[grant.machine], rooms[grant.machine])
+        return None
+
+    def _clear_out(self, now: float) -> None:
+        """Stop the attempts that will lose their room and have better to do."""
+        waiting = [demand for job in self._jobs.values() for demand in job.run.ready()]
+        fates = decide(self._running(), self._driver.leaving, self._driver.rooms(), waiting, now)
+        for attempt, fate in fates.items():
+            why = _WHY.get(fate)
+            if why is not None:
+                job = attempt.task.job
+                self._order(job, self._jobs[job].run.give_up([attempt], why, now=now))
+
+    def _running(self) -> list[Running]:
+        return [item for job in self._jobs.values() for item in job.run.running()]
+
+    def _claim(self, job: _Job) -> Claim:
+        run, replanner = job.run, job.replanner
+        used, ready = self._driver.used_by(run.job), run.ready()
+        if replanner is None:
+            return Claim(run.job, job.arrival, job.request.weight, used, ready, job.outlook)
+        if replanner.slots is not None:
+            ready = within(ready, used, replanner.slots)
+        return Claim(run.job, job.arrival, job.request.weight, used, ready, job.outlook, replanner.wanted)
+
+    def _patience(self, timeout: float | None) -> float | None:
+        """How long the loop may wait for events: until the next deadline, at most `timeout`."""
+        moments = list(self._due.values())
+        if self._deadlines:
+            moments += [at for name, at in self._deadlines.items() if not self._jobs[name].run.ending]
+        if self._empty_since is not None and self._wait_for_capacity < math.inf:
+            going_on = [job for job in self._jobs.values() if not job.run.ending]
+            moments += [self._starved_at(job, self._empty_since) for job in going_on]
+        if self._give_up_at is not None:
+            moments.append(self._give_up_at)
+        if self._next_sizes:
+            moments.append(self._next_sizes[0].at)
+        if not moments:
+            return timeout
+        left = max(0.0, min(moments) - self._clock.now())
+        return left if timeout is None else min(left, timeout)
+
+    def _note(self, what: object) -> None:
+        """Put down what went into this turn or came out of it."""
+        if self._trace is None:
+            return
+        if not self._noted:
+            self._noted = True
+            self._turns += 1
+            self._trace.record(self._now, Turn(self._turns, self._now))
+        self._trace.record(self._now, what)
+
+    def _fail_all(self, cause: BaseException) -> None:
+        """The loop cannot go on: no job may wait for ever."""
+        with self.lock:
+            self._broken = ExecutionError(f"the engine's loop failed: {type(cause).__name__}: {cause}")
+            self._broken.__cause__ = cause
+            self._driver.stop_all()
+            self._abandon(self._broken)
+
+    def _abandon(self, error: QoopError) -> None:
+        for job in (*self._jobs.values(), *self._coming.values()):
+            if not job.handle.done.done():
+                job.handle.done.set_exception(error)
+        self._jobs.clear()
+        self._coming.clear()
+
+
+def _merged(sizes: Sequence[_Size]) -> _Size:
+    """What is to be announced of several sizes, the next of them first: all of it, to be had by the next moment."""
+    slots = next((one.slots for one in sizes if one.slots is not None), None)
+    memory = next((one.memory for one in sizes if one.memory is not None), None)
+    return replace(sizes[0], slots=slots, memory=memory)
+
+
+def _because(why: str, event: Event) -> Event:
+    return replace(event, why=why) if why and isinstance(event, SlotsChanged) else event
+
+
+def within(ready: Sequence[Demand], used: Resources, slots: float) -> tuple[Demand, ...]:
+    """The demands for which a job that takes no more than so many slots has any left.
+
+    A task that needs more runs alone.
+    """
+    return tuple(one for one in ready if not used.cpu or used.cpu + one.resources.cpu <= slots)
+
+
+def with_spare_memory(grant: Grant, room: Room, claims: Sequence[Claim]) -> Grant:
+    """The grant with the memory of the slots it takes, if the machine has it free and no ready task needs it.
+
+    A demand is the least a task needs; a kernel with more memory spills less. It gets at most the same
+    fraction of the memory as of the slots, so that tasks that ask for no more than that never wait for it.
+    """
+    demand = grant.resources
+    by_slots = room.capacity.memory * demand.cpu / room.capacity.cpu
+    if demand.memory >= by_slots:
+        return grant
+    if room.free.cpu <= demand.cpu:  # nothing else fits there
+        return _with_memory(grant, min(by_slots, room.free.memory))
+    rest = room.free - demand
+    needed = 0.0
+    most = claims.bound.memory if isinstance(claims, Waiting) else max(claim.most.memory for claim in claims)
+    if by_slots > room.free.memory - most:
+        waiting = [claim for claim in claims if claim.least.fits(rest)]
+        others = (other for claim in waiting for other in claim.demands if other.task != grant.task)
+        needed = max((other.resources.memory for other in others if other.resources.fits(rest)), default=0.0)
+    return _with_memory(grant, min(by_slots, room.free.memory - needed))
+
+
+def _with_memory(grant: Grant, memory: float) -> Grant:
+    """The grant with so much memory, in whole bytes; never with less than it has."""
+    had = grant.resources
+    more = max(had.memory, float(math.floor(memory)))
+    return Grant(grant.job, grant.task, grant.machine, Resources(had.cpu, more, had.disk, had.network))
+
+
+def answered(job: JobId, outcome: Answer | Useful | Exception) -> Answered:
+    """The letter with what the planner made of a question about a job."""
+    match outcome:
+        case Answer():
+            return Answered(job, outcome.searched, None, outcome.seconds, outcome.searching, outcome)
+        case Useful():
+            return Answered(job, None, None, 0.0, 0.0, outcome)
+    return Answered(job, None, no_choice(outcome), 0.0)
+
+
+def no_choice(error: Exception) -> QoopError:
+    """Why no plan could be chosen, as an error of ours."""
+    if isinstance(error, QoopError):
+        return error
+    failure = ExecutionError(f"choosing another plan failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
+
+
+def _arrival(job: _Job) -> int:
+    return job.arrival
+
+
+def _keys(plan: Plan) -> list[CheckpointKey]:
+    return [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
+
+
+def _resolve(job: _Job) -> None:
+    """Tell the owner how the job ended."""
+    if job.run.state is State.SUCCEEDED:
+        job.handle.done.set_result(job.run.outputs)
+    else:
+        assert job.run.error is not None
+        if isinstance(job.run.error, GuardMismatch):
+            complete(job.run.error, {"query": job.request.text, "plans": [dump(job.run.plan)]})
+        job.handle.done.set_exception(job.run.error)

@@ -1,0 +1,162 @@
+"""What callers and the planner ask of the cluster's loop: letters in its mailbox, opened one after the other.
+
+Letters are values, so that a trace can hold them and a rerun open them again (:mod:`qoop.retrace.rerun`). What only
+whoever wrote one can use, such as the promise of a reply, is a field that is neither compared nor written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from qoop.catalog.errors import Cancelled, ConfigError, QoopError
+from qoop.catalog.table import Table
+from qoop.engine.events import Committed
+from qoop.engine.state import Limits
+from qoop.engine.task import CheckpointKey, JobId
+from qoop.planner.plan import Plan
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.replanner import Adaptive, Answer, Useful
+from qoop.replanning.worthwhile import Worthwhile
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """What to run and how.
+
+    tables: the pinned tables by name. settings: SET options besides those of the plan.
+    weight: of the fair share, above 0. timeout: seconds after which the job fails with Timeout.
+    durable: outputs must survive the process. saving: which stages' that is worthwhile for; None: all must.
+    reuse: look for checkpoints that the backend has already.
+    adaptive: how it may change plan while it runs; None: it keeps the plan.
+    text: of the query, for the record.
+    """
+
+    plan: Plan
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    settings: tuple[tuple[str, str], ...] = ()
+    weight: float = 1.0
+    timeout: float | None = None
+    durable: bool = False
+    reuse: bool = False
+    text: str = ""
+    limits: Limits = field(default_factory=Limits)
+    adaptive: Adaptive | None = None
+    saving: Worthwhile | None = None
+
+    def __post_init__(self) -> None:
+        if not self.weight > 0:
+            raise ConfigError(f"the weight of a job must be above 0, not {self.weight}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ConfigError(f"the timeout of a job must be above 0 seconds, not {self.timeout}")
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job is to run. arrival: counts jobs in the order they came. at: when, by the session's clock."""
+
+    job: JobId
+    arrival: int
+    at: float
+    request: JobRequest
+
+
+@dataclass(frozen=True)
+class CancelAsked:
+    """The job is to end. error: why, if that is to be told otherwise than by "it was cancelled"."""
+
+    job: JobId
+    error: Cancelled | None = None
+
+
+@dataclass(frozen=True)
+class HoldAsked:
+    """Nothing new of the job is to begin; on: False: it may again."""
+
+    job: JobId
+    on: bool = True
+
+
+@dataclass(frozen=True)
+class SuspendAsked:
+    """Nothing new of the job is to begin, for it is to go on elsewhere. keeper: for whom to keep what may serve there,
+    told to `kept`; nothing if the job is there no more. Once that is safe, the job can be cancelled."""
+
+    job: JobId
+    keeper: JobId
+    kept: Future[tuple[Committed, ...]] = field(default_factory=Future, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class ReleaseAsked:
+    """The job's owner needs these outputs no more."""
+
+    job: JobId
+    keys: tuple[CheckpointKey, ...]
+
+
+@dataclass(frozen=True)
+class ReconsiderAsked:
+    """The choice of the job's plan is to be thought over. why: as a clause."""
+
+    job: JobId
+    why: str
+
+
+@dataclass(frozen=True)
+class PinAsked:
+    """The rows that the root of the job's plan has put out are to be handed out: from now on the job changes only to
+    plans that can take them over. done: whether it is so; not as long as there are none, or if they rest on an island
+    (law 12), so that they could be made again otherwise."""
+
+    job: JobId
+    done: Future[bool] = field(default_factory=Future, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class ResizeAsked:
+    """The backend is to have so many slots and bytes of memory, None: what it has, in `notice` seconds. why: as a
+    clause; empty: somebody asked for it."""
+
+    slots: int | None
+    memory: int | None
+    notice: float
+    why: str = ""
+    done: Future[None] = field(default_factory=Future, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The planner has answered a question about a job.
+
+    found: the plans that it has searched for, None if it has not. error: why there is no answer.
+    seconds: what it took; searching: of these, for the search. The rest of the answer follows from the question; it is
+        `answer`.
+    """
+
+    job: JobId
+    found: tuple[Candidate, ...] | None
+    error: QoopError | None
+    seconds: float
+    searching: float = 0.0
+    answer: Answer | Useful | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class CloseAsked:
+    """All jobs are to be cancelled."""
+
+
+Letter = (
+    Submitted
+    | CancelAsked
+    | HoldAsked
+    | SuspendAsked
+    | ReleaseAsked
+    | ReconsiderAsked
+    | PinAsked
+    | ResizeAsked
+    | Answered
+    | CloseAsked
+)

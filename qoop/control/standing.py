@@ -1,0 +1,96 @@
+"""How a running job stands, for people: what it has done, what it uses, and when it will end.
+
+When it will end is the completion time estimate of the re-planner (spec section 4) for the plan that runs, put right
+by how long its finished tasks took against how long they were thought to take. Nobody knows what the tasks that are
+left will do, so it is told as a range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from types import MappingProxyType
+
+from qoop.engine.progress import Finished, Progress
+from qoop.planner.finish import finish_time
+from qoop.planner.packing import on_threads
+from qoop.planner.plan import Plan, Resources, StageId
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.decision import Option, own_progress
+
+_TRUST = 0.15
+"""The part of a plan's estimated work that must have been done for its pace to count as much as the estimate."""
+
+_SOONER, _LATER = 1.8, 2.5
+"""Factors by which the end may come sooner or later than said. Most queries are slower than said: what runs beside them
+is not in the estimate."""
+
+_NEVER_OVER = 0.7
+"""The part of a task that is over at most while it still runs."""
+
+_OVERHEAD = 0.1
+"""Seconds that are always uncertain: what starting tasks and handing over the answer take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Seconds until the end: the most likely number, and from what to what it may be."""
+
+    likely: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a job stands.
+
+    elapsed: seconds since it was submitted. share: what it is sure of, None before it was told. used: by its running
+    tasks. left: None if it has ended, or cannot go on (there is no slot).
+    """
+
+    progress: Progress
+    elapsed: float
+    share: Resources | None
+    used: Resources
+    left: Left | None
+
+
+def left_of(plan: Plan, finished: Finished, progress: Progress, share: Resources) -> Left | None:
+    """When a job with this plan, so far done, would end on this share if that lasted."""
+    done = own_progress(Option("", Candidate(plan, "")), finished)
+    estimated = {stage.id: on_threads(stage.estimate.task_seconds, stage.slots) for stage in plan.stages}
+    factor = pace(progress, estimated, done.running)
+    running = {id: tuple(_spent(one / factor, estimated[id]) for one in tasks) for id, tasks in done.running.items()}
+    seconds = finish_time(plan, replace(done, running=running), share)
+    if not isfinite(seconds):
+        return None
+    likely = seconds * factor
+    return Left(likely, max(0.0, likely / _SOONER - _OVERHEAD), likely * _LATER + _OVERHEAD)
+
+
+def pace(
+    progress: Progress,
+    estimated: Mapping[StageId, float],
+    running: Mapping[StageId, Sequence[float]] = MappingProxyType({}),
+) -> float:
+    """By which factor tasks take longer than estimated, believed the more the more there are.
+
+    estimated: seconds of a task, by stage. running: seconds that each task now running has spent: those that have
+    taken longer than estimated tell as much as those that are done.
+    """
+    total = sum(stage.total * estimated.get(stage.stage, 0.0) for stage in progress.stages)
+    made = [(stage, estimated.get(stage.stage, 0.0)) for stage in progress.stages if stage.seconds > 0]
+    thought = sum(stage.done * seconds for stage, seconds in made)
+    took = sum(stage.seconds for stage, _ in made)
+    for id, tasks in running.items():
+        thought += sum(min(spent, estimated[id]) for spent in tasks)
+        took += sum(tasks)
+    trust = _TRUST * total
+    return (took + trust) / (thought + trust) if trust > 0 else 1.0
+
+
+def _spent(seconds: float, estimated: float) -> float:
+    """Of a running task's estimated seconds, those that are over: never all, as long as it runs."""
+    return min(seconds, _NEVER_OVER * estimated)

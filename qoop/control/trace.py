@@ -1,0 +1,208 @@
+"""The record of a session: all that went into every turn of its loop, and all that came out.
+
+As JSON lines (law 8: no pickle), each written once the turn is over::
+
+    {"format": "qoop-trace", "version": 3, "qoop": "0.1"}
+    {"in": "Opened", "at": 0.0, "machines": {"local": {"cpu": 4, "memory": 8e9}}, …}
+    {"define": "5e1f…", "kind": "Stage", "value": {…}}      a stage or plan; said once, later named by its digest
+    {"turn": 1, "at": 0.25}
+    {"in": "Submitted", "job": "job1", …}                   an event, a letter, or an answer of the backend
+    {"out": "ShareChanged", "job": "job1", …}               a share, a command, a decision, the end of a job
+    {"out": "Starting", "attempt": "job1/s1.0#1", …}
+    {"end": 1}                                              the session was closed after so many turns
+
+:mod:`qoop.control.turns` and :mod:`qoop.control.letters` say what the lines mean, :mod:`qoop.retrace.rerun` goes
+through them again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Protocol
+
+from qoop.catalog.errors import ConfigError
+from qoop.control.letters import (
+    Answered,
+    CancelAsked,
+    CloseAsked,
+    HoldAsked,
+    PinAsked,
+    ReconsiderAsked,
+    ReleaseAsked,
+    ResizeAsked,
+    Submitted,
+    SuspendAsked,
+)
+from qoop.control.trace_codec import TraceCodec
+from qoop.control.turns import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Starting, Turn
+from qoop.engine.events import (
+    CapacityNotice,
+    CheckpointLost,
+    CheckpointSaved,
+    MachineJoined,
+    MachineLost,
+    Release,
+    ShareChanged,
+    SlotsChanged,
+    Start,
+    Stop,
+    TaskFailed,
+    TaskStopped,
+    TaskSucceeded,
+)
+from qoop.engine.storage.guard import versions
+
+FORMAT = "qoop-trace"
+VERSION = 3
+
+EVENTS = (
+    TaskSucceeded, TaskFailed, TaskStopped, MachineJoined, MachineLost, SlotsChanged, CapacityNotice, CheckpointLost,
+    CheckpointSaved,
+)  # fmt: skip
+LETTERS = (
+    Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, PinAsked, ResizeAsked,
+    Answered, CloseAsked,
+)  # fmt: skip
+INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *LETTERS, Found, Refused)}
+OUTPUTS = {
+    kind.__name__: kind
+    for kind in (ShareChanged, Starting, Stop, Release, Resizing, Questioned, Decision, JobEnded)
+}  # fmt: skip
+
+_sessions = itertools.count(1)
+
+
+class Trace(Protocol):
+    """Takes what happens, in order. Called from the cluster's thread alone, and never raises."""
+
+    def record(self, at: float, what: object) -> None:
+        """Take one thing, a dataclass, at seconds of the session's clock."""
+        ...
+
+    def flush(self) -> None:
+        """A turn is over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that went in or came out, at seconds of the session's clock."""
+
+    at: float
+    what: object
+
+
+class MemoryTrace:
+    """A trace as a list of entries."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def record(self, at: float, what: object) -> None:
+        self.entries.append(Entry(at, what))
+
+    def flush(self) -> None:
+        pass
+
+    def to_json(self) -> Iterator[str]:
+        """Yield it as the lines of a file."""
+        lines, turns = Lines(), 0
+        yield header()
+        for entry in self.entries:
+            turns += isinstance(entry.what, Turn)
+            yield from lines.of(entry.what)
+        yield json.dumps({"end": turns})
+
+
+class TraceFile:
+    """A trace that is written as it comes; a killed process loses one turn at most.
+
+    A file that was there is replaced. In a folder, every session makes a file of its own.
+    What cannot be written ends the trace, not the session; `close` warns of it.
+    Raises ConfigError if the file cannot be made, or another session is writing it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / f"qoop-{os.getpid()}-{next(_sessions)}.jsonl" if path.is_dir() else path
+        self._file = _opened(self.path)
+        self._lines = Lines()
+        self._waiting = [header()]
+        self._turns = 0
+        self._problem: Exception | None = None
+
+    def record(self, at: float, what: object) -> None:
+        if self._problem is not None:
+            return
+        try:
+            self._waiting += self._lines.of(what)
+            self._turns += isinstance(what, Turn)
+        except Exception as error:  # told by `close`: no query is lost for its trace
+            self._problem = error
+
+    def flush(self) -> None:
+        if self._problem is not None:
+            return
+        data = memoryview("".join(f"{line}\n" for line in self._waiting).encode())
+        self._waiting = []
+        try:
+            while data:
+                data = data[self._file.write(data) or 0 :]
+        except OSError as error:
+            self._problem = error
+
+    def close(self) -> None:
+        """Say that this is the end. Warns if the trace is not complete."""
+        self._waiting.append(json.dumps({"end": self._turns}))
+        self.flush()
+        self._file.close()
+        if self._problem is not None:
+            warnings.warn(
+                f"the trace {self.path} ends at turn {self._turns}: {self._problem}", RuntimeWarning, stacklevel=3
+            )
+
+
+class Lines:
+    """Turns what is recorded into lines."""
+
+    def __init__(self) -> None:
+        self._codec = TraceCodec()
+
+    def of(self, what: object) -> list[str]:
+        """The lines for one thing: definitions of what it names for the first time, then itself."""
+        if isinstance(what, Turn):
+            return [json.dumps({"turn": what.number, "at": what.at})]
+        if isinstance(what, Start):
+            spec = what.spec
+            what = Starting(spec.attempt, spec.key, what.machine, spec.resources)
+        name = type(what).__name__
+        text = json.dumps({"out" if name in OUTPUTS else "in": name, **self._codec.write(what)}, allow_nan=False)
+        return [*self._codec.definitions(), text]
+
+
+def header() -> str:
+    """The first line of a trace."""
+    return json.dumps({"format": FORMAT, "version": VERSION, **versions()})
+
+
+def _opened(path: Path) -> FileIO:
+    """The file, emptied, and locked for as long as it is open."""
+    try:
+        file = FileIO(path, "a")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(file.fileno()).st_size:  # what is no file, such as /dev/stderr, cannot be emptied
+            file.truncate(0)
+    except BlockingIOError as error:
+        raise ConfigError(
+            f"the trace {path} is being written by another session; name a folder, where each has a file of its own"
+        ) from error
+    except OSError as error:
+        raise ConfigError(f"the trace {path} cannot be written: {error.strerror}") from error
+    return file

@@ -1,0 +1,95 @@
+"""A turn of the cluster's loop: what goes in beside letters and events, and what comes out beside commands.
+
+The loop is a function of what goes in: the clock's time, the backend's events, the letters, and what the backend
+answers when it is asked. Given the same again, the same comes out, which is what a rerun checks
+(:mod:`qoop.retrace.rerun`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from qoop.catalog.errors import QoopError
+from qoop.engine.events import Committed
+from qoop.engine.history import Decided
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId
+from qoop.planner.plan import Resources
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The cluster began at this time, with these machines. scheduler: its policy, in words."""
+
+    at: float
+    machines: Mapping[MachineId, Resources]
+    wait_for_capacity: float
+    scheduler: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn in which something went in or came out. number: counts those."""
+
+    number: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the backend has of the outputs of a job that has just come, or of plans that have become known, or why it
+    cannot tell."""
+
+    job: JobId
+    outputs: tuple[Committed, ...]
+    error: QoopError | None = None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The backend cannot be as it was told to be."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Resizing:
+    """The backend is told what to have from some time on; its next events are the answer."""
+
+    slots: int | None
+    memory: int | None
+    at: float
+
+
+@dataclass(frozen=True)
+class Starting:
+    """An attempt is started. Which outputs it reads follows from the plan."""
+
+    attempt: AttemptId
+    key: CheckpointKey
+    machine: MachineId
+    resources: Resources
+
+
+@dataclass(frozen=True)
+class Questioned:
+    """The planner is asked about a job; `Answered` follows in a later turn."""
+
+    job: JobId
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided about the plan of a job, and why."""
+
+    job: JobId
+    record: Decided
+
+
+@dataclass(frozen=True)
+class JobEnded:
+    """Nothing of the job is left running."""
+
+    job: JobId
+    state: str
+    error: QoopError | None

@@ -1,0 +1,147 @@
+"""A running query as lines of text: how far it is, what each stage does, what it uses, and when it will end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+
+from qoop.control.standing import Left, Standing
+from qoop.engine.history import Decided, Record, size, span
+from qoop.engine.progress import StageProgress
+from qoop.terminal import Paint, Terminal, shortened, width_of
+
+_BAR = 20
+_LEAST_BAR = 8
+_PARTS = " ▏▎▍▌▋▊▉"
+
+
+def view(job: str, standing: Standing, terminal: Terminal, most_lines: int = 12) -> list[str]:
+    """The job as at most so many lines, each as wide as the terminal at most."""
+    stages = standing.progress.stages
+    shown = most_telling(stages, most_lines - 2)
+    lines = [_headline(job, standing, terminal)]
+    lines += [_stage_line(stage, terminal) for stage in stages if stage in shown]
+    hidden = [stage for stage in stages if stage not in shown]
+    if hidden:
+        done = sum(_is_done(stage) for stage in hidden)
+        text = ", ".join(
+            part for part in (f"{done} done" if done else "", _waiting(len(hidden) - done, "waiting")) if part
+        )
+        lines.append(terminal.paint(f"  … {text}", "faint"))
+    return lines
+
+
+def brief(job: str, standing: Standing) -> str:
+    """The job in a few words, for a status line."""
+    text = f"{job} {standing.progress.fraction:.0%}"
+    return f"{text}, {ends(standing.left)}" if standing.left is not None else text
+
+
+def ends(left: Left | None) -> str:
+    """When a job will end.
+
+    >>> ends(Left(4.2, 2.9, 6.1)), ends(Left(0.1, 0.0, 0.3)), ends(None)
+    ('ends in 4 s (3–6 s)', 'ends in 0.1 s (0–0.3 s)', '')
+    """
+    if left is None:
+        return ""
+    return f"ends in {_seconds(left.likely)} s ({_seconds(left.least)}–{_seconds(left.most)} s)"
+
+
+def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]:
+    """What has been decided about the plan since so many records, as sentences: switches, and what was stayed with."""
+    told = []
+    for record in history[since:]:
+        if isinstance(record, Decided):
+            paints: tuple[Paint, ...] = ("bold", "magenta") if record.switched else ("faint",)
+            mark = "⇄ switched plan" if record.switched else "· kept the plan"
+            first, *rest = wrap(f"{mark} {record}", max(30, terminal.width - 1), subsequent_indent="  ")
+            told += [terminal.paint(mark, *paints) + first.removeprefix(mark), *rest]
+    return told
+
+
+def most_telling(stages: Sequence[StageProgress], most: int) -> list[StageProgress]:
+    """The stages to show where there is room for so many only: what runs, what comes next, what was done last."""
+    if len(stages) <= most:
+        return list(stages)
+    running = [stage for stage in stages if stage.running or 0 < stage.done < stage.total]
+    waiting = [stage for stage in stages if not stage.running and stage.done == 0]
+    done = [stage for stage in reversed(stages) if _is_done(stage) and stage not in running]
+    return [*running, *waiting[: max(2, most - len(running) - 2)], *done][:most]
+
+
+def amount(number: float) -> str:
+    """A number of rows for people.
+
+    >>> amount(12345), amount(1234567), amount(2.5e9)
+    ('12,345', '1.23 M', '2.5 G')
+    """
+    if number < 100_000:
+        return f"{number:,.0f}"
+    return f"{number / 1e6:.3g} M" if number < 1e9 else f"{number / 1e9:.3g} G"
+
+
+def bar(fraction: float, width: int) -> str:
+    """A bar of so many cells, filled to a fraction.
+
+    >>> bar(0.5, 4), bar(0.3, 4), bar(1, 4)
+    ('██  ', '█▎  ', '████')
+    """
+    eighths = round(max(0.0, min(1.0, fraction)) * width * 8)
+    full, part = divmod(eighths, 8)
+    text = "█" * full + (_PARTS[part] if part else "")
+    return text + " " * (width - len(text))
+
+
+def _headline(job: str, standing: Standing, terminal: Terminal) -> str:
+    stages = standing.progress.stages
+    done, total = sum(stage.done for stage in stages), sum(stage.total for stage in stages)
+    share = f" of {standing.share.cpu:g}" if standing.share else ""
+    parts = [
+        terminal.paint(f"{job} {standing.progress.fraction:4.0%}", "bold"),
+        f"{done} of {total} tasks",
+        f"{standing.used.cpu:g}{share} slots",
+        f"{size(standing.share.memory)} for tasks" if standing.share and terminal.width >= 120 else "",
+        span(standing.elapsed),
+        terminal.paint(ends(standing.left) or _why_not(standing), "bold"),
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def _why_not(standing: Standing) -> str:
+    if standing.share is not None and standing.share.cpu < 1:
+        return "waits for a slot"
+    return ""
+
+
+def _stage_line(stage: StageProgress, terminal: Terminal) -> str:
+    width = _BAR if terminal.width >= 100 else _LEAST_BAR
+    tasks = f"{stage.done}/{stage.total}"
+    rows = f"{amount(stage.rows)} rows" if stage.rows or _is_done(stage) else ""
+    running = f"{stage.running} running" if stage.running else ""
+    right = f"{tasks:>8} {rows:>13} {running:>9}"
+    room = terminal.width - width - width_of(right) - 11
+    label = shortened(stage.label, room)
+    drawn = bar(stage.done / stage.total if stage.total else 1.0, width)
+    painted = terminal.paint(drawn, "green" if _is_done(stage) else "blue")
+    text = f"  {stage.stage:<5} {label}{' ' * (room - width_of(label))} {terminal.paint('▕', 'faint')}{painted}"
+    text += f"{terminal.paint('▏', 'faint')}{right}"
+    return text if stage.running or _is_done(stage) or not terminal.colours else terminal.paint(_plain(text), "faint")
+
+
+def _plain(text: str) -> str:
+    from re import sub
+
+    return sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def _is_done(stage: StageProgress) -> bool:
+    return stage.done == stage.total
+
+
+def _waiting(number: int, what: str) -> str:
+    return f"{number} {what}" if number else ""
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 2 or seconds == 0 else f"{seconds:.1f}".rstrip("0").rstrip(".")

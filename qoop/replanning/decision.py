@@ -1,0 +1,395 @@
+"""Which plan to run from here on: progress carried over to every plan, and a greedy choice (spec sections 3 to 5).
+
+    Finished ──propagate──> Done of each option ──finish time on the share──> Remaining ──policy──> Stay | Switch
+
+All values and pure functions: who asks, when, and what becomes of the answer is the business of
+:mod:`~qoop.replanning.replanner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from typing import Protocol
+
+from qoop.engine.history import Remaining
+from qoop.engine.progress import Finished
+from qoop.engine.task import Content, content_of
+from qoop.planner.estimate.observed import Observations
+from qoop.planner.estimate.reestimate import reestimated
+from qoop.planner.finish import NOTHING, Done
+from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
+from qoop.planner.search.candidate import Candidate
+from qoop.planner.search.reuse import Held, held, reuse
+
+
+@dataclass(frozen=True)
+class Option:
+    """A plan that a job may run, with what every decision needs of it worked out once.
+
+    name: A is the plan it was started with, B, C … those that came later.
+    candidate: the plan, with the job's own islands, and its finish times.
+    planned: the plan with the estimates it was planned with, where they have been put right since.
+    """
+
+    name: str
+    candidate: Candidate
+    planned: Plan | None = None
+
+    @cached_property
+    def stages(self) -> tuple[tuple[Stage, Content, bool], ...]:
+        """Every stage, what names its outputs, and whether outputs made under another plan may be taken for its
+        own: not where they rest on an island (law 12)."""
+        tainted: dict[StageId, bool] = {}
+        for stage in self.candidate.plan.stages:
+            tainted[stage.id] = not stage.shareable or any(tainted[item.stage] for item in stage.stage_inputs)
+        return tuple((stage, content_of(stage), not tainted[stage.id]) for stage in self.candidate.plan.stages)
+
+    @cached_property
+    def contents(self) -> frozenset[Content]:
+        """What finished work of other plans may be taken over."""
+        return frozenset(content for _, content, usable in self.stages if usable)
+
+    @cached_property
+    def made_of(self) -> Mapping[Content, frozenset[str]]:
+        """What each of them is made of (:func:`~qoop.planner.plan.read_by`)."""
+        plan = self.candidate.plan
+        return {content: read_by(stage, plan) for stage, content, _ in reversed(self.stages)}
+
+    @cached_property
+    def readers(self) -> Mapping[StageId, tuple[StageId, ...]]:
+        """Who reads each stage."""
+        found: dict[StageId, list[StageId]] = {stage.id: [] for stage in self.candidate.plan.stages}
+        for stage in self.candidate.plan.stages:
+            for item in stage.stage_inputs:
+                found[item.stage].append(stage.id)
+        return {id: tuple(readers) for id, readers in found.items()}
+
+
+def reestimate(option: Option, observed: Observations, memory: Mapping[Content, float]) -> Option:
+    """The option with estimates put right by what was seen. memory: bytes that tasks of a content are known to need."""
+    needed = {stage.id: memory[content] for stage, content, _ in option.stages if content in memory}
+    first = option.planned or option.candidate.plan
+    plan = reestimated(first, observed, needed)
+    pairs = zip(plan.stages, option.candidate.plan.stages, strict=True)
+    if all(new.estimate == old.estimate for new, old in pairs):
+        return option
+    return replace(option, candidate=replace(option.candidate, plan=plan), planned=first)
+
+
+def propagate(option: Option, finished: Finished, by: Option) -> Done:
+    """How far a plan is, given what was done under others: spec section 3, at any depth.
+
+    A stage has all parts that are held under its own signature and layout, whichever plan they were made for. That
+    what a finished stage reads need not be done follows in the estimate. It also has the attempts of the plan that runs
+    (by) where that makes the same of the same: one task that reads tables and puts out the answer says nothing of a
+    plan in which many read the tables and the last only adds up, although that puts out the answer, too.
+    """
+    parts: dict[StageId, int] = {}
+    running: dict[StageId, tuple[float, ...]] = {}
+    for stage, content, usable in option.stages:
+        if usable and content in finished.held:
+            parts[stage.id] = finished.held[content]
+        if usable and content in finished.running and by.made_of.get(content) == option.made_of[content]:
+            running[stage.id] = finished.running[content]
+    return Done(parts, running)
+
+
+def own_progress(option: Option, finished: Finished) -> Done:
+    """How far the plan is that runs: as its run says, which knows what was released because nothing needs it."""
+    running = {stage.id: finished.running[c] for stage, c, _ in option.stages if c in finished.running}
+    return Done(finished.done, running)
+
+
+def left_out(old: Option, new: Option, finished: Finished) -> float:
+    """Seconds of finished work of the old plan that the new one has no use for.
+
+    The work of a stage is of use where the new plan has the stage, or has a finished stage that was made of it.
+    """
+    kept = {stage.id: content in new.contents for stage, content, usable in old.stages if usable}
+    total = 0.0
+    for stage, content, _ in reversed(old.stages):
+        whole = [id for id in old.readers[stage.id] if finished.done.get(id, 0) == old.candidate.plan.by_id[id].width]
+        kept[stage.id] = kept.get(stage.id, False) or any(kept[id] for id in whole)
+        if not kept[stage.id]:
+            total += finished.spent.get(content, 0.0)
+    return total
+
+
+def stages_back(old: Option, new: Option, finished: Finished) -> int:
+    """How many finished stages, one above the other, the new plan goes back from what the old one had reached.
+
+    What a plan has reached are its finished stages that something unfinished reads. A plan that uses all of them goes
+    on from there: 0. Where it does not use one, it starts from what that was made of (1), or from further down: the
+    depth of backtracking (figure 2.12). Unfinished stages do not count, for there is nothing to go back to.
+    """
+    stages = old.candidate.plan.by_id
+    whole = {id for id, stage in stages.items() if finished.done.get(id, 0) == stage.width}
+    usable = {stage.id for stage, content, usable in old.stages if usable and content in new.contents}
+    depth: dict[StageId, int] = {}
+    for stage in old.candidate.plan.stages:
+        below = [depth[item.stage] for item in stage.stage_inputs]
+        depth[stage.id] = 0 if stage.id in usable or stage.id not in whole else 1 + max(below, default=0)
+    reached = (id for id in whole if any(reader not in whole for reader in old.readers[id]))
+    return max((depth[id] for id in reached), default=0)
+
+
+def useful(options: Sequence[Option], running: int) -> frozenset[Content]:
+    """What a plan other than the running one could take over, by containment and re-partitioning, too: the rest need
+    not outlive its last reader."""
+    own = options[running]
+    stages = held(own.candidate.plan, [stage.id for stage, _, usable in own.stages if usable])
+    others = [option for place, option in enumerate(options) if place != running]
+    return frozenset().union(*(served_by(option, stages, NOTHING).contents | option.contents for option in others))
+
+
+def complete(options: Sequence[Option], finished: Finished) -> tuple[Held, ...]:
+    """The stages of any of the plans that are held as a whole."""
+    found: dict[Content, Held] = {}
+    for option in options:
+        for stage, content, usable in option.stages:
+            if usable and content not in found and finished.held.get(content) == stage.width:
+                (found[content],) = held(option.candidate.plan, [stage.id])
+    return tuple(found.values())
+
+
+def served_by(option: Option, stages: Sequence[Held], done: Done) -> Option:
+    """The option with whatever finished stages serve it, also where they hold more than it asks for or are cut
+    otherwise (:mod:`~qoop.planner.search.reuse`)."""
+    plan = reuse(option.candidate.plan, stages, done)
+    if plan is option.candidate.plan:
+        return option
+    planned = None if option.planned is None else _as_planned(plan, option.planned)
+    return replace(option, candidate=replace(option.candidate, plan=plan), planned=planned)
+
+
+def _as_planned(plan: Plan, planned: Plan) -> Plan:
+    """The plan with the estimates of another where that has the same stages."""
+    first = {(stage.id, stage.signature): stage.estimate for stage in planned.stages}
+    stages = (replace(one, estimate=first.get((one.id, one.signature), one.estimate)) for one in plan.stages)
+    return replace(plan, stages=tuple(stages))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a policy decides on.
+
+    options: the plans; `running` is the place of the one that runs. share: what the job is promised.
+    surprises: how many stages so far had far more or far fewer rows than was expected.
+    now: seconds since the job began. shares: what it was promised from which second on, up to now.
+    wagered: seconds of tasks run against the advice of greed (`Stay.against`) that the plan advised has no use for.
+    """
+
+    options: tuple[Option, ...]
+    running: int
+    finished: Finished
+    share: Resources
+    surprises: int = 0
+    now: float = 0.0
+    shares: tuple[tuple[float, Resources], ...] = ()
+    wagered: float = 0.0
+
+    def with_reuse(self) -> Question:
+        """The question with every option but the running one as it would be switched to: served by finished stages."""
+        stages = complete(self.options, self.finished)
+        if not stages:
+            return self
+        options = tuple(
+            option if place == self.running else served_by(option, stages, self.done[place])
+            for place, option in enumerate(self.options)
+        )
+        return replace(self, options=options)
+
+    @property
+    def least(self) -> float:
+        """The seconds of the option that would end first."""
+        return min(one.seconds for one in self.remaining)
+
+    @cached_property
+    def done(self) -> tuple[Done, ...]:
+        """How far each option is."""
+        own = self.options[self.running]
+        return tuple(
+            own_progress(own, self.finished) if place == self.running else propagate(option, self.finished, own)
+            for place, option in enumerate(self.options)
+        )
+
+    @cached_property
+    def remaining(self) -> tuple[Remaining, ...]:
+        """The seconds until each option would end on the share, if nothing changed any more."""
+        return self.remaining_on(self.share)
+
+    def remaining_on(self, share: Resources) -> tuple[Remaining, ...]:
+        """The same on another share."""
+        share = replace(share, cpu=max(1.0, share.cpu))  # slots are lent whole, for a part of the time
+        return tuple(Remaining(one.name, self._seconds(place, share)) for place, one in enumerate(self.options))
+
+    def keep(self, place: int) -> tuple[StageId, ...]:
+        """Stages of an option of which something finished would be used."""
+        parts = self.done[place].parts
+        return tuple(stage.id for stage, _, _ in self.options[place].stages if parts.get(stage.id))
+
+    def left_out(self, place: int) -> float:
+        """See :func:`left_out`: what is lost by going over to an option."""
+        return left_out(self.options[self.running], self.options[place], self.finished)
+
+    def stages_back(self, place: int) -> int:
+        """See :func:`stages_back`: how deep going over to an option goes back."""
+        return stages_back(self.options[self.running], self.options[place], self.finished)
+
+    def apart(self, place: int) -> float:
+        """Seconds that the running plan and an option would still take for what only one of them does."""
+        mine, theirs = self._work_left(self.running), self._work_left(place)
+        both = sum(min(seconds, theirs[content]) for content, seconds in mine.items() if content in theirs)
+        return sum(
+            self.remaining[where].seconds * (1.0 - both / max(both, sum(work.values()), 1e-9))
+            for where, work in ((self.running, mine), (place, theirs))
+        )
+
+    def _work_left(self, place: int) -> dict[Content, float]:
+        """By what stages put out, the seconds of one thread that they would still take."""
+        option = self.options[place]
+        finish = option.candidate.finish
+        seconds = finish.thread_seconds()
+        needed = zip(option.stages, finish.needed(self.done[place]), strict=True)
+        return {content: seconds[stage.id] / stage.width * left for (stage, content, _), left in needed if left}
+
+    def _seconds(self, place: int, share: Resources) -> float:
+        option, done = self.options[place], self.done[place]
+        if self.finished.exhausted and self._meets_exhausted(option, done):
+            return inf
+        return option.candidate.finish.seconds(share, done)
+
+    def _meets_exhausted(self, option: Option, done: Done) -> bool:
+        needed = option.candidate.finish.needed(done)
+        return any(
+            left and content in self.finished.exhausted
+            for left, (_, content, _) in zip(needed, option.stages, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Stay:
+    """The running plan goes on.
+
+    reason: why, as a clause. against: the place of the plan that greed would run from now on, if it is another.
+    again: seconds after which the question is to be asked anew, even if nothing happens. slots: how many to take at
+    most; None: all that can be had.
+    """
+
+    reason: str
+    candidates: tuple[Remaining, ...]
+    against: int | None = None
+    again: float = inf
+    slots: float | None = None
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Another plan follows.
+
+    plan: its place among the options. keep: its stages of which something finished is used.
+    finish_old, finish_new: seconds that the running plan and it would still take. work_left_out: seconds of
+    finished work that it has no use for. stages_back: see :func:`stages_back`. against, again, slots: as in
+    :class:`Stay`.
+    """
+
+    plan: int
+    keep: tuple[StageId, ...]
+    finish_old: float
+    finish_new: float
+    work_left_out: float
+    candidates: tuple[Remaining, ...]
+    stages_back: int = 0
+    against: int | None = None
+    again: float = inf
+    slots: float | None = None
+
+
+Decision = Stay | Switch
+
+
+def runs(question: Question, decision: Decision) -> int:
+    """The place of the plan that runs from now on."""
+    return decision.plan if isinstance(decision, Switch) else question.running
+
+
+def switch_to(question: Question, place: int, remaining: tuple[Remaining, ...] | None = None) -> Switch:
+    """The decision for an option, with all that there is to say about it.
+
+    remaining: the seconds by which it was chosen, if they are not those of the question.
+    """
+    remaining = question.remaining if remaining is None else remaining
+    return Switch(
+        place,
+        question.keep(place),
+        remaining[question.running].seconds,
+        remaining[place].seconds,
+        question.left_out(place),
+        remaining,
+        question.stages_back(place),
+    )
+
+
+class Policy(Protocol):
+    """Decides on a question. Returns a value and applies nothing (law 6); must be a pure function."""
+
+    def decide(self, question: Question) -> Decision: ...
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The plan that ends first on the share as it is now (spec section 5), whatever finished work that leaves out,
+    of those that end sooner than the running one by enough.
+
+    hysteresis: another plan must end sooner than the running one by this fraction of its time, since estimates
+        err, and a plan that is left for little is soon gone back to. Measured, plans believed to gain less than the
+        default gained nothing (docs/benchmarks.md).
+    careful: the fraction is taken of all that only one of the two plans would still do, if that is more than the
+        running plan's time. Estimates of work that plans share err alike; of other work they err each in its own way.
+    least_gain: and by this many seconds: less is not worth stopping attempts for.
+    backtracking: it may go back to before what the running plan has reached; without (for comparison, figure 2.13),
+        only plans count that use every finished stage which the running plan has still to read.
+
+    Of many estimates the lowest is the likeliest to be too low, so a query that is misjudged would be led from one
+    plan that looks better than it is to the next. Each surprise therefore takes the hysteresis off what is left of the
+    running plan's time once more, and so does it that nothing of the query has been seen at all.
+    """
+
+    hysteresis: float = 0.15
+    least_gain: float = 0.02
+    backtracking: bool = True
+    careful: bool = True
+
+    def decide(self, question: Question) -> Decision:
+        return self.choose(question, question.remaining)
+
+    def choose(self, question: Question, remaining: tuple[Remaining, ...]) -> Decision:
+        """Decide by these seconds until each of the options would end."""
+        mine = remaining[question.running].seconds
+        sooner = [place for place in self._allowed(question) if remaining[place].seconds < mine]
+        if not sooner:
+            return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
+        doubts = question.surprises + (not question.finished.held)
+        needed = 1.0 - (1.0 - self.hysteresis) ** (1 + doubts)
+        sooner.sort(key=lambda place: (remaining[place].seconds, place))
+        doubtful = {place: self._doubtful(question, place, mine) for place in sooner}
+        for place in sooner:  # the first may have little in common with the running plan, and the next nearly all
+            gain = mine - remaining[place].seconds
+            if gain >= self.least_gain and not gain < needed * doubtful[place] < inf:
+                return switch_to(question, place, remaining)
+        apart = doubtful[sooner[0]] > mine
+        least = f"{needed:.0%} of what only one of both would do" if apart else f"{needed:.0%}"
+        return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
+
+    def _doubtful(self, question: Question, place: int, mine: float) -> float:
+        """Seconds of estimates that the gain is to be held against."""
+        return max(mine, question.apart(place)) if self.careful and mine < inf else mine
+
+    def _allowed(self, question: Question) -> Sequence[int]:
+        places = range(len(question.options))
+        if self.backtracking:
+            return places
+        return [place for place in places if place == question.running or not question.stages_back(place)]

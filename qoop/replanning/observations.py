@@ -1,0 +1,141 @@
+"""What a session has seen of its stages: true rows, bytes, seconds and memory, for the plans it makes later.
+
+    committed outputs ──outputs──> Observation by stage ──Seen.add──> Observations ──> planning
+
+A stage counts once all its parts are there, whichever of a job's plans they were made for.  Observations go by
+signature and by meaning (:mod:`qoop.planner.estimate.observed`), which hold the versions of the tables, so what was
+seen of a table that has changed since is never found again; it is dropped as the oldest is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from qoop.engine.events import Committed
+from qoop.engine.history import Record, Succeeded
+from qoop.engine.task import layout_digest
+from qoop.planner.estimate.observed import Observation, Observations, Tables, tables_below
+from qoop.planner.explain import q_error
+from qoop.planner.plan import Plan, Signature, Stage, StageId, read_by
+
+MOST = 4096
+"""Signatures that a session remembers; the oldest are forgotten first."""
+
+MISJUDGED = 4.0
+"""A plan one of whose stages had so many times more or fewer rows than estimated is not used again as it is; and only
+so wrong a number is news to the search for a join order: to find out for every relation whether something was seen of
+it costs more than a somewhat better estimate is worth."""
+
+LEAST_ROWS = 1_000.0
+"""Of fewer rows than that it does not matter how many."""
+
+
+def committed(history: Iterable[Record]) -> list[Committed]:
+    """What the attempts of a job have put out."""
+    return [record.committed for record in history if isinstance(record, Succeeded)]
+
+
+def outputs(plan: Plan, facts: Iterable[Committed]) -> dict[StageId, Observation]:
+    """What is known of the plan's stages from committed outputs, be they of its own tasks or of another plan's."""
+    parts: dict[tuple[Signature, str], dict[int, Committed]] = {}
+    for fact in facts:
+        parts.setdefault((fact.key.signature, fact.key.layout), {})[fact.key.part] = fact
+    found: dict[StageId, Observation] = {}
+    for stage in plan.stages:
+        done = parts.get((stage.signature, layout_digest(stage)), {})
+        if len(done) == stage.width:
+            found[stage.id] = _observation(stage, list(done.values()))
+    return found
+
+
+def _observation(stage: Stage, facts: Sequence[Committed]) -> Observation:
+    """Processor seconds where they are known; else wall seconds of all the threads a task had."""
+    return Observation(
+        rows=sum(sum(fact.rows) for fact in facts),
+        bytes=sum(sum(fact.bytes) for fact in facts),
+        seconds=sum(fact.cpu_seconds or fact.seconds * stage.slots for fact in facts),
+        memory=max(fact.peak_memory for fact in facts) or None,
+    )
+
+
+def surprise(plan: Plan, seen: Mapping[StageId, Observation]) -> float:
+    """By what factor the rows of a plan's stages were misjudged at worst; 1.0 if none was, or nothing was seen."""
+    return max((_misjudged(plan.by_id[id], one) for id, one in seen.items()), default=1.0)
+
+
+def _misjudged(stage: Stage, one: Observation) -> float:
+    return q_error(max(stage.estimate.rows, LEAST_ROWS), max(one.rows, LEAST_ROWS))
+
+
+@dataclass
+class _Group:
+    """What was seen over one set of tables. known: by signature. news: by meaning."""
+
+    known: dict[Signature, Observation] = field(default_factory=dict)
+    news: dict[Signature, Observation] = field(default_factory=dict)
+
+
+class Seen:
+    """The observations of a session. Thread-safe, bounded.
+
+    most: so many digests are remembered.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._groups: dict[Tables, _Group] = {}
+        self._order: dict[Signature, Tables] = {}
+
+    def __len__(self) -> int:
+        """How many digests there are: of outputs, and of rows whatever their columns."""
+        return len(self._order)
+
+    def add(self, plan: Plan, seen: Mapping[StageId, Observation]) -> None:
+        """Remember what was seen of some stages of a plan. Islands are not (law 12).
+
+        Seconds are not either: they tell how busy the machine was, too, and beside plans that were never run, whose
+        seconds are the model's, those that were would look slow on a slow day and never be chosen again.
+        """
+        below = tables_below(plan)
+        with self._lock:
+            for stage in plan.stages:
+                if stage.id in seen and stage.shareable:
+                    one = replace(seen[stage.id], seconds=None, reads=read_by(stage, plan))
+                    self._remember(stage, one, below[stage.id])
+            while len(self._order) > self._most:
+                self._forget(next(iter(self._order)))
+
+    def over(self, tables: Mapping[str, str]) -> Observations:
+        """What was seen over these tables (version by lower-case name) and no others: all that matters to a query."""
+        read = frozenset(tables.items())
+        with self._lock:
+            groups = {below: group for below, group in self._groups.items() if below <= read}
+            found: dict[Signature, Observation] = {}
+            for group in groups.values():
+                found |= group.known
+                found |= group.news
+        return Observations(found, frozenset(below for below, group in groups.items() if group.news))
+
+    def _remember(self, stage: Stage, one: Observation, tables: Tables) -> None:
+        group = self._groups.setdefault(tables, _Group())
+        group.known[stage.signature] = one
+        self._touch(stage.signature, tables)
+        news = _misjudged(stage, one) > MISJUDGED
+        if stage.meaning and (news or stage.meaning in group.news):
+            group.news[stage.meaning] = one
+            self._touch(stage.meaning, tables)
+
+    def _touch(self, digest: Signature, tables: Tables) -> None:
+        self._order.pop(digest, None)
+        self._order[digest] = tables
+
+    def _forget(self, digest: Signature) -> None:
+        tables = self._order.pop(digest)
+        group = self._groups[tables]
+        group.known.pop(digest, None)
+        group.news.pop(digest, None)
+        if not group.known and not group.news:
+            del self._groups[tables]

@@ -1,0 +1,499 @@
+"""A trace gone through again: the same goes in, and what comes out must be the same.
+
+    trace file ──read_trace──> Recording ──rerun──> Rerun (how many turns, and the first difference, if there is one)
+
+The cluster, the scheduler, the runs and the re-planner are the real ones (law 3: no second implementation); clock,
+backend and callers are the trace. Searches for plans are not made again: what they found is in the trace. Everything
+that follows from it, such as estimates put right, remaining times and decisions, is worked out anew.
+
+(`qoop.profiles.replay` is another thing: it lets the capacity of a session follow a profile.)
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from qoop.catalog.errors import CheckpointError, ConfigError, PlanError, QoopError
+from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.letters import Answered, Letter, PinAsked, ResizeAsked, Submitted, SuspendAsked
+from qoop.control.trace import FORMAT, INPUTS, LETTERS, OUTPUTS, VERSION, Lines
+from qoop.control.trace_codec import TraceCodec
+from qoop.control.turns import Found, Opened, Refused
+from qoop.engine.clock import VirtualClock
+from qoop.engine.events import Committed, Event, Start
+from qoop.engine.history import Record
+from qoop.engine.storage.guard import versions
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.planner.estimate.observed import Observations
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.decision import Policy
+from qoop.replanning.replanner import Answer, Useful
+from qoop.retrace.story import story
+from qoop.schedulers.base import Scheduler
+from qoop.schedulers.max_min import MaxMin
+from qoop.schedulers.patient import Patient
+from qoop.schedulers.settling import Settling
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+Output = Mapping[str, Any]
+"""What came out, as its line in the trace."""
+
+_OURS: Mapping[str, Callable[[], Scheduler]] = {
+    "Patient": lambda: Patient(MaxMin()),
+    "Settling": lambda: Settling(Patient(MaxMin())),
+}
+"""The schedulers of sessions, by the name in a trace."""
+
+
+@dataclass(frozen=True)
+class RecordedTurn:
+    """events: of the backend, those of its first answer, then those of the answer to each `Resizing`.
+    found: what the backend had of the jobs that came. refused: of each `Resizing`, why it could not be, or None."""
+
+    number: int
+    at: float
+    events: tuple[tuple[Event, ...], ...]
+    letters: tuple[Letter, ...]
+    found: tuple[Found, ...]
+    refused: tuple[str | None, ...]
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A trace that was read.
+
+    versions: of qoop and what it stands on. ended: the session was closed; else it was killed, or goes on.
+    cut_off: the last line was not whole, and was left out.
+    """
+
+    versions: Mapping[str, str]
+    opened: Opened
+    turns: tuple[RecordedTurn, ...]
+    ended: bool
+    cut_off: bool
+
+    def remarks(self) -> Iterator[str]:
+        """What is to be said about the trace itself, a sentence each."""
+        own = versions()
+        if own != self.versions:
+            told = [f"{name} {self.versions.get(name, 'of an unknown version')}, here {own[name]}" for name in own]
+            yield f"the trace was made by other versions: {', '.join(told)}"
+        if self.cut_off:
+            yield "the last line of the trace is cut off, and was left out"
+        if not self.ended:
+            yield "the trace has no end: its session was killed, or goes on"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first output that was not the same; None on a side where nothing came out."""
+
+    turn: int
+    at: float
+    recorded: Output | None
+    rerun: Output | None
+
+    def __str__(self) -> str:
+        return (
+            f"in turn {self.turn}, at {self.at:.3f} s, the rerun differs\n"
+            f"  recorded: {_shown(self.recorded)}\n  rerun:    {_shown(self.rerun)}"
+        )
+
+
+@dataclass(frozen=True)
+class RerunJob:
+    """A job as the rerun went through it."""
+
+    job: JobId
+    text: str
+    history: Sequence[Record]
+    plans: Sequence[Plan]
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """turns, decisions: how many were gone through and found the same, decisions about plans among all outputs."""
+
+    turns: int
+    decisions: int
+    jobs: tuple[RerunJob, ...]
+    difference: Difference | None
+
+    def __str__(self) -> str:
+        counted = f"{_count(self.turns, 'turn')}, {_count(self.decisions, 'decision')}"
+        return f"{counted}: all the same" if self.difference is None else f"after {counted}, {self.difference}"
+
+
+def rerun(
+    recording: Recording, policy: Policy | None = None, scheduler: Callable[[], Scheduler] | None = None
+) -> Rerun:
+    """Go through a trace again, to its end or to the first difference.
+
+    policy, scheduler: to be used in place of those of the trace: when would another have decided otherwise?
+    Raises ConfigError if the trace was made with a scheduler of one's own and none is given.
+    """
+    made = scheduler or _OURS.get(recording.opened.scheduler)
+    if made is None:
+        raise ConfigError(
+            f"the trace was made with the scheduler {recording.opened.scheduler}: give it to go through it"
+        )
+    again = _Again(recording, policy, made())
+    turns, difference = 0, None
+    for turn in recording.turns:
+        last = turn is recording.turns[-1] and not recording.ended
+        difference = again.turn(turn, partial=last)
+        if difference is not None:
+            break
+        turns += 1
+    return Rerun(turns, again.decisions, again.jobs(), difference)
+
+
+def stories(found: Rerun, job: JobId | None = None, full: bool = False) -> Iterator[str]:
+    """What happened to the jobs of a trace, or to one of them, in words. Raises ConfigError if there is no such job."""
+    known = [one.job for one in found.jobs]
+    if job is not None and job not in known:
+        raise ConfigError(f"there is no job {job} in the trace; there are {', '.join(known) or 'none'}")
+    for one in found.jobs:
+        if job in (None, one.job):
+            text = " ".join(one.text.split())
+            yield f"{one.job}: {text if len(text) <= 90 else text[:89] + '…'}"
+            yield from (f"  {line}" for line in story(one.history, full))
+
+
+def read_trace(path: Path) -> Recording:
+    """Read the trace in a file. Raises ConfigError if there is none, or it is damaged or of another version."""
+    try:
+        text = path.read_bytes().decode(errors="replace")
+    except OSError as error:
+        raise ConfigError(f"the trace {path} cannot be read: {error.strerror}") from error
+    lines = text.split("\n")
+    return _Reader(str(path)).read(lines[:-1], cut_off=bool(lines[-1]))
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Pages:
+    """A turn being read."""
+
+    number: int
+    at: float
+    events: list[list[Event]] = field(default_factory=lambda: [[]])
+    letters: list[Letter] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    refused: list[str | None] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+
+    def take(self, what: object) -> None:
+        match what:
+            case Found():
+                self.found.append(what)
+            case Refused(message):
+                self.refused[-1] = message
+            case _ if isinstance(what, LETTERS):
+                self.letters.append(what)
+            case _:
+                self.events[-1].append(what)  # type: ignore[arg-type]  # the reader knows no other kinds
+
+    def put_out(self, line: Output) -> None:
+        self.outputs.append(line)
+        if line["out"] == "Resizing":
+            self.events.append([])
+            self.refused.append(None)
+
+    def closed(self) -> RecordedTurn:
+        return RecordedTurn(
+            self.number,
+            self.at,
+            tuple(map(tuple, self.events)),
+            tuple(self.letters),
+            tuple(self.found),
+            tuple(self.refused),
+            tuple(self.outputs),
+        )
+
+
+class _Reader:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._codec = TraceCodec()
+        self._turns: list[RecordedTurn] = []
+        self._turn: _Pages | None = None
+        self._opened: Opened | None = None
+        self._ended = False
+
+    def read(self, lines: Sequence[str], cut_off: bool) -> Recording:
+        header = self._header(lines[0] if lines else "")
+        for number, line in enumerate(lines[1:], 2):
+            try:
+                self._line(json.loads(line))
+            except (ValueError, KeyError, TypeError, QoopError) as error:
+                raise ConfigError(f"line {number} of the trace {self._name} is damaged: {error}") from error
+        self._close_turn()
+        if self._opened is None:
+            raise ConfigError(f"the trace {self._name} is empty")
+        made_by = {name: str(value) for name, value in header.items() if name not in ("format", "version")}
+        return Recording(made_by, self._opened, tuple(self._turns), self._ended, cut_off)
+
+    def _header(self, line: str) -> Mapping[str, Any]:
+        try:
+            header = json.loads(line)
+        except ValueError:
+            header = None
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            raise ConfigError(f"{self._name} is no trace of qoop: it does not begin with a line that says so")
+        if header.get("version") != VERSION:
+            raise ConfigError(
+                f"the trace {self._name} is of version {header.get('version')}; only {VERSION} can be read"
+            )
+        return header
+
+    def _line(self, line: Any) -> None:
+        if not isinstance(line, dict):
+            raise ValueError("it is no object")
+        if "define" in line:
+            self._codec.define(line)
+        elif "turn" in line:
+            self._close_turn()
+            self._turn = _Pages(int(line["turn"]), float(line["at"]))
+        elif "end" in line:
+            self._ended = True
+        elif "in" in line:
+            self._input(line)
+        elif line["out"] in OUTPUTS:
+            self._open_turn().put_out(line)
+        else:
+            raise ValueError(f"nothing is called {line['out']}")
+
+    def _input(self, line: Mapping[str, Any]) -> None:
+        kind = INPUTS.get(line["in"])
+        if kind is None:
+            raise ValueError(f"nothing is called {line['in']}")
+        what = self._codec.read(kind, {name: value for name, value in line.items() if name != "in"})
+        if isinstance(what, Opened):
+            self._opened = what
+        else:
+            self._open_turn().take(what)
+
+    def _open_turn(self) -> _Pages:
+        if self._turn is None:
+            raise ValueError("it belongs to no turn")
+        return self._turn
+
+    def _close_turn(self) -> None:
+        if self._turn is not None:
+            self._turns.append(self._turn.closed())
+            self._turn = None
+
+
+# --- going through it ---------------------------------------------------------------------------------------
+
+
+class _Again:
+    """A cluster to which what is in a trace happens."""
+
+    def __init__(self, recording: Recording, policy: Policy | None, scheduler: Scheduler) -> None:
+        opened = recording.opened
+        self._policy = policy
+        self._clock = VirtualClock(opened.at)
+        self._backend = _RecordedBackend(opened.machines)
+        self._planner = _RecordedPlanner()
+        self._out = _Outputs()
+        self._handles: list[tuple[Submitted, JobHandle]] = []
+        self._cluster = Cluster(
+            self._backend, scheduler, self._clock, self._out, False, opened.wait_for_capacity, self._planner
+        )
+
+    @property
+    def decisions(self) -> int:
+        return self._out.decisions
+
+    def jobs(self) -> tuple[RerunJob, ...]:
+        return tuple(
+            RerunJob(letter.job, letter.request.text, handle.history(), handle.plans())
+            for letter, handle in self._handles
+        )
+
+    def turn(self, turn: RecordedTurn, partial: bool) -> Difference | None:
+        """Go through one turn. partial: not all that came out of it is in the trace."""
+        self._clock.advance_to(turn.at)
+        self._backend.turn(turn)
+        for letter in turn.letters:
+            self._post(letter)
+        self._cluster.step()
+        return _compared(turn, self._out.lines(), partial)
+
+    def _post(self, letter: Letter) -> None:
+        match letter:
+            case Submitted():
+                letter = self._searching(letter)
+                self._handles.append((letter, self._cluster.enter(letter)))
+            case Answered():
+                self._cluster.post(self._planner.answered(letter))
+            case ResizeAsked():  # a recording may be gone through several times, and a promise is kept once
+                self._cluster.post(replace(letter, done=Future()))
+            case PinAsked():
+                self._cluster.post(replace(letter, done=Future()))
+            case SuspendAsked():
+                self._cluster.post(replace(letter, kept=Future()))
+            case _:
+                self._cluster.post(letter)
+
+    def _searching(self, letter: Submitted) -> Submitted:
+        adaptive = letter.request.adaptive
+        if adaptive is None:
+            return letter
+        changed = replace(adaptive, find=self._planner.find, policy=self._policy or adaptive.policy)
+        return replace(letter, request=replace(letter.request, adaptive=changed))
+
+
+def _compared(turn: RecordedTurn, lines: Sequence[Output], partial: bool) -> Difference | None:
+    for place in range(max(len(turn.outputs), len(lines))):
+        recorded = turn.outputs[place] if place < len(turn.outputs) else None
+        again = lines[place] if place < len(lines) else None
+        if recorded != again and not (partial and recorded is None):
+            return Difference(turn.number, turn.at, recorded, again)
+    return None
+
+
+class _Outputs:
+    """The trace of the rerun: what came out of the last turn."""
+
+    def __init__(self) -> None:
+        self.decisions = 0
+        self._written = Lines()
+        self._lines: list[Output] = []
+
+    def record(self, at: float, what: object) -> None:
+        if isinstance(what, Start) or type(what).__name__ in OUTPUTS:
+            line = json.loads(self._written.of(what)[-1])
+            self.decisions += line["out"] == "Decision"
+            self._lines.append(line)
+
+    def flush(self) -> None:
+        pass
+
+    def lines(self) -> Sequence[Output]:
+        lines, self._lines = self._lines, []
+        return lines
+
+
+class _RecordedPlanner:
+    """Answers when the trace says so, with what searches found then."""
+
+    def __init__(self) -> None:
+        self._asked: deque[Callable[[], object]] = deque()
+        self._letter: Answered | None = None
+
+    def ask(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
+        self._asked.append(work)
+
+    def close(self) -> None:
+        pass
+
+    def answered(self, letter: Answered) -> Answered:
+        """The letter with the answer to the oldest question, worked out now; or with the error that came of it."""
+        if not self._asked:
+            return replace(letter, error=PlanError("the trace answers a question that the rerun did not ask"))
+        work, self._letter = self._asked.popleft(), letter
+        try:
+            answer = work()
+        except QoopError as error:
+            return replace(letter, error=error)
+        finally:
+            self._letter = None
+        if isinstance(answer, Answer):
+            return replace(letter, answer=replace(answer, seconds=letter.seconds, searching=letter.searching))
+        return replace(letter, answer=answer if isinstance(answer, Useful) else None)
+
+    def find(self, observed: Observations) -> Sequence[Candidate]:
+        """What the search found of which the trace tells."""
+        letter = self._letter
+        if letter is None or letter.found is None:
+            raise letter.error if letter is not None and letter.error is not None else PlanError(
+                "the rerun searched for plans where the trace says that there was no search"
+            )  # fmt: skip
+        return letter.found
+
+
+class _RecordedBackend:
+    """Reports what the trace says that a backend has reported, and does nothing."""
+
+    def __init__(self, machines: Mapping[MachineId, Resources]) -> None:
+        self._machines = machines
+        self._events: Iterator[tuple[Event, ...]] = iter(())
+        self._refused: Iterator[str | None] = iter(())
+        self._found: dict[JobId, Found] = {}
+
+    def turn(self, turn: RecordedTurn) -> None:
+        """What is asked next is answered as in this turn."""
+        self._events, self._refused = iter(turn.events), iter(turn.refused)
+        self._found = {found.job: found for found in turn.found}
+
+    def machines(self) -> Mapping[MachineId, Resources]:
+        return self._machines
+
+    def wait(self, timeout: float | None) -> Sequence[Event]:
+        return next(self._events, ())
+
+    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
+        found = self._found.get(job or "", Found("", ()))
+        if found.error is not None:
+            raise found.error
+        return found.outputs
+
+    def resize(self, slots: int | None, memory: int | None) -> None:
+        refused = next(self._refused, None)
+        if refused is not None:
+            next(self._events, ())
+            raise ConfigError(refused)
+
+    def announce(self, slots: int | None, memory: int | None, at: float) -> None:
+        self.resize(slots, memory)
+
+    def start(self, machine: MachineId, spec: TaskSpec) -> None:
+        pass
+
+    def stop(self, attempt: AttemptId) -> None:
+        pass
+
+    def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
+        pass
+
+    def wake(self) -> None:
+        pass
+
+    def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
+        raise CheckpointError(f"{key} is an output of which only a trace is left: it has no rows to read")
+
+    def close(self) -> None:
+        pass
+
+
+# --- in words -----------------------------------------------------------------------------------------------
+
+
+def _shown(line: Output | None) -> str:
+    """An output for people: a decision as its sentence."""
+    if line is None:
+        return "nothing more"
+    if line["out"] == "Decision":
+        what = TraceCodec().read(OUTPUTS["Decision"], {name: value for name, value in line.items() if name != "out"})
+        return f"{line['job']}: {what.record}"
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

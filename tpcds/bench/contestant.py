@@ -1,0 +1,208 @@
+"""One side of a comparison under changing resources, in a process of its own that may be killed: qoop or DuckDB.
+
+Run as ``python -m qoop.tpcds.bench.contestant`` by :mod:`qoop.tpcds.bench.contest`, which writes JSON lines to standard
+input: first a :class:`Task`, then any number of :class:`Room`. It answers with a line when it is ready, and another
+when the answer is complete. The answer itself goes to a file, after the clock has been stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import pyarrow as pa
+
+KINDS = ("qoop", "held", "restarted", "running")
+"""qoop; qoop held to its launch plan; DuckDB started again when it loses room; DuckDB left running."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Slots (threads), and bytes of memory."""
+
+    slots: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a contestant is to do. kind: one of :data:`KINDS`. room: what it starts with. answer: where the rows go.
+
+    checkpoints: a folder for durable outputs, and taken up by the next life of the same task; only for qoop.
+    waits: whether it waits for a line after it is ready; else it begins at once.
+    """
+
+    kind: str
+    directory: str
+    text: str
+    room: Room
+    answer: str
+    checkpoints: str | None = None
+    waits: bool = True
+
+    def line(self) -> str:
+        """For the other process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, line: str) -> Task:
+        fields: dict[str, Any] = json.loads(line)
+        return cls(**{**fields, "room": Room(**fields["room"])})
+
+
+class Side(Protocol):
+    """A contestant: answers the text, and hears of other room meanwhile."""
+
+    def answer(self) -> pa.Table: ...
+
+    def resize(self, room: Room) -> None: ...
+
+    def facts(self) -> Mapping[str, Any]:
+        """What else there is to report once it has answered."""
+        ...
+
+
+class Qoop:
+    """A session of qoop, adaptive or held to the plan it starts with."""
+
+    def __init__(self, task: Task, replan: bool) -> None:
+        import qoop
+
+        self.task = task
+        room = task.room
+        self.session = qoop.connect(room.slots, room.memory, task.checkpoints, replan=replan)
+        self.session.register_folder(task.directory)
+        if task.waits:
+            with contextlib.suppress(qoop.QoopError):  # the run will say what is wrong with the text
+                self.session.prepare(task.text)  # statistics are collected once for a table, not once for a query
+        self.job: qoop.Job | None = None
+
+    def answer(self) -> pa.Table:
+        self.job = self.session.submit(self.task.text, resume=self.task.checkpoints is not None)
+        return self.job.result().arrow()
+
+    def resize(self, room: Room) -> None:
+        self.session.resize(slots=room.slots, memory=room.memory)
+
+    def facts(self) -> Mapping[str, Any]:
+        assert self.job is not None
+        history = self.job.history()
+        return {
+            "attempts": sum(type(record).__name__ == "Started" for record in history),
+            "switches": max((getattr(record, "number", 1) for record in history), default=1) - 1,
+            "history": [str(record) for record in history if type(record).__name__ not in ("Started", "Succeeded")],
+        }
+
+
+class DuckDB:
+    """DuckDB on the same files. restarts: it is stopped and begins again whenever room is taken from it."""
+
+    def __init__(self, task: Task, restarts: bool) -> None:
+        from qoop.tpcds.oracle import Oracle
+
+        self.task = task
+        self.oracle = Oracle(task.directory, task.room.slots, f"{task.room.memory}B")
+        self.room = task.room
+        self.restarts = restarts
+        self.again = threading.Event()
+        self.begun = 0
+        self.refusals: list[str] = []
+
+    def answer(self) -> pa.Table:
+        import duckdb
+
+        while True:
+            self.again.clear()
+            self.begun += 1
+            try:
+                return self.oracle.answer(self.task.text)
+            except duckdb.InterruptException:
+                if not self.again.is_set():
+                    raise
+                self.limit(threads=self.room.slots)
+
+    def resize(self, room: Room) -> None:
+        """Less room: stop and begin again, or set the new limit while it runs. More: it goes on with what it has."""
+        less = room.slots < self.room.slots or room.memory < self.room.memory
+        self.room = room
+        if self.restarts and less:
+            self.again.set()
+            self.oracle.interrupt()
+        elif not self.restarts:
+            self.limit(threads=None)
+
+    def limit(self, threads: int | None) -> None:
+        """Apply the room. The number of threads cannot be set while a query runs: that would wait for its end."""
+        import duckdb
+
+        try:
+            self.oracle.limit(f"{self.room.memory}B", threads)
+        except duckdb.Error as error:
+            self.refusals.append(str(error))
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"attempts": self.begun, "refusals": self.refusals}
+
+
+def side(task: Task) -> Side:
+    """The contestant that a task asks for."""
+    if task.kind in ("qoop", "held"):
+        return Qoop(task, replan=task.kind == "qoop")
+    return DuckDB(task, restarts=task.kind == "restarted")
+
+
+def serve(requests: TextIO, replies: TextIO) -> None:
+    """Do one task; tell when ready, and then seconds, facts or the error."""
+    task = Task.read(requests.readline())
+    contestant = side(task)
+    tell(replies, {"ready": True})
+    if task.waits:
+        requests.readline()
+    begun = time.perf_counter()
+    try:
+        with _listening(requests, contestant.resize):
+            table = contestant.answer()
+            seconds = time.perf_counter() - begun
+    except Exception as error:
+        tell(replies, {"seconds": time.perf_counter() - begun, "error": f"{type(error).__name__}: {error}"})
+        return
+    _write(Path(task.answer), table)
+    tell(replies, {"seconds": seconds, "rows": table.num_rows, **contestant.facts()})
+
+
+@contextmanager
+def _listening(requests: TextIO, resize: Callable[[Room], None]) -> Iterator[None]:
+    """Pass on changes of room as they come, in a thread that ends with the process."""
+
+    def listen() -> None:
+        for line in requests:
+            resize(Room(**json.loads(line)))
+
+    threading.Thread(target=listen, name="qoop-contest", daemon=True).start()
+    yield
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    """Write the rows so that a reader never sees a part of them."""
+    partial = path.with_suffix(".partial")
+    with pa.ipc.new_file(partial, table.schema) as writer:
+        writer.write_table(table)
+    partial.rename(path)
+
+
+def tell(replies: TextIO, what: Mapping[str, Any]) -> None:
+    """Write one line."""
+    replies.write(json.dumps(what) + "\n")
+    replies.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.stdin, sys.stdout)

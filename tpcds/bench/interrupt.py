@@ -1,0 +1,201 @@
+"""The process is killed again and again: qoop goes on from its checkpoints, DuckDB starts from nothing.
+
+Kills (SIGKILL) come at exponentially distributed intervals whose mean is a fraction of the time that DuckDB needs
+undisturbed, from the start of its process to the answer. The same intervals hold for both sides; a killed process is
+started again at once. Whoever needs more than ten times the undisturbed time is stopped, and that time is counted.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+
+from qoop.tpcds.bench.contest import Contestant, Outcome, judge, scratch_folder
+from qoop.tpcds.bench.contestant import Room, Task
+from qoop.tpcds.bench.shrink import FULL, longest
+from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.quantiles import ratio_of_sums
+from qoop.tpcds.queries import texts
+from qoop.tpcds.results import Results
+
+MEANS = (1.0, 0.5, 0.25)
+LIMIT = 10.0
+HOPELESS = 0.75
+"""Of the undisturbed time: DuckDB keeps nothing of a life and brings no answer in one so short, so it is not run then;
+its time counts as if it had been. At a mean of 0.25 that is 19 of 20 lives and 80 % of their time."""
+SIDES = ("qoop", "running")
+"""Kinds of contestants: qoop, and DuckDB, which starts again with every process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to run. queries: none: the `longest` of all 99. seeds: how many sequences of kills for each mean.
+
+    means: mean intervals, as fractions of the undisturbed time. results: a file taken up and kept.
+    """
+
+    directory: Path
+    queries: tuple[int, ...] = ()
+    longest: int = 20
+    seeds: int = 20
+    means: tuple[float, ...] = MEANS
+    room: Room = FULL
+    results: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One query, one side, one sequence of kills. seconds: until the answer, at most the limit.
+
+    kills: how often it was killed. ended: False: it was stopped at the limit. error: of a wrong or failed answer.
+    """
+
+    query: int
+    side: str
+    mean: float
+    seed: int
+    undisturbed: float
+    seconds: float
+    kills: int
+    ended: bool
+    error: str | None = None
+
+
+def run(options: Options, told: Callable[[str], None] = print) -> list[Trial]:
+    """Run what is not in the results yet, all queries with one seed before the next seed.
+
+    Raises ConfigError or SourceError if it cannot begin.
+    """
+    results = Results(options.results, {"room": asdict(options.room), "limit": LIMIT})
+    chosen = options.queries or longest(options.directory, options.longest, results, told)
+
+    @cache
+    def theirs(number: int) -> pa.Table:
+        with Oracle(options.directory) as oracle:
+            return oracle.answer(texts()[number])
+
+    with scratch_folder() as scratch:
+        times = {number: _undisturbed(options, number, results, scratch) for number in chosen}
+        return [
+            _trial(options, number, mean, seed, side, times[number], results, scratch, theirs, told)
+            for seed in range(options.seeds)
+            for mean in options.means
+            for number in chosen
+            for side in SIDES
+        ]
+
+
+def intervals(query: int, mean: float, seed: int) -> Iterator[float]:
+    """The times between kills, in multiples of the undisturbed time; the same for both sides.
+
+    >>> a, b = intervals(1, 0.5, 7), intervals(1, 0.5, 7)
+    >>> [next(a) for _ in range(3)] == [next(b) for _ in range(3)]
+    True
+    """
+    chance = random.Random(f"{query} {mean} {seed}")
+    while True:
+        yield chance.expovariate(1.0 / mean)
+
+
+def _undisturbed(options: Options, number: int, results: Results, scratch: Path) -> float:
+    """DuckDB from the start of the process to the answer, the median of three."""
+    name = f"undisturbed {number}"
+    if results.get(name) is None:
+        task = Task(
+            "running", str(options.directory), texts()[number], options.room, str(scratch / "a.arrow"), waits=False
+        )
+        taken = []
+        for _ in range(3):
+            begun = time.monotonic()
+            with Contestant(task, scratch) as contestant:
+                contestant.finished(begun + 3600.0)
+                taken.append(time.monotonic() - begun)
+        results.put(name, median(taken))
+    return float(results.get(name))
+
+
+def _trial(
+    options: Options, number: int, mean: float, seed: int, side: str, undisturbed: float, results: Results,
+    scratch: Path, theirs: Callable[[int], pa.Table], told: Callable[[str], None],
+) -> Trial:  # fmt: skip
+    name = f"trial {number} {side} {mean} {seed}"
+    kept = results.get(name)
+    if kept is not None:
+        return Trial(**kept)
+    one = _kill_and_start_again(options, number, mean, seed, side, undisturbed, scratch, theirs)
+    results.put(name, asdict(one))
+    state = "ended" if one.ended else "stopped"
+    told(
+        f"query {number:2d} mean {mean:g} seed {seed} {'DuckDB' if side == 'running' else side:6} {state} after"
+        f" {one.seconds:.2f} s = {one.seconds / undisturbed:.2f} x, killed {one.kills} times"
+        + (f": {one.error}" if one.error else "")
+    )
+    return one
+
+
+def _kill_and_start_again(
+    options: Options, number: int, mean: float, seed: int, side: str, undisturbed: float, scratch: Path,
+    theirs: Callable[[int], pa.Table],
+) -> Trial:  # fmt: skip
+    text, answer, kept = texts()[number], scratch / "answer.arrow", scratch / "checkpoints"
+    checkpoints = str(kept) if side == "qoop" else None
+    task = Task(side, str(options.directory), text, options.room, str(answer), checkpoints, waits=False)
+    limit, spent, kills, ended, error = LIMIT * undisturbed, 0.0, 0, False, None
+    for gap in intervals(number, mean, seed):
+        life = min(gap * undisturbed, limit - spent)
+        outcome, seconds = (None, life) if side == "running" and gap < HOPELESS else _live(task, life, scratch)
+        spent += seconds
+        if outcome is not None:
+            ended, error = outcome.error is None, outcome.error
+            break
+        if spent >= limit:
+            break
+        kills += 1
+    if ended and side == "qoop":
+        error = judge(options.directory, text, answer, theirs(number))
+    shutil.rmtree(kept, ignore_errors=True)
+    answer.unlink(missing_ok=True)
+    return Trial(number, side, mean, seed, undisturbed, min(spent, limit), kills, ended and error is None, error)
+
+
+def _live(task: Task, seconds: float, scratch: Path) -> tuple[Outcome | None, float]:
+    """One process, killed after so many seconds: what it brought by then, and the seconds it took with its burial."""
+    begun = time.monotonic()
+    with Contestant(task, scratch) as contestant:
+        outcome = contestant.finished(begun + seconds)
+    return outcome, time.monotonic() - begun
+
+
+def table(trials: Sequence[Trial]) -> str:
+    """Sum of completion times by mean interval, and their ratio with a 95 % interval over seeds."""
+    lines = ["", "mean interval   qoop s  ended   DuckDB s  ended   DuckDB : qoop   95 % interval"]
+    for mean in dict.fromkeys(trial.mean for trial in trials):
+        ours = [trial for trial in trials if trial.mean == mean and trial.side == "qoop"]
+        theirs = [trial for trial in trials if trial.mean == mean and trial.side == "running"]
+        pairs = _pairs(ours, theirs)
+        _, low, high = ratio_of_sums([pairs]) if pairs else (0.0, 0.0, 0.0)
+        a, b = sum(trial.seconds for trial in ours), sum(trial.seconds for trial in theirs)
+        lines.append(
+            f"{mean:13g} {a:8.1f} {_ended(ours)} {b:10.1f} {_ended(theirs)} {b / a if a else 0:13.2f}"
+            f"      {low:.2f} – {high:.2f}"
+        )
+    wrong = [f"query {trial.query} seed {trial.seed}: {trial.error}" for trial in trials if trial.error]
+    return "\n".join([*lines, f"wrong or failed: {'; '.join(wrong) or 'none'}"])
+
+
+def _ended(trials: Sequence[Trial]) -> str:
+    return f"{sum(trial.ended for trial in trials) / len(trials):6.0%}" if trials else "     -"
+
+
+def _pairs(ours: Sequence[Trial], theirs: Sequence[Trial]) -> list[tuple[float, float]]:
+    """Their seconds and ours, of the trials that both have made."""
+    other = {(trial.query, trial.seed): trial.seconds for trial in theirs}
+    return [(other[key], one.seconds) for one in ours if (key := (one.query, one.seed)) in other]

@@ -1,0 +1,273 @@
+"""What being able to change plan costs where nothing changes: adaptive runs against runs held to the same plan.
+
+Both start from the same plan, in one process, in turn, and which comes first alternates: a busy machine disturbs
+both alike. The adaptive side has all its reasons to think again; without a change of resources those are rows that
+differ from the estimates, and that the alternatives became known. A switch for such a reason is a bet on estimates:
+where it was lost, the query is behind. The first answer of each side is compared with DuckDB's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from qoop.catalog.errors import QoopError
+from qoop.engine.history import Decided
+from qoop.job import Job, Planned
+from qoop.planner.search.alternatives import keep, pool
+from qoop.planner.search.candidate import local_grid
+from qoop.replanning.replanner import Adaptive
+from qoop.session import Session, connect
+from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.quantiles import quantile, ratio_of_sums
+from qoop.tpcds.queries import texts
+from qoop.tpcds.results import Results
+
+NOTABLE = 0.05
+"""From this difference on a query is listed."""
+START, ROWS, OTHER = "the alternatives became known", "rows", "other"
+"""Kinds of reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to run. queries: none: all 99. repeat: pairs of each. slots, memory: of the session; None: all there is.
+
+    known: the alternatives are there before a job starts, as when a query comes again; else each job that wants them
+    has them made, as when it comes for the first time. results: taken up and kept.
+    """
+
+    directory: Path
+    queries: tuple[int, ...] = ()
+    repeat: int = 5
+    slots: int | None = None
+    memory: str | None = None
+    known: bool = False
+    results: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one run took: seconds until the answer was there, and cpu seconds, decisions that came too late included."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """One decision. kind: of its reason. seconds: it took in all; searching: of these, to find plans."""
+
+    kind: str
+    switched: bool
+    seconds: float
+    searching: float
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """One query: the runs of both sides, pair by pair, and every decision of the adaptive ones. error: why none."""
+
+    query: int
+    adaptive: Sequence[Taken] = ()
+    held: Sequence[Taken] = ()
+    thoughts: Sequence[Thought] = field(default=())
+    error: str | None = None
+
+    @property
+    def ahead(self) -> float:
+        """Median over the pairs of the adaptive time as a fraction of the held one."""
+        return median(a.wall / b.wall for a, b in zip(self.adaptive, self.held, strict=True))
+
+    @property
+    def work(self) -> float:
+        """The same of the cpu seconds."""
+        return median(a.cpu / b.cpu for a, b in zip(self.adaptive, self.held, strict=True))
+
+    @property
+    def switches(self) -> int:
+        return sum(thought.switched for thought in self.thoughts)
+
+    def line(self) -> str:
+        if self.error is not None:
+            return f"{self.query:5d}  {self.error}"
+        sums = (sum(one.wall for one in self.held), sum(one.wall for one in self.adaptive))
+        work = (sum(one.cpu for one in self.held), sum(one.cpu for one in self.adaptive))
+        cells = " ".join(f"{value / len(self.held):9.3f}" for value in (*sums, *work))
+        return f"{self.query:5d} {cells} {self.ahead - 1:+8.1%} {len(self.thoughts):9d} {self.switches:8d}"
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> QueryResult:
+        """From JSON values."""
+        adaptive, held = ([Taken(**one) for one in kept[side]] for side in ("adaptive", "held"))
+        return cls(kept["query"], adaptive, held, [Thought(**one) for one in kept["thoughts"]], kept["error"])
+
+
+HEADER = "query held wall  adaptive  held cpu  adaptive   behind decisions switches"
+
+
+def run(options: Options, told: Callable[[str], None] = print) -> list[QueryResult]:
+    """Run what is not in the results yet. Raises ConfigError or SourceError if it cannot begin."""
+    settings = {"repeat": options.repeat, "slots": options.slots, "memory": options.memory, "known": options.known}
+    results = Results(options.results, settings)
+    told(HEADER)
+    done = []
+    for number in options.queries or tuple(texts()):
+        kept = results.get(f"query {number}")
+        one = QueryResult.of(kept) if kept is not None else _query(options, number)
+        results.put(f"query {number}", asdict(one))
+        told(one.line())
+        done.append(one)
+    return done
+
+
+def _query(options: Options, number: int) -> QueryResult:
+    """In a session of its own, since a session learns from what it has run."""
+    text = texts()[number]
+    with connect(options.slots, options.memory, replan=True, reuse=False) as session:
+        session.register_folder(options.directory)
+        try:
+            pairs = Pairs(session, text, options.known)
+            with Oracle(options.directory) as oracle:
+                theirs = oracle.answer(text)
+                for adaptive in (False, True):
+                    difference = oracle.judge(text, pairs.run(adaptive)[0].result().arrow(), theirs)
+                    if difference is not None:
+                        return QueryResult(number, error=f"{'adaptive' if adaptive else 'held'}: {difference}")
+            return _paired(number, pairs, options.repeat)
+        except QoopError as error:
+            return QueryResult(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def _paired(number: int, pairs: Pairs, repeat: int) -> QueryResult:
+    taken: dict[bool, list[Taken]] = {False: [], True: []}
+    thoughts: list[Thought] = []
+    for repetition in range(repeat):
+        for adaptive in (True, False) if repetition % 2 else (False, True):
+            job, one = pairs.run(adaptive)
+            taken[adaptive].append(one)
+            thoughts += thoughts_of(job)
+    return QueryResult(number, taken[True], taken[False], thoughts)
+
+
+class Pairs:
+    """Runs one text from one plan, adaptive or held to it. known: as in :class:`Options`."""
+
+    def __init__(self, session: Session, text: str, known: bool) -> None:
+        self._session = session
+        if known:
+            session.alternatives(text)
+        planned = session._plan(text)  # once: a session that plans again has learnt from the first run
+        self._held = replace(planned, adaptive=None)
+        self._adaptive = planned if known else replace(planned, adaptive=_searching(session, text, planned))
+
+    def run(self, adaptive: bool) -> tuple[Job, Taken]:
+        """Run it. Raises what `Job.result` does."""
+        cpu, wall = time.process_time(), time.perf_counter()
+        job = self._session._submit(self._adaptive if adaptive else self._held)
+        job.result()
+        taken = time.perf_counter() - wall
+        self._wait_for_planner()
+        return job, Taken(taken, time.process_time() - cpu)
+
+    def _wait_for_planner(self) -> None:
+        """Until decisions that the job did not wait for have ended, which are work all the same."""
+        idle = threading.Event()
+        self._session._cluster._planner.ask(lambda: None, lambda _: idle.set())
+        idle.wait()
+
+
+def _searching(session: Session, text: str, planned: Planned) -> Adaptive:
+    """As the session would let the job change plan, but nobody keeps the alternatives for the next run."""
+    assert planned.adaptive is not None
+    prepared, grid = session.prepare(text), local_grid(planned.adaptive.room)
+    return replace(planned.adaptive, find=lambda observed: keep(pool(prepared.planning(observed), grid)).kept)
+
+
+def thoughts_of(job: Job) -> list[Thought]:
+    """The decisions in the history of a job."""
+    decided = (record for record in job.history() if isinstance(record, Decided))
+    return [Thought(kind(one.cause), one.switched, one.planner_seconds, one.search_seconds) for one in decided]
+
+
+def kind(cause: str) -> str:
+    """What sort of reason a decision had.
+
+    >>> kind("stage s1 had 7 rows where 100,000 were expected and the alternatives became known")
+    'the alternatives became known'
+    """
+    if START in cause:
+        return START
+    return ROWS if " rows where " in cause else OTHER
+
+
+def adaptive_by_held(done: Sequence[QueryResult], part: str) -> tuple[float, float, float]:
+    """Adaptive by held time, summed over all pairs, and its 95 % interval. part: wall or cpu.
+
+    Pairs are drawn again within each query, since the queries are the ones there are and not a sample of others. One
+    pair a query says nothing of chance: no width.
+    """
+    return ratio_of_sums(
+        [(getattr(a, part), getattr(b, part)) for a, b in zip(one.adaptive, one.held, strict=True)] for one in done
+    )
+
+
+def table(done: Sequence[QueryResult]) -> str:
+    """Ratios, switches and what became of them, and how long decisions took."""
+    good = [one for one in done if one.error is None]
+    if not good:
+        return "\nno query could be measured"
+    lines = ["", f"{len(good)} queries, {sum(len(one.held) for one in good)} pairs; adaptive : held"]
+    for part in ("wall", "cpu"):
+        ratio, low, high = adaptive_by_held(good, part)
+        lines.append(f"  {part:4} seconds {ratio:.4f}  (95 % interval {low:.4f} to {high:.4f})")
+    lines += _bets(good)
+    thoughts = [thought for one in good for thought in one.thoughts]
+    without = [thought.seconds for thought in thoughts if not thought.searching]
+    lines.append(f"decisions without a search: {_quantiles(without)}")
+    lines.append(
+        f"decisions that had plans made or looked up: {_quantiles([o.seconds for o in thoughts if o.searching])}"
+    )
+    failed = [str(one.query) for one in done if one.error is not None]
+    return "\n".join([*lines, *([f"failed: {', '.join(failed)}"] if failed else [])])
+
+
+def _bets(done: Sequence[QueryResult]) -> Iterator[str]:
+    """Switches by reason, and which queries they put behind or ahead."""
+    made = Counter(thought.kind for one in done for thought in one.thoughts if thought.switched)
+    yield f"switches: {', '.join(f'{count} since {kind}' for kind, count in made.items()) or 'none'}"
+    for name, some in (
+        ("with", [one for one in done if one.switches]),
+        ("without", [o for o in done if not o.switches]),
+    ):
+        if some:
+            yield f"  {len(some)} queries {name} switches: wall {adaptive_by_held(some, 'wall')[0]:.4f}"
+    for word, least in (("behind", NOTABLE), ("ahead", -NOTABLE)):
+        notable = [one for one in done if (one.ahead - 1 > least if least > 0 else one.ahead - 1 < least)]
+        shown = (
+            f"{one.query} ({one.ahead - 1:+.0%}, cpu {one.work - 1:+.0%}, {one.switches} switches)" for one in notable
+        )
+        yield f"more than {NOTABLE:.0%} {word}: {', '.join(shown) or 'none'}"
+
+
+def _quantiles(seconds: Sequence[float]) -> str:
+    if not seconds:
+        return "none"
+    cells = (f"{name} {quantile(seconds, at) * 1e3:.1f} ms" for name, at in _QUANTILES)
+    return f"{len(seconds)}; {', '.join(cells)}"
+
+
+_QUANTILES = (("median", 0.5), ("p95", 0.95), ("p99", 0.99), ("longest", 1.0))
+
+
+def to_json(done: Sequence[QueryResult]) -> dict[str, object]:
+    """The results as JSON values."""
+    good = [one for one in done if one.error is None]
+    ratios = {part: adaptive_by_held(good, part) for part in ("wall", "cpu")} if good else {}
+    return {"ratios": ratios, "queries": [asdict(one) for one in done]}

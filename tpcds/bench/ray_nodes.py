@@ -1,0 +1,110 @@
+"""A Ray cluster of several nodes on this machine, whose nodes come and go on demand: for tests and benchmarks.
+
+Ray forks to begin a node, which may hang in a process of many threads such as that of a session. So this runs in one of
+its own, ``python -m qoop.tpcds.bench.ray_nodes``, that obeys a JSON line at a time and answers with another. When its
+input ends, as it does when its owner dies, it ends the cluster with all processes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from qoop.catalog.errors import ConfigError, ExecutionError
+
+_OBJECTS = 80 << 20  # bytes of a node's object store, which holds no rows of ours
+_SOON = {"health_check_failure_threshold": 3, "health_check_period_ms": 500, "health_check_timeout_ms": 500}
+
+
+class LocalNodes:
+    """A cluster whose head has so many CPUs, on which a session can be opened at `address`. Use as a context manager.
+
+    memory: bytes that each node says it has. Raises ConfigError if Ray is not installed.
+    """
+
+    def __init__(self, head_cpus: int = 0, memory: int = 2 << 30) -> None:
+        from qoop.engine.backends.ray.nodes import load
+
+        load()
+        command = [sys.executable, "-m", "qoop.tpcds.bench.ray_nodes"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._memory = memory
+        self.there: list[str] = []
+        """Ids of the nodes, those besides the head, the oldest first."""
+        self.address: str = self._ask("begin", cpus=head_cpus, memory=memory)
+
+    def add(self, cpus: int = 1) -> str:
+        """Begin a node; its id. A session hears of it a little later."""
+        node: str = self._ask("add", cpus=cpus, memory=self._memory)
+        self.there.append(node)
+        return node
+
+    def kill(self, node: str) -> None:
+        """Take a node away with all its processes, as a machine goes that loses its power."""
+        self.there.remove(node)
+        self._ask("kill", node=node)
+
+    def be(self, count: int) -> None:
+        """Have so many of one CPU; the oldest go first."""
+        while len(self.there) > count:
+            self.kill(self.there[0])
+        while len(self.there) < count:
+            self.add()
+
+    def close(self) -> None:
+        """End all processes. Leaves Ray, if this process is connected to it."""
+        from qoop.engine.backends.ray.nodes import load
+
+        load().shutdown()
+        self._process.communicate()
+
+    def __enter__(self) -> LocalNodes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, what: str, **arguments: object) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps({"what": what, **arguments}), file=self._process.stdin, flush=True)
+        while line := self._process.stdout.readline():
+            if line.startswith("{"):
+                return json.loads(line)["answer"]
+        raise ExecutionError("the Ray cluster on this machine has ended")
+
+
+def _serve() -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster: Any = Cluster()
+    nodes: dict[str, Any] = {}
+    try:
+        for line in sys.stdin:
+            print(json.dumps({"answer": _obey(cluster, nodes, json.loads(line))}), flush=True)
+    finally:
+        cluster.shutdown()
+
+
+def _obey(cluster: Any, nodes: dict[str, Any], asked: Mapping[str, Any]) -> str | None:
+    if asked["what"] == "kill":
+        cluster.remove_node(nodes.pop(asked["node"]), allow_graceful=False)
+        return None
+    size = {"num_cpus": asked["cpus"], "memory": asked["memory"], "object_store_memory": _OBJECTS}
+    match asked["what"]:
+        case "begin":
+            cluster.add_node(**size, include_dashboard=False, _system_config=_SOON)
+            return str(cluster.address)
+        case "add":
+            node = cluster.add_node(wait=False, **size)
+            nodes[node.node_id] = node
+            return str(node.node_id)
+    raise ConfigError(f"there is nothing called {asked['what']}")
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,193 @@
+"""Spot machines that come and go, on real Ray nodes, with what the simulator says beside it.
+
+A region of the market (`qoop.profiles`) is made small: its numbers of machines become numbers of nodes of one CPU on
+this machine, its ten minutes a multiple of the time that a query takes undisturbed. A node that goes is killed with all
+its processes; checkpoints go to a folder that all share. What the tasks of a plan take is measured before, on one node.
+The simulator is then given the plan, these times and the machines as the job saw them: nodes take seconds to come up,
+and some time passes before one that was killed is missed. Where more nodes work than there are processors, tasks take
+longer in proportion.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from qoop.catalog.errors import ExecutionError, QoopError
+from qoop.config import available_slots
+from qoop.engine.backends.simulated import Happening, Outcome
+from qoop.engine.events import MachineJoined, MachineLost
+from qoop.engine.history import CapacityTold, Failed, Record, Started
+from qoop.engine.task import MachineId, TaskSpec
+from qoop.job import Job
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.variants import Variant
+from qoop.profiles import CapacityProfile
+from qoop.profiles.named import spot_region
+from qoop.profiles.volatility import Volatility
+from qoop.session import Session, connect
+from qoop.simulation import Fleet, SimulatedJob, simulate
+from qoop.tpcds.bench.ray_nodes import LocalNodes
+from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.queries import text
+from qoop.tpcds.simulate.replica import Replica, ended, fastest, solo
+
+TASKS = 8
+"""Slots that plans are made for, whatever there is, so that there are tasks to hand out."""
+_WAIT = 60.0
+_LONGER = 2.0  # times that a query takes on one node: so long is the part of the market that it sees
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """queries: which. volatility, seed: of the region. nodes: at most, of one CPU each."""
+
+    directory: Path
+    queries: tuple[int, ...]
+    volatility: Volatility = Volatility.HIGH
+    seed: int = 1
+    nodes: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One query. alone: seconds on one node; real, predicted: under the profile. lost: nodes; again: attempts that the
+    loss of a node ended."""
+
+    query: int
+    alone: float = 0.0
+    real: float = 0.0
+    predicted: float = 0.0
+    joined: int = 0
+    lost: int = 0
+    again: int = 0
+    error: str | None = None
+
+    def line(self) -> str:
+        """A line below HEADER."""
+        if self.error is not None:
+            return f"{self.query:5d} {self.error}"
+        off = self.predicted / self.real - 1
+        times = f"{self.alone:7.2f} {self.real:7.2f} {self.predicted:9.2f} {off:+6.0%}"
+        return f"{self.query:5d} {times} {self.joined:6d} {self.lost:4d} {self.again:5d}"
+
+
+HEADER = "query   alone    real predicted    off joined lost again"
+
+
+def follow(nodes: LocalNodes, script: Sequence[tuple[float, int]], job: Job) -> None:
+    """Have as many nodes as the script says, from now on, until it or the job ends."""
+    began = time.monotonic()
+    for at, count in script:
+        if job.wait(max(0.0, began + at - time.monotonic())):
+            return
+        nodes.be(count)
+
+
+def run(options: Options, told: Callable[[str], None] = print) -> list[Replayed]:
+    """Replay. Raises ConfigError without Ray, or data."""
+    done = []
+    with LocalNodes() as nodes, TemporaryDirectory() as folder, Oracle(options.directory) as oracle:
+        nodes.be(1)
+        told(HEADER)
+        for number in options.queries:
+            kept = Path(folder) / str(number)
+            with connect(ray=nodes.address, checkpoints=kept, replan=False, reuse=False) as session:
+                session.register_folder(options.directory)
+                done.append(_replayed(number, session, nodes, oracle, options))
+            told(done[-1].line())
+    return done
+
+
+def _replayed(number: int, session: Session, nodes: LocalNodes, oracle: Oracle, options: Options) -> Replayed:
+    query = text(number)
+    plan = session.prepare(query).planning().plan(Variant(), Resources(TASKS, 1e9 * TASKS))
+    try:
+        _wait(session, nodes, 1)
+        runs = [solo(_ran(session.submit(query, plan=plan))) for _ in range(3)][1:]
+        alone = fastest(runs)
+        script = steps(spot_region(options.volatility, options.seed).profile, options.nodes, _LONGER * alone.seconds)
+        _wait(session, nodes, script[0][1])
+        job = session.submit(query, plan=plan)
+        follow(nodes, script, job)
+        answer = job.result()
+        difference = oracle.judge(query, answer.arrow())
+    except QoopError as error:
+        return Replayed(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
+    if difference is not None:
+        return Replayed(number, error=str(difference))
+    history = job.history()
+    machine = Replica.of(session.room, [(plan, alone)])
+    told = [record for record in history if isinstance(record, CapacityTold)]
+    return Replayed(
+        number, alone.seconds, ended(history), predicted(plan, machine, history),
+        sum(one.capacity is not None and one.at > _begun(history) for one in told),
+        sum(one.capacity is None for one in told),
+        sum(isinstance(record, Failed) for record in history),
+    )  # fmt: skip
+
+
+def _ran(job: Job) -> Sequence[Record]:
+    job.result()
+    return job.history()
+
+
+def _wait(session: Session, nodes: LocalNodes, count: int) -> None:
+    """Until the session has so many nodes. Raises ExecutionError."""
+    nodes.be(count)
+    deadline = time.monotonic() + _WAIT
+    while session.room.cpu != count:
+        if time.monotonic() > deadline:
+            raise ExecutionError(f"there are {session.room.cpu:g} nodes instead of {count}")
+        time.sleep(0.05)
+
+
+def steps(profile: CapacityProfile, most: int, seconds: float, region: float = 600.0) -> list[tuple[float, int]]:
+    """From when on there are how many nodes: the first region of a profile, made so small and so short; never none.
+
+    >>> steps(CapacityProfile.of([(0, 1, 1, 20), (300, 1, 1, 2), (360, 1, 1, 3), (900, 1, 1, 20)]), 4, 60)
+    [(0.0, 4), (30.0, 1)]
+    """
+    points = [point for point in profile.changes() if point.at < region]
+    largest = max(point.machines for point in points)
+    counts = [(point.at / region * seconds, max(1, round(point.machines * most / largest))) for point in points]
+    return [one for place, one in enumerate(counts) if place == 0 or counts[place - 1][1] != one[1]]
+
+
+def _begun(history: Sequence[Record]) -> float:
+    return next(record.at for record in history if isinstance(record, Started))
+
+
+def predicted(plan: Plan, machine: Replica, history: Sequence[Record]) -> float:
+    """Seconds that the simulator gives a plan on the machines of a history."""
+    told = [record for record in history if isinstance(record, CapacityTold)]
+    first = {one.machine: one.capacity for one in told if one.capacity is not None and one.at <= _begun(history)}
+    later = [(one.at, _happening(one)) for one in told if one.at > _begun(history)]
+    run = simulate(Fleet(first, tuple(later)), [SimulatedJob("query", 0.0, plan)], _OneHost(machine))
+    return run.jobs[0].seconds
+
+
+def _happening(told: CapacityTold) -> Happening:
+    return MachineLost(told.machine) if told.capacity is None else MachineJoined(told.machine, told.capacity)
+
+
+@dataclass(frozen=True)
+class _OneHost:
+    """Machines that are all on one host, whose processors they share."""
+
+    machine: Replica
+
+    def on(self, machines: Callable[[], Mapping[MachineId, Resources]]) -> Callable[[TaskSpec], Outcome]:
+        def outcome(spec: TaskSpec) -> Outcome:
+            alone = self.machine.outcome(spec)
+            return replace(alone, seconds=alone.seconds * max(1.0, len(machines()) / available_slots()))
+
+        return outcome
+
+
+def to_json(done: Sequence[Replayed]) -> dict[str, object]:
+    """The results as JSON values."""
+    return {"queries": [asdict(one) for one in done]}

@@ -1,0 +1,164 @@
+"""Room is taken away in mid-query and comes back: qoop, qoop held to its plan, and DuckDB in two ways.
+
+Slots fall from 2 to 1 and memory from 8 GB to 1 GB at a third of the time that DuckDB needs undisturbed, and return
+at 1.5 times it. The same moments hold for all; each answers in a process of its own, in turn, so that a busy machine
+disturbs all alike. Every first answer is compared with DuckDB's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from qoop.tpcds.bench.contest import Change, Contestant, Outcome, judge, need_affinity, scratch_folder
+from qoop.tpcds.bench.contestant import KINDS, Room, Task
+from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.queries import texts
+from qoop.tpcds.results import Results
+
+FULL, SHRUNK = Room(2, 8 * 10**9), Room(1, 10**9)
+LOSS, RETURN = 1 / 3, 1.5
+LIMIT = 20.0
+"""Times the undisturbed time after which a contestant is stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to run. queries: none: the `longest` of all 99. repeat: medians of so many. results: taken up and kept."""
+
+    directory: Path
+    queries: tuple[int, ...] = ()
+    longest: int = 20
+    repeat: int = 5
+    kinds: tuple[str, ...] = KINDS
+    results: Path | None = None
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """One query: DuckDB's undisturbed seconds, and by contestant the seconds of each repetition (None: failed)."""
+
+    query: int
+    undisturbed: float
+    seconds: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    switches: Sequence[int] = ()
+
+    def median(self, kind: str) -> float | None:
+        """The median of the repetitions that ended; a failure counts as the limit."""
+        taken = self.seconds.get(kind, ())
+        return median(one if one is not None else LIMIT * self.undisturbed for one in taken) if taken else None
+
+    def line(self) -> str:
+        cells = [f"{value:8.2f}" if (value := self.median(kind)) is not None else "       -" for kind in KINDS]
+        note = "  ".join(f"{kind}: {error}" for kind, error in self.errors.items())
+        return f"{self.query:5d} {self.undisturbed:11.2f} {' '.join(cells)}  {sum(self.switches):3d}  {note}".rstrip()
+
+
+HEADER = f"query undisturbed {' '.join(f'{kind:>8}'[:9] for kind in KINDS)}  switches"
+
+
+def run(options: Options, told: Callable[[str], None] = print) -> list[QueryResult]:
+    """Run what is not in the results yet. Raises ConfigError or SourceError if it cannot begin."""
+    need_affinity()
+    results = Results(options.results, {"full": asdict(FULL), "shrunk": asdict(SHRUNK), "repeat": options.repeat})
+    chosen = options.queries or longest(options.directory, options.longest, results, told)
+    told(HEADER)
+    done = []
+    for number in chosen:
+        kept = results.get(f"query {number}")
+        one = QueryResult(**kept) if kept is not None else _query(options, number)
+        results.put(f"query {number}", asdict(one))
+        told(one.line())
+        done.append(one)
+    return done
+
+
+def longest(directory: Path, count: int, results: Results, told: Callable[[str], None] = print) -> tuple[int, ...]:
+    """The queries that DuckDB takes longest for, in the order of their numbers. One run of each, after each other."""
+    with scratch_folder() as scratch:
+        for number, text in texts().items():
+            name = f"duckdb {number}"
+            if results.get(name) is None:
+                results.put(name, undisturbed(directory, text, scratch, 1))
+                told(f"query {number}: {results.get(name):.2f} s in DuckDB")
+    ordered = sorted(texts(), key=lambda number: (-float(results.get(f"duckdb {number}")), number))
+    return tuple(sorted(ordered[:count]))
+
+
+def undisturbed(directory: Path, text: str, scratch: Path, repeat: int) -> float:
+    """Seconds that DuckDB takes with all the room there is: the median."""
+    task = Task("running", str(directory), text, FULL, str(scratch / "answer.arrow"))
+    return median(_once(task, scratch, (), float("inf")).seconds for _ in range(repeat))
+
+
+def _query(options: Options, number: int) -> QueryResult:
+    text = texts()[number]
+    seconds: dict[str, list[float | None]] = {kind: [] for kind in options.kinds}
+    errors: dict[str, str] = {}
+    switches: list[int] = []
+    with scratch_folder() as scratch:
+        time = undisturbed(options.directory, text, scratch, min(3, options.repeat))
+        changes = (Change(LOSS * time, SHRUNK), Change(RETURN * time, FULL))
+        with Oracle(options.directory) as oracle:
+            theirs = oracle.answer(text)
+        for repetition in range(options.repeat):
+            for kind in in_turn(options.kinds, repetition):
+                answer = scratch / f"{kind}.arrow"
+                task = Task(kind, str(options.directory), text, FULL, str(answer))
+                outcome = _once(task, scratch, changes, LIMIT * time)
+                error = outcome.error
+                if error is None and repetition == 0:
+                    error = judge(options.directory, text, answer, theirs)
+                seconds[kind].append(outcome.seconds if error is None else None)
+                if error is not None:
+                    errors[kind] = error
+                if kind == "qoop":
+                    switches.append(int(outcome.facts.get("switches", 0)))
+    return QueryResult(number, time, seconds, errors, switches)
+
+
+def in_turn(kinds: Sequence[str], repetition: int) -> Sequence[str]:
+    """Each goes first in some repetition: whoever does finds files and caches as others have left them."""
+    first = repetition % len(kinds)
+    return [*kinds[first:], *kinds[:first]]
+
+
+def _once(task: Task, scratch: Path, changes: Sequence[Change], limit: float) -> Outcome:
+    with Contestant(task, scratch) as contestant:
+        contestant.ready()
+        return contestant.go(changes, limit)
+
+
+def table(done: Sequence[QueryResult]) -> str:
+    """The sums, and where an adaptive run was behind one held to its plan."""
+    lines = ["", "sum of medians, seconds:"]
+    sums: dict[str, float] = {}
+    for kind in KINDS:
+        medians = [value for one in done if (value := one.median(kind)) is not None]
+        if medians:
+            sums[kind] = sum(medians)
+            lines.append(f"  {kind:10} {sums[kind]:9.2f}  {_failures(done, kind)}".rstrip())
+    lines.append(f"  undisturbed {sum(one.undisturbed for one in done):8.2f}")
+    for kind in ("held", "restarted", "running"):
+        if kind in sums and sums.get("qoop"):
+            lines.append(f"{kind} : qoop = {sums[kind] / sums['qoop']:.2f}")
+    pairs = ((one, one.median("qoop"), one.median("held")) for one in done)
+    behind = [f"{one.query} ({a / b - 1:+.0%})" for one, a, b in pairs if a and b and a > 1.05 * b]
+    lines.append(f"more than 5 % behind the held plan: {', '.join(behind) or 'none'}")
+    return "\n".join(lines)
+
+
+def _failures(done: Sequence[QueryResult], kind: str) -> str:
+    failed = sum(one is None for result in done for one in result.seconds.get(kind, ()))
+    return f"({failed} runs failed or were stopped at {LIMIT:g} times the undisturbed time)" if failed else ""
+
+
+def to_json(done: Sequence[QueryResult]) -> dict[str, Any]:
+    """The results as JSON values."""
+    values: dict[str, Any] = json.loads(json.dumps({"queries": [asdict(one) for one in done]}))
+    return values

@@ -1,0 +1,217 @@
+"""An adversary for real plans: the changes of capacity under which re-planning does worst.
+
+For rectangles (spec section 5) greedy switching has a proven bound. For real plans there is none, so it is looked for:
+profiles of capacity are bred, in virtual time and on the engine's own core, for the largest ratio of the time of the
+adaptive run to that of the best single plan chosen in hindsight, knowing the whole profile. The worst one is then
+shrunk to few events. The ratio is reported, not bounded; below 1 switching was better than any single plan.
+
+Belief and truth are the same here (every task takes what its estimate says): what is measured is the policy alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import inf
+from pathlib import Path
+
+from qoop.replanning.decision import Greedy, Policy
+from qoop.replanning.forecast import Forecast
+from qoop.tpcds.scenarios.arena import Arena, Ran, Steps, arenas
+from qoop.tpcds.scenarios.walks import seen
+
+_SAME = 0.98
+"""Part of the ratio that a shrunk profile must keep."""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The worst that was found for one query.
+
+    adaptive, hindsight, held: seconds of the adaptive run, of the best single plan, and of the launch plan alone.
+    tried: profiles that were run. found: the ratio before the profile was shrunk. others: the ratio of each other
+    of the `policies` on the same profile, which was not looked for against it.
+    """
+
+    steps: Steps
+    adaptive: Ran
+    hindsight: float
+    held: float
+    plans: int
+    tried: int
+    found: float
+    others: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float:
+        return self.adaptive.seconds / self.hindsight
+
+    def __str__(self) -> str:
+        return (
+            f"{self.ratio:.2f} x hindsight ({self.adaptive.seconds:.4g} s with {self.adaptive.switches} switches; best"
+            f" of {self.plans} plans {self.hindsight:.4g} s; launch plan {self.held:.4g} s): slots {self.steps}"
+        )
+
+
+def policies(arena: Arena, seed: int) -> dict[str, Policy]:
+    """Whom the adversary may play against, by name.
+
+    Greed, with and without hysteresis; a forecast learned in the run; and one that believes in random walks, which the
+    profiles are not, with and without its guard.
+    """
+    past = seen(arena, 0.3, random.Random(seed))
+    return {
+        "greedy": Greedy(),
+        "naive": Greedy(hysteresis=0.0, least_gain=0.0),
+        "learning": Forecast(),
+        "forecast": Forecast(past),
+        "unguarded": Forecast(past, risk=inf),
+    }
+
+
+POLICIES = ("greedy", "naive", "learning", "forecast", "unguarded")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to look at. stats_scale: rows as at that scale, for data of scale 1. slots: at the start.
+
+    policy: one of `POLICIES`.
+    """
+
+    directory: Path
+    queries: tuple[int, ...]
+    stats_scale: float = 100.0
+    slots: int = 16
+    evaluations: int = 200
+    seed: int = 1
+    policy: str = "greedy"
+
+
+def run(options: Options, told: Callable[[int, Worst], None] = lambda query, worst: None) -> dict[int, Worst]:
+    """Search for each query, with the plans that it keeps for such a machine. Raises ConfigError, SourceError."""
+    found = {}
+    for query, plain in arenas(options.directory, options.queries, options.stats_scale, options.slots):
+        found[query] = worst(plain, options.policy, options.seed, options.evaluations)
+        told(query, found[query])
+    return found
+
+
+def worst(plain: Arena, policy: str, seed: int, evaluations: int) -> Worst:
+    """What is found against one of `POLICIES`, and how the others do on that profile."""
+    known = policies(plain, seed)
+    found = search(plain.against(known.pop(policy)), seed, evaluations)
+    return replace(found, others={name: plain.against(other).ratio(found.steps) for name, other in known.items()})
+
+
+def table(found: Mapping[int, Worst]) -> str:
+    """The distribution of the worst ratios."""
+    ratios = sorted(one.ratio for one in found.values())
+    held = sorted(one.held / one.hindsight for one in found.values())
+    others = {name: sorted(one.others[name] for one in found.values()) for name in next(iter(found.values())).others}
+    switched = sum(one.adaptive.switches > 0 for one in found.values())
+    return "\n".join(
+        (
+            "",
+            f"worst ratio to the best plan in hindsight: median {_middle(ratios):.2f}, largest {ratios[-1]:.2f}",
+            f"of the launch plan on the same profiles:   median {_middle(held):.2f}, largest {held[-1]:.2f}",
+            *(
+                f"of {name} on the same profiles: median {_middle(all_):.2f}, largest {all_[-1]:.2f}"
+                for name, all_ in others.items()
+            ),
+            f"{switched} of {len(found)} queries changed plan on their worst profile",
+        )
+    )
+
+
+def to_json(found: Mapping[int, Worst]) -> dict[str, object]:
+    """The figures as JSON values."""
+    return {"queries": [{"query": query, "ratio": one.ratio, **asdict(one)} for query, one in found.items()]}
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def search(
+    arena: Arena, seed: int, evaluations: int = 200, events: int = 6, told: Callable[[str], None] = lambda _: None
+) -> Worst:
+    """Breed profiles for the worst ratio: from random ones by hill climbing with restarts; then shrink the worst.
+
+    evaluations: profiles tried in all. events: changes of capacity in a profile at most.
+    """
+    chance = random.Random(seed)
+    best, best_ratio = _random(arena, chance, events), 0.0
+    here, here_ratio, stale = best, -inf, 0
+    for _ in range(evaluations):
+        tried = _mutated(arena, here, chance, events) if here_ratio > -inf else here
+        ratio = arena.ratio(tried)
+        stale = 0 if ratio > here_ratio else stale + 1
+        if ratio >= here_ratio:
+            here, here_ratio = tried, ratio
+        if ratio > best_ratio:
+            best, best_ratio = tried, ratio
+            told(f"{ratio:.2f} x: {tried}")
+        if stale > evaluations // 5:
+            here, here_ratio, stale = _random(arena, chance, events), -inf, 0
+    small = shrink(best, lambda steps: arena.ratio(steps) >= _SAME * best_ratio)
+    return Worst(
+        small, arena.run(small), arena.hindsight(small), arena.run(small, 0).seconds, len(arena.plans), evaluations,
+        best_ratio,
+    )  # fmt: skip
+
+
+def shrink(steps: Steps, still: Callable[[Steps], bool]) -> Steps:
+    """As few changes as still do it: drop one after the other, as long as that is possible (Zeller's ddmin, coarse)."""
+    while True:
+        smaller = next((one for one in _smaller(steps) if still(one)), None)
+        if smaller is None:
+            return steps
+        steps = smaller
+
+
+def _smaller(steps: Steps) -> Iterator[Steps]:
+    changes = steps.changes
+    for place in range(1, len(changes)):
+        yield Steps(changes[:place] + changes[place + 1 :])
+
+
+def _levels(arena: Arena) -> list[tuple[int, float]]:
+    """1, 2, 4 … slots, up to those there are at the start, with all, a quarter or a sixteenth of the memory."""
+    slots = [1]
+    while slots[-1] < arena.slots:
+        slots.append(min(2 * slots[-1], arena.slots))
+    return [(count, arena.memory / part) for count in slots for part in (1, 4, 16)]
+
+
+def _random(arena: Arena, chance: random.Random, events: int) -> Steps:
+    count = chance.randint(1, events)
+    moments = sorted(chance.uniform(0.0, 3.0) * arena.undisturbed for _ in range(count))
+    levels = _levels(arena)
+    return _tidy([*arena.calm.changes, *((at, *chance.choice(levels)) for at in moments)])
+
+
+def _mutated(arena: Arena, steps: Steps, chance: random.Random, events: int) -> Steps:
+    changes = list(steps.changes)
+    kind = chance.choice(("add", "drop", "move", "level", "level"))
+    if kind == "add" and len(changes) <= events:
+        changes.append((chance.uniform(0.0, 3.0) * arena.undisturbed, *chance.choice(_levels(arena))))
+    elif kind == "drop" and len(changes) > 1:
+        del changes[chance.randrange(1, len(changes))]
+    elif kind == "move" and len(changes) > 1:
+        place = chance.randrange(1, len(changes))
+        changes[place] = (changes[place][0] * chance.uniform(0.7, 1.4), *changes[place][1:])
+    elif len(changes) > 1:
+        place = chance.randrange(1, len(changes))
+        changes[place] = (changes[place][0], *chance.choice(_levels(arena)))
+    return _tidy(changes)
+
+
+def _tidy(changes: Sequence[tuple[float, int, float]]) -> Steps:
+    """In order of time, without changes that change nothing."""
+    kept: list[tuple[float, int, float]] = []
+    for change in sorted(changes):
+        if not kept or kept[-1][1:] != change[1:]:
+            kept.append(change)
+    return Steps(tuple(kept))

@@ -1,0 +1,147 @@
+"""Where one query is run under changes of capacity, in virtual time on the engine's own core.
+
+Belief and truth are the same here (every task takes what its estimate says): what is measured is the policy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from qoop.catalog.table import Table
+from qoop.engine.backends.simulated import Outcome
+from qoop.engine.events import SlotsChanged
+from qoop.engine.state import Limits
+from qoop.engine.task import TaskSpec
+from qoop.planner.estimate.cost import DEFAULT
+from qoop.planner.finish import SPILL_BYTE
+from qoop.planner.plan import Resources, Stage
+from qoop.planner.search.alternatives import keep, pool
+from qoop.planner.search.candidate import Candidate, local_grid
+from qoop.replanning.decision import Greedy, Policy
+from qoop.replanning.replanner import Adaptive
+from qoop.session import connect
+from qoop.simulation import Fleet, SimulatedJob, simulate
+from qoop.tpcds.estimates.alternatives import at_scale
+from qoop.tpcds.queries import text
+
+MACHINE = "m"
+MEMORY = 4e9
+"""Bytes of memory a slot."""
+_PATIENT = Limits(max_revocations=1_000_000)
+"""Capacity may change so fast that a task loses its slot again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Capacity over time: (from when, slots, bytes of memory a slot), the first from 0."""
+
+    changes: tuple[tuple[float, int, float], ...]
+
+    def __str__(self) -> str:
+        return ", then ".join(f"{slots} of {memory / 1e9:g} GB from {at:.4g} s" for at, slots, memory in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run in virtual time: its seconds, and how often it changed plan."""
+
+    seconds: float
+    switches: int
+
+
+class Arena:
+    """The plans of one query under profiles of capacity.
+
+    plans: the first is the launch plan. tables: those the plans read. slots: at the start, and at most; memory: bytes
+    a slot at the start, and at most.
+    """
+
+    def __init__(
+        self, plans: Sequence[Candidate], tables: Mapping[str, Table], slots: int, memory: float,
+        policy: Policy | None = None,
+    ) -> None:  # fmt: skip
+        self.plans = tuple(plans)
+        self.slots = slots
+        self._tables = tables
+        self.memory = memory
+        self._policy = policy if policy is not None else Greedy()
+        self._runs: dict[tuple[Steps, int | None], Ran] = {}
+
+    def against(self, policy: Policy) -> Arena:
+        """The same plans under another policy; what is known of runs that are held to a plan is known there, too."""
+        other = Arena(self.plans, self._tables, self.slots, self.memory, policy)
+        other._runs = {(steps, pinned): ran for (steps, pinned), ran in self._runs.items() if pinned is not None}
+        return other
+
+    @cached_property
+    def undisturbed(self) -> float:
+        """Seconds of the launch plan on all slots."""
+        return self.run(self.calm, 0).seconds
+
+    @property
+    def calm(self) -> Steps:
+        """Nothing changes."""
+        return Steps(((0.0, self.slots, self.memory),))
+
+    def run(self, steps: Steps, pinned: int | None = None) -> Ran:
+        """Run one plan under a profile, or, with none pinned, the adaptive job; in virtual time."""
+        known = self._runs.get((steps, pinned))
+        if known is None:
+            known = self._runs[steps, pinned] = self._run(steps, pinned)
+        return known
+
+    def hindsight(self, steps: Steps) -> float:
+        """Seconds of the best single plan for this profile."""
+        return min(self.run(steps, place).seconds for place in range(len(self.plans)))
+
+    def ratio(self, steps: Steps) -> float:
+        """How many times the hindsight optimum the adaptive run takes."""
+        return self.run(steps).seconds / self.hindsight(steps)
+
+    def _run(self, steps: Steps, pinned: int | None) -> Ran:
+        rooms = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
+        fleet = Fleet({MACHINE: rooms[0][1]}, tuple((at, SlotsChanged(MACHINE, room)) for at, room in rooms[1:]))
+        adaptive = None
+        if pinned is None:
+            adaptive = Adaptive(lambda _: self.plans, rooms[0][1], at_once=True, policy=self._policy)
+        job = SimulatedJob("job", 0.0, self.plans[pinned or 0].plan, adaptive, tables=self._tables, limits=_PATIENT)
+        (ran,) = simulate(fleet, [job], self._outcome).jobs
+        if ran.error is not None:
+            raise ran.error
+        return Ran(ran.seconds, ran.switches)
+
+    def _outcome(self, spec: TaskSpec) -> Outcome:
+        """What the planner believes: work on the slots granted, moving data, spilling what does not fit."""
+        estimate = spec.stage.estimate
+        made_for_reuse = (estimate.task_seconds, DEFAULT.task_overhead_seconds, estimate.task_wants)
+        seconds, local, wants = self._tasks.get(_work(spec.stage), made_for_reuse)
+        spilled = max(0.0, wants - spec.resources.memory)
+        stage = spec.stage
+        rows = round(stage.estimate.rows / stage.width / stage.layout.parts)
+        return Outcome(seconds / max(1.0, spec.resources.cpu) + local + spilled * SPILL_BYTE, rows=rows)
+
+    @cached_property
+    def _tasks(self) -> dict[tuple[object, ...], tuple[float, float, float]]:
+        return {
+            _work(stage): (task.seconds, task.local, task.wants)
+            for one in self.plans
+            for stage, task in zip(one.plan.stages, one.finish.tasks, strict=True)
+        }
+
+
+def _work(stage: Stage) -> tuple[object, ...]:
+    """What a task of the stage does. Not its signature: that of an island is the job's own."""
+    return stage.sql, stage.layout, stage.width, stage.slots
+
+
+def arenas(directory: Path, queries: Iterable[int], stats_scale: float, slots: int) -> Iterator[tuple[int, Arena]]:
+    """Each query with the plans that it keeps for a machine of so many slots. Raises ConfigError, SourceError."""
+    with connect() as session:
+        session.register_folder(directory)
+        for query in queries:
+            prepared = at_scale(session.prepare(text(query)), stats_scale)
+            kept = keep(pool(prepared.planning(), local_grid(Resources(slots, slots * MEMORY)))).kept
+            yield query, Arena(kept, prepared.tables, slots, MEMORY)

@@ -1,0 +1,48 @@
+"""Profiles drawn by chance for one job on one machine: a share that goes from level to level at random.
+
+All other levels are equally likely next, and how long the share stays at one is exponential, which is the model that a
+forecast assumes (:mod:`qoop.replanning.moves`); its rates it has to learn.
+"""
+
+from __future__ import annotations
+
+import random
+
+from qoop.planner.plan import Resources
+from qoop.replanning.moves import Moves
+from qoop.tpcds.scenarios.arena import Arena, Steps
+
+LENGTH = 20.0
+"""How long a walk is, in times what the query takes undisturbed; its last level stays."""
+
+
+def walk(arena: Arena, stay: float, chance: random.Random) -> Steps:
+    """Over 1, 2, 4 … slots, beginning anywhere. stay: mean seconds at a level, in times of the undisturbed query."""
+    levels = [1]
+    while levels[-1] < arena.slots:
+        levels.append(min(2 * levels[-1], arena.slots))
+    at, slots, changes = 0.0, chance.choice(levels), list[tuple[float, int, float]]()
+    while at < LENGTH * arena.undisturbed:
+        changes.append((at, slots, arena.memory))
+        at += chance.expovariate(1.0 / (stay * arena.undisturbed))
+        slots = chance.choice([level for level in levels if level != slots])
+    return Steps(tuple(changes))
+
+
+def seen(arena: Arena, stay: float, chance: random.Random, walks: int = 20) -> Moves:
+    """What so many walks show of how the share moves."""
+    return sum((_moves(walk(arena, stay, chance)) for _ in range(walks)), Moves())
+
+
+def gloom(arena: Arena) -> Moves:
+    """A belief that is wrong: whatever the share is, it soon falls to one slot, for good."""
+    levels, stay = [2.0**power for power in range(1, arena.slots.bit_length())], 0.1 * arena.undisturbed
+    rooms = [Resources(slots, slots * arena.memory) for slots in levels]
+    bottom = Resources(1.0, arena.memory)
+    held = dict.fromkeys(rooms, stay) | {bottom: 1e6 * stay}
+    return Moves(held, {(room, bottom): 1.0 for room in rooms})
+
+
+def _moves(steps: Steps) -> Moves:
+    path = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
+    return Moves.of(path, path[-1][0])

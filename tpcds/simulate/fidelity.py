@@ -1,0 +1,500 @@
+"""``qoop bench fidelity``: real runs of the queries, and the same runs in the simulator.
+
+Every other simulated figure rests on this one.  For each query the kept plans run on one slot, which tells the
+simulator what their tasks take (:mod:`qoop.tpcds.simulate.replica`); then they run as the profiles say, and the
+simulator runs them, too:
+
+steady    every kept plan on all slots, nothing changes
+dip       re-planning; after a third of its time one slot is left, after two thirds all are back
+memory    re-planning; after a third of its time a quarter of the memory is left
+together  four queries at once, with their launch plans
+
+How much tasks slow each other down, and how little two threads help one task, is fitted to every fifth query's steady
+runs; what a decision takes, and how long an attempt goes on after it is stopped, is known from the runs with changes of
+the same queries.  All runs of theirs with one query are then left out of the figures.  What kernels cost is measured
+by itself: opening some, and the first run of each query in a session with one slot.  Planning before the start is in
+neither of the two times.  Of several runs the fastest counts: what else a machine does only ever adds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from itertools import combinations, groupby
+from pathlib import Path
+from statistics import fmean, median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import qoop
+from qoop.catalog.errors import QoopError
+from qoop.engine.history import Decided, Record
+from qoop.engine.kernel import Kernel
+from qoop.job import Job
+from qoop.plan_cache import planner_version
+from qoop.planner.codec import Codec
+from qoop.planner.estimate.observed import Observations
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.search.alternatives import keep, pool
+from qoop.planner.search.candidate import Candidate, local_grid
+from qoop.planner.variants import Variant
+from qoop.profiles import CapacityProfile, Point, replay
+from qoop.replanning.replanner import Adaptive
+from qoop.session import Session, connect
+from qoop.simulation import Kernels
+from qoop.tpcds.quantiles import quantile, quantile_if_any
+from qoop.tpcds.queries import text
+from qoop.tpcds.results import Results, read
+from qoop.tpcds.simulate.replica import Replica, Solo, ended, fastest, interrupted, room_changes, solo, tables_of
+from qoop.tpcds.simulate.workload import digest
+
+PROFILES = ("steady", "dip", "memory", "together")
+QUICK = (3, 7, 15, 19, 25, 34, 43, 46, 52, 55, 68, 73, 79, 88, 98)
+"""Queries of `--quick`."""
+
+_FITTED = 5
+_DIFFERENT = 0.10
+
+Told = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to run. repeat: of each run, of which the fastest counts. together: queries at once.
+
+    results: where runs are kept as they come; None: nowhere.
+    """
+
+    directory: Path
+    queries: tuple[int, ...]
+    profiles: tuple[str, ...] = PROFILES
+    slots: int = 2
+    memory: str = "4GB"
+    repeat: int = 3
+    together: int = 4
+    results: Path | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What results must agree in to be mixed."""
+        return {
+            "directory": str(self.directory.absolute()), "slots": self.slots, "memory": self.memory,
+            "repeat": self.repeat, "together": self.together, "planner": planner_version(),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One run, real and simulated. plan: its place among the kept plans, None: as the re-planner would have it."""
+
+    profile: str
+    query: int
+    plan: int | None
+    real: float
+    simulated: float
+    fitted: bool = False
+
+    @property
+    def error(self) -> float:
+        """How far the simulated time is off, as a fraction of the real one."""
+        return abs(self.simulated / self.real - 1.0)
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """All pairs. machine: what was found out about it, by name. failed: why, by name of run."""
+
+    pairs: tuple[Pair, ...]
+    machine: Mapping[str, float]
+    failed: Mapping[str, str]
+
+    @cached_property
+    def judged(self) -> tuple[Pair, ...]:
+        """Those that nothing was fitted to."""
+        return tuple(pair for pair in self.pairs if not pair.fitted)
+
+    @property
+    def queries(self) -> int:
+        """How many queries there are runs of."""
+        return len({pair.query for pair in self.pairs})
+
+    @property
+    def median_error(self) -> float | None:
+        """Of all completion times; None if nothing ran."""
+        return quantile_if_any([pair.error for pair in self.judged], 0.5)
+
+    def orders(self) -> tuple[int, int]:
+        """Of pairs of plans of one query whose real times differ by more than 10 %: how many the simulator has in the
+        same order, of how many. As with errors only runs count that nothing was fitted to."""
+        steady = sorted((pair for pair in self.judged if pair.profile == "steady"), key=lambda pair: pair.query)
+        right = every = 0
+        for _, plans in groupby(steady, key=lambda pair: pair.query):
+            for one, other in combinations(plans, 2):
+                if max(one.real, other.real) > (1.0 + _DIFFERENT) * min(one.real, other.real):
+                    every += 1
+                    right += (one.real < other.real) == (one.simulated < other.simulated)
+        return right, every
+
+
+def run(options: Options, told: Told = lambda line: None) -> Fidelity:
+    """Run what is not known yet, then simulate all of it. Raises ConfigError, SourceError."""
+    results = Results(options.results, options.settings)
+    with connect(options.slots, options.memory, reuse=False) as planner:
+        planner.register_folder(options.directory)
+        bench = _Bench(options, results, planner, told)
+        bench.record()
+        return bench.simulated()
+
+
+@dataclass
+class _Bench:
+    options: Options
+    results: Results
+    planner: Session
+    told: Told
+
+    def __post_init__(self) -> None:
+        self.failed: dict[str, str] = {}
+        self.codec = Codec({})
+        self._plans: dict[int, tuple[Plan, ...]] = {}
+
+    def plans(self, query: int) -> tuple[Plan, ...]:
+        """The kept plans; the launch plan is the first."""
+        if query not in self._plans:
+            launch = self.planner.prepare(text(query)).planning().plan(Variant(), self.planner.room)
+            kept = [one.plan for one in self.planner.alternatives(text(query)).kept]
+            self._plans[query] = (launch, *(plan for plan in kept if plan != launch))
+        return self._plans[query]
+
+    # ---- real runs
+
+    def record(self) -> None:
+        """Whatever is not among the results yet."""
+        self.once("machine", opening)
+        for query in self.options.queries:
+            self.once(f"solo/{query}", partial(self.alone, query))
+            self.once(f"cold/{query}", partial(self.cold, query))
+        for profile, one in (("steady", self.steady), ("dip", self.dip), ("memory", self.shrunk)):
+            if profile in self.options.profiles:
+                for query in self.options.queries:
+                    self.once(f"{profile}/{query}", partial(one, query))
+        if "together" in self.options.profiles:
+            for group in self.groups():
+                self.once(f"together/{'-'.join(map(str, group))}", partial(self.crowd, group))
+
+    def groups(self) -> Iterator[tuple[int, ...]]:
+        """Queries that run at once: neighbours in a fixed order that mixes short and long ones."""
+        mixed = sorted(self.options.queries, key=lambda query: (query * 37 % 101, query))
+        size = self.options.together
+        return (tuple(mixed[i : i + size]) for i in range(0, len(mixed) - size + 1, size))
+
+    def once(self, name: str, measure: Callable[[], Any]) -> None:
+        """Measure and keep, unless it is known."""
+        if self.results.get(name) is not None:
+            return
+        try:
+            value = measure()
+        except QoopError as error:
+            self.failed[name] = str(error)
+            self.told(f"{name} failed: {error}")
+            return
+        self.results.put(name, value)
+        self.told(f"{name} is done")
+
+    def alone(self, query: int) -> Any:
+        """Every plan on one slot."""
+        with self.session(1) as session:
+            return [
+                self.codec.write(fastest([solo(_ran(session.submit(text(query), plan=plan))) for _ in self.repeats]))
+                for plan in self.plans(query)
+            ]
+
+    def cold(self, query: int) -> Any:
+        """The launch plan on one slot in a session that has run nothing yet: processor seconds of its tasks."""
+        return min(self.first_run(query) for _ in self.repeats)
+
+    def first_run(self, query: int) -> float:
+        with self.session(1) as session:
+            return solo(_ran(session.submit(text(query), plan=self.plans(query)[0]))).working
+
+    def steady(self, query: int) -> Any:
+        """Every plan on all slots: its seconds."""
+        with self.session(self.options.slots) as session:
+            return [
+                min(ended(_ran(session.submit(text(query), plan=plan))) for _ in self.repeats)
+                for plan in self.plans(query)
+            ]
+
+    def dip(self, query: int) -> Any:
+        """Slots go and come back."""
+        third = self.usual_seconds(query) / 3
+        slots = self.options.slots
+        return self.changing(query, ((0.0, slots, 1.0), (third, 1, 1.0), (2 * third, slots, 1.0)))
+
+    def shrunk(self, query: int) -> Any:
+        """Memory goes."""
+        slots = self.options.slots
+        return self.changing(query, ((0.0, slots, 1.0), (self.usual_seconds(query) / 3, slots, 0.25)))
+
+    def usual_seconds(self, query: int) -> float:
+        """About what the launch plan takes on one slot, divided by the slots."""
+        found = self.results.get(f"solo/{query}")
+        return float(found[0]["seconds"]) / self.options.slots if found else 0.3
+
+    def changing(self, query: int, steps: Sequence[tuple[float, int, float]]) -> Any:
+        """A run with re-planning while room comes and goes."""
+        return min((self.changed(query, steps) for _ in self.repeats), key=lambda one: float(one["seconds"]))
+
+    def changed(self, query: int, steps: Sequence[tuple[float, int, float]]) -> dict[str, Any]:
+        """One such run, in a session that has seen no other."""
+        with self.session(self.options.slots, replan=True) as session:
+            session.alternatives(text(query))
+            memory = session.config.memory
+            points = tuple(Point(at, slots, memory * part) for at, slots, part in steps)
+            job = session.submit(text(query))
+            with replay(session, CapacityProfile(points)):
+                history = _ran(job)
+        changes = [(at, room.cpu, room.memory) for at, room in room_changes(history)]
+        return {
+            "seconds": ended(history), "changes": changes, "decision": _decision(history),
+            "stopping": interrupted(history),
+        }  # fmt: skip
+
+    def crowd(self, group: Sequence[int]) -> Any:
+        """Queries at once with their launch plans: (when submitted, seconds) of each."""
+        runs = []
+        with self.session(self.options.slots) as session:
+            for _ in self.repeats:
+                jobs, begun = [], []
+                for query in group:
+                    jobs.append(session.submit(text(query), plan=self.plans(query)[0]))
+                    begun.append(time.monotonic())
+                runs.append([(at - begun[0], ended(_ran(job))) for at, job in zip(begun, jobs, strict=True)])
+        return min(runs, key=lambda run: max(at + seconds for at, seconds in run))
+
+    def session(self, slots: int, replan: bool = False) -> Session:
+        """With the tables."""
+        session = connect(slots, self.options.memory, replan=replan, reuse=False)
+        session.register_folder(self.options.directory)
+        return session
+
+    @property
+    def repeats(self) -> range:
+        return range(self.options.repeat)
+
+    # ---- the same in virtual time
+
+    def simulated(self) -> Fidelity:
+        """All that was recorded, once more."""
+        solos = {query: self.solos(query) for query in self.options.queries if self.results.get(f"solo/{query}")}
+        runs = [pair for query, found in solos.items() for pair in zip(self.plans(query), found, strict=True)]
+        if not runs:
+            return Fidelity((), {}, self.failed)
+        fitted = self.fitted(solos)
+        known = [zip(self.plans(query), self.results.get(f"steady/{query}"), strict=True) for query in sorted(fitted)]
+        machine = replace(Replica.of(self.planner.room, runs), cores=self.results.get("machine")["cores"])
+        machine = machine.fitted([pair for pairs in known for pair in pairs])
+        machine = replace(machine, kernels=self.kernels(solos, fitted), decision=self.decision(fitted))
+        self.told("simulating …")
+        pairs = (
+            *self.steadily(machine, solos, fitted),
+            *self.as_it_changed(machine, solos, fitted),
+            *self.all_at_once(machine, solos),
+        )
+        return Fidelity(pairs, machine.figures(), self.failed)
+
+    def solos(self, query: int) -> list[Solo]:
+        return [self.codec.read(Solo, one) for one in self.results.get(f"solo/{query}")]
+
+    def fitted(self, solos: Iterable[int]) -> frozenset[int]:
+        """The queries whose steady runs are fitted to."""
+        known = sorted(query for query in solos if self.results.get(f"steady/{query}"))
+        return frozenset(known[::_FITTED])
+
+    def changing_runs(self, queries: Iterable[int]) -> Iterator[Any]:
+        """What was recorded of runs with changes."""
+        found = (self.results.get(f"{profile}/{query}") for query in sorted(queries) for profile in ("dip", "memory"))
+        return (value for value in found if value is not None)
+
+    def decision(self, queries: Iterable[int]) -> float:
+        """Seconds that a decision takes."""
+        found = [value["decision"] for value in self.changing_runs(queries) if value["decision"] is not None]
+        return median(found) if found else 0.0
+
+    def kernels(self, solos: Mapping[int, Sequence[Solo]], fitted: Iterable[int]) -> Kernels:
+        """What the kernels of this machine cost: what a cold one takes beside a warm one is for reading footers."""
+        cold = [(query, self.results.get(f"cold/{query}")) for query in solos]
+        extra = sum(max(0.0, seconds - solos[query][0].working) for query, seconds in cold if seconds is not None)
+        tables = sum(len(tables_of(self.plans(query)[0])) for query, seconds in cold if seconds is not None)
+        stops = [seconds for value in self.changing_runs(fitted) for seconds in value["stopping"]]
+        return Kernels(
+            opening=self.results.get("machine")["opening"],
+            reading=extra / tables if tables else 0.0,
+            stopping=fmean(stops) if stops else 0.0,
+        )
+
+    def steadily(self, machine: Replica, solos: Iterable[int], fitted: frozenset[int]) -> Iterator[Pair]:
+        for query in solos:
+            for place, real in enumerate(self.results.get(f"steady/{query}") or ()):
+                seconds = machine.seconds(self.plans(query)[place], warm=self.warm or place > 0)
+                yield Pair("steady", query, place, real, seconds, query in fitted)
+
+    def as_it_changed(self, machine: Replica, solos: Iterable[int], fitted: frozenset[int]) -> Iterator[Pair]:
+        for profile in ("dip", "memory"):
+            for query in solos:
+                found = self.results.get(f"{profile}/{query}")
+                if found is not None:
+                    changes = [(at, Resources(cpu, memory)) for at, cpu, memory in found["changes"]]
+                    job = (0.0, self.plans(query)[0], self.adaptive(query))
+                    ran = machine.run([job], changes, warm=False).jobs[0]
+                    yield Pair(profile, query, None, found["seconds"], ran.seconds, query in fitted)
+
+    def all_at_once(self, machine: Replica, solos: Iterable[int]) -> Iterator[Pair]:
+        known = frozenset(solos)
+        for group in self.groups():
+            found = self.results.get(f"together/{'-'.join(map(str, group))}")
+            if found is not None and known.issuperset(group):
+                jobs = [(at, self.plans(query)[0], None) for query, (at, _) in zip(group, found, strict=True)]
+                ran = machine.run(jobs, warm=self.warm, planning=jobs[-1][0]).jobs
+                for query, (_, real), job in zip(group, found, ran, strict=True):
+                    yield Pair("together", query, 0, real, job.seconds)
+
+    @property
+    def warm(self) -> bool:
+        """Whether the fastest run in a session found kernels that had run the same before."""
+        return self.options.repeat > 1
+
+    def adaptive(self, query: int) -> Adaptive:
+        """As a session lets its jobs change plan."""
+        room = self.planner.room
+
+        def find(observed: Observations) -> Sequence[Candidate]:
+            if not observed.by_signature:
+                return self.planner.alternatives(text(query)).kept
+            return keep(pool(self.planner.prepare(text(query)).planning(observed), local_grid(room))).kept
+
+        return Adaptive(find, room, at_once=True)
+
+
+def _ran(job: Job) -> Sequence[Record]:
+    job.result()
+    return job.history()
+
+
+def opening(times: int = 9) -> dict[str, float]:
+    """The machine itself: its cores, and processor seconds until a kernel is open."""
+    with TemporaryDirectory() as folder:
+        seconds = [_opening(Path(folder)) for _ in range(times)]
+    return {"cores": os.cpu_count() or 1, "opening": median(seconds)}
+
+
+def _opening(folder: Path) -> float:
+    begun = time.thread_time()
+    kernel = Kernel(folder)
+    seconds = time.thread_time() - begun
+    kernel.close()
+    return seconds
+
+
+def _decision(history: Sequence[Record]) -> float | None:
+    seconds = [record.planner_seconds for record in history if isinstance(record, Decided)]
+    return median(seconds) if seconds else None
+
+
+# ---- as text
+
+
+def table(found: Fidelity) -> str:
+    """The report: what was found of the machine, errors by profile, the order of plans."""
+    lines = [
+        "of the machine: " + ", ".join(f"{name} {value:.3g}" for name, value in found.machine.items()),
+        f"{'profile':<9} {'runs':>5} {'median error':>13} {'90th percentile':>16} {'simulated/real':>15}",
+    ]
+    lines += [_line(name, [pair for pair in found.judged if pair.profile == name]) for name in PROFILES]
+    lines.append(_line("all", found.judged))
+    right, every = found.orders()
+    error = found.median_error
+    lines.append(_verdict("median error", error, "at most 10%", error is not None and error <= 0.10))
+    share = right / every if every else None
+    kept = share is not None and share >= 0.90
+    lines.append(_verdict(f"order of {every} pairs of plans kept", share, "at least 90%", kept))
+    lines += [f"{name} failed: {why}" for name, why in found.failed.items()]
+    return "\n".join(lines)
+
+
+def _line(name: str, pairs: Sequence[Pair]) -> str:
+    if not pairs:
+        return f"{name:<9} {0:>5}"
+    errors = [pair.error for pair in pairs]
+    ratio = median(pair.simulated / pair.real for pair in pairs)
+    return f"{name:<9} {len(pairs):>5} {median(errors):>13.1%} {quantile(errors, 0.9):>16.1%} {ratio:>15.2f}"
+
+
+def _verdict(what: str, value: float | None, wanted: str, met: bool) -> str:
+    shown = "unknown" if value is None else f"{value:.1%}"
+    return f"{what}: {shown} (wanted: {wanted}): {'met' if met else 'not met'}"
+
+
+def to_json(found: Fidelity) -> dict[str, Any]:
+    """The figures as JSON values."""
+    right, every = found.orders()
+    return {
+        "pairs": [{**asdict(pair), "error": pair.error} for pair in found.pairs],
+        "median_error": found.median_error,
+        "orders": {"right": right, "of": every},
+        "machine": dict(found.machine),
+        "failed": dict(found.failed),
+    }
+
+
+SUMMARY = "fidelity"
+"""Of the file in the suite's folder, and of the one value in it."""
+RUNS = "fidelity-runs"
+"""What the names of files with real runs begin with."""
+KEPT = "the report keeps its figures of more queries; --fresh replaces them"
+
+
+def kept_runs(options: Options, folder: Path) -> Path:
+    """Where real runs are kept in the suite's folder: those of other settings, such as `--quick`, beside each other."""
+    return folder / f"{RUNS}-{digest(json.dumps(options.settings))[:8]}.jsonl"
+
+
+def run_kept(asked: Options, folder: Path, fresh: bool, told: Told) -> Fidelity:
+    """:func:`run` with its real runs kept in the suite's folder, unless `asked` says where else.
+
+    fresh: begin anew there. Raises ConfigError, SourceError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    results = asked.results or kept_runs(asked, folder)
+    if fresh:
+        results.unlink(missing_ok=True)
+    return run(replace(asked, results=results), told)
+
+
+def keep_summary(found: Fidelity, options: Options, folder: Path, fresh: bool = False) -> bool:
+    """For the report of the suite: the latest figures, in its folder, with what they were measured with.
+
+    What is there of more queries stays, unless it is to be fresh; whether it was replaced. Raises ConfigError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{SUMMARY}.jsonl"
+    if path.exists() and not fresh and summarized(path) > found.queries:
+        return False
+    path.unlink(missing_ok=True)  # its settings may be others
+    settings = {
+        "version": qoop.__version__, "planner": options.settings["planner"][:8],
+        "directory": options.settings["directory"], "queries": found.queries, "repeat": options.repeat,
+        "profiles": ",".join(options.profiles),
+    }  # fmt: skip
+    Results(path, settings).put(SUMMARY, {"value": to_json(found), "cpu_seconds": 0.0})
+    return True
+
+
+def summarized(path: Path) -> int:
+    """Of how many queries the figures in a file are. Raises ConfigError if it is no results."""
+    value = read(path).values.get(SUMMARY)
+    return 0 if value is None else len({pair["query"] for pair in value["value"]["pairs"]})

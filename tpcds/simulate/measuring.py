@@ -1,0 +1,212 @@
+"""``qoop bench measure``: what the stages of the workload's plans really are, on data small enough to run them.
+
+Every kept plan of a query is run with each stage as one task on one thread, whose processor seconds are known whatever
+else the machine does: rows, bytes, seconds and memory of every stage are written down.  What two plans have in common
+is measured once; a stage is what it puts out and what it is made of.  The measurements do not depend on how wide the
+plans are, so those of small data serve the plans of large (:mod:`qoop.tpcds.simulate.extrapolation`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import ConfigError, QoopError
+from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.engine.history import Succeeded
+from qoop.planner.plan import Layout, Plan, Stage, StageId, TableInput, read_by
+from qoop.session import Session, connect
+from qoop.tpcds.queries import text, texts
+from qoop.tpcds.results import Results
+from qoop.tpcds.simulate.workload import PAPER, Query, Setting, workload
+
+StageKey = str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A stage on one thread: rows and bytes of its output, processor seconds."""
+
+    rows: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure.
+
+    directory: tables of scale 1, for which the plans are known. sizes: folders of data by scale. repeat: runs of each
+    plan, of which the fastest counts. again: also run plans of which all is known; the fastest of all runs counts.
+    memory: of the session.
+    """
+
+    directory: Path
+    queries: tuple[int, ...]
+    sizes: Mapping[float, Path]
+    repeat: int = 2
+    again: bool = False
+    memory: str | None = None
+    setting: Setting = PAPER
+
+
+def stage_keys(plan: Plan) -> dict[StageId, StageKey]:
+    """What each stage is called in the measurements: by what it puts out and what it is made of."""
+    return {
+        stage.id: hashlib.blake2b(
+            "|".join((stage.signature, *sorted(read_by(stage, plan)))).encode(), digest_size=12
+        ).hexdigest()
+        for stage in plan.stages
+    }
+
+
+def narrow(plan: Plan) -> Plan:
+    """The plan with every stage as one task on one thread.
+
+    >>> from qoop.planner.plan import StageInput
+    >>> wide = Stage("s1", "", (), (), 4, "f00", Layout(("a",), 4), slots=2)
+    >>> root = Stage("s2", "", (StageInput("s1", "s1", "partition"),), (), 4, "f01")
+    >>> [(stage.width, stage.layout.parts, stage.slots) for stage in narrow(Plan((wide, root), ())).stages]
+    [(1, 1, 1), (1, 1, 1)]
+    """
+    return replace(
+        plan, stages=tuple(replace(stage, width=1, slots=1, layout=Layout(), cut="") for stage in plan.stages)
+    )
+
+
+def over(plan: Plan, versions: Mapping[str, str]) -> Plan:
+    """The plan over other versions of its tables, given by name."""
+
+    def moved(stage: Stage) -> Stage:
+        inputs = (
+            replace(item, version=versions[item.table]) if isinstance(item, TableInput) else item
+            for item in stage.inputs
+        )
+        return replace(stage, inputs=tuple(inputs))
+
+    return replace(plan, stages=tuple(map(moved, plan.stages)))
+
+
+def results_file(directory: Path, cache_dir: Path | None = None) -> Path:
+    """Where measurements of plans that were made over these tables are kept."""
+    text = json.dumps(sorted(_versions(directory).items()))
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return (cache_dir or default_directory()) / f"truth-{digest}.json"
+
+
+def measurements(directory: Path, cache_dir: Path | None = None) -> Measurements:
+    """What was measured so far. Raises ConfigError if the file is damaged."""
+    path = results_file(directory, cache_dir)
+    return Measurements(Results(path if path.exists() else None, {}))
+
+
+class Measurements:
+    """What is known, by scale, query and stage."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+
+    def of(self, scale: float, query: int) -> dict[StageKey, Measured]:
+        """The stages of a query that were measured on data of that scale."""
+        found: dict[str, list[float]] = self._results.get(_name(scale, query)) or {}
+        return {key: Measured(int(rows), int(size), seconds) for key, (rows, size, seconds) in found.items()}
+
+    def put(self, scale: float, query: int, found: Mapping[StageKey, Measured]) -> None:
+        """Keep what was measured, in place of what was known of that query."""
+        self._results.put(_name(scale, query), {key: list(astuple(one)) for key, one in found.items()})
+
+    def scales(self, query: int, among: Iterable[float]) -> tuple[float, ...]:
+        """Those scales on which the query was measured, the smallest first."""
+        return tuple(sorted(scale for scale in among if self._results.get(_name(scale, query))))
+
+    def queries(self, among: Iterable[float]) -> tuple[int, ...]:
+        """The queries that were measured on any of those scales."""
+        return tuple(number for number in texts() if self.scales(number, among))
+
+
+def _name(scale: float, query: int) -> str:
+    return f"{scale:g}/{query}"
+
+
+def run(
+    options: Options, told: Callable[[str], object] = lambda line: None, cache_dir: Path | None = None
+) -> dict[str, str]:
+    """Measure what is not known yet; what failed and why, by ``scale/query``.
+
+    told: hears of each query. Raises ConfigError, SourceError.
+    """
+    path = results_file(options.directory, cache_dir)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    known = Measurements(Results(path, {}))
+    failed: dict[str, str] = {}
+    for scale, folder in sorted(options.sizes.items()):
+        with connect(1, options.memory, replan=False, reuse=False) as session:
+            session.register_folder(folder)
+            versions = _versions(folder)
+            for number in options.queries:
+                queries = workload(options.directory, (number,), options.setting, cache_dir=cache_dir)
+                try:
+                    found = _measured(session, versions, queries[number], known.of(scale, number), options)
+                except QoopError as error:
+                    failed[_name(scale, number)] = str(error)
+                    told(f"query {number} at scale {scale:g} failed: {error}")
+                    continue
+                known.put(scale, number, found)
+                seconds = sum(one.seconds for one in found.values())
+                told(f"query {number} at scale {scale:g}: {len(found)} stages, {seconds:.2f} s")
+    return failed
+
+
+def _measured(
+    session: Session, versions: Mapping[str, str], query: Query, known: Mapping[StageKey, Measured], options: Options
+) -> dict[StageKey, Measured]:
+    """All stages of all plans; a plan of which every stage is known is not run,
+    unless it is to be."""
+    found = dict(known)
+    for one in query.candidates:
+        keys = stage_keys(one.plan)
+        if not options.again and all(key in found for key in keys.values()):
+            continue
+        plan = over(narrow(one.plan), versions)
+        for _ in range(options.repeat):
+            for id_, measured in _run(session, query.number, plan).items():
+                before = found.get(keys[id_])
+                if before is None or measured.seconds < before.seconds:
+                    found[keys[id_]] = measured
+    return found
+
+
+def _run(session: Session, number: int, plan: Plan) -> dict[StageId, Measured]:
+    job = session.submit(text(number), plan=plan)
+    job.result()
+    return {
+        record.attempt.task.stage: Measured(
+            sum(record.committed.rows), sum(record.committed.bytes), record.committed.cpu_seconds
+        )
+        for record in job.history()
+        if isinstance(record, Succeeded) and record.used
+    }
+
+
+def _versions(directory: Path) -> dict[str, str]:
+    with Catalog.from_folder(directory) as catalog:
+        return {name: table.version for name, table in catalog.tables().items()}
+
+
+def parse_sizes(directory: Path, texts: Iterable[str]) -> dict[float, Path]:
+    """Folders by scale, from ``10=DIR``; the folder of scale 1 is the first. Raises ConfigError."""
+    sizes = {1.0: directory}
+    for item in texts:
+        scale, equals, folder = item.partition("=")
+        try:
+            number = float(scale)
+        except ValueError:
+            number = 0.0
+        if not equals or number <= 0:
+            raise ConfigError(f"a folder of another scale is given as 10=DIR, not {item!r}")
+        sizes[number] = Path(folder)
+    return sizes

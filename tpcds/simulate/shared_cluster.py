@@ -1,0 +1,144 @@
+"""The cluster that many TPC-DS jobs share, simulated once to see what one job sees of it (figure 2.3).
+
+Jobs, each a query drawn from all of those of TPC-DS, arrive 20 s apart in the mean (Poisson) on 20 machines of 30
+slots, under Tetris, each with the plan that a session with the whole cluster begins with. The real core runs them in
+virtual time. `qoop.profiles.shared` makes of their coming and going what a job sees.
+
+The paper tells what comes out: jobs take about 500 s in the mean, 78 % of them see at least one event of 10 %, 20 % at
+least four. What they demand it does not tell; it is calibrated so that this comes out:
+
+- all jobs' work by one factor, so that `LOAD` of the cluster's time is asked for, which sets the mean completion time;
+- the work of a query relative to that of the others by a power, `SPREAD`: how much it varies sets how many jobs are too
+  short to see anything, and how many see a lot;
+- the fairness knob of Tetris, `FAIRNESS`;
+- how often a job is told its share, `qoop.profiles.shared.STEP`: the less often, the fewer changes it sees.
+
+With the constants below the four clusters that are recorded (``qoop bench shared DIR --seeds 4 -o FILE``) have 2,181
+jobs: 79 % see at least one event, 19 % at least four; they take 564 s in the mean (429 to 705 by cluster, half of them
+under 80 s: a few long ones wait for the many short ones, which Tetris prefers).
+
+What a job sees follows from when jobs come and end. How finely their work is cut matters little for that, so tasks are
+merged (`_merged`) to some hundred a job: a simulated hour then costs seconds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
+
+from qoop.catalog.errors import ConfigError
+from qoop.drawing.picture import write
+from qoop.planner.packing import on_threads
+from qoop.planner.plan import Layout, Plan, Stage, StageInput
+from qoop.profiles.shared import SLOTS, Lives, part, seconds, seen
+from qoop.schedulers.tetris import Tetris
+from qoop.simulation import Fleet, SimulatedJob, simulate
+from qoop.tpcds.simulate.workload import PAPER, Setting, workload
+
+APART = 20.0
+LOAD, SPREAD, FAIRNESS = 0.7, 1.4, 0.75
+COARSE = replace(PAPER, grain=1.0)
+_MOST_SECONDS, _LEAST_SECONDS, _TASKS = 120.0, 4.0, 12
+
+
+@dataclass(frozen=True)
+class Options:
+    """hours: looked at, after `warm` hours in which the cluster fills; then jobs come for half an hour more."""
+
+    directory: Path
+    seeds: tuple[int, ...]
+    hours: float = 3.0
+    warm: float = 1.0
+    setting: Setting = COARSE
+
+
+def run(options: Options, told: Callable[[int, Lives], None] = lambda seed, lives: None) -> dict[int, Lives]:
+    """Simulate the cluster once a seed. Raises ConfigError, SourceError."""
+    if not (options.seeds and options.hours > 0 and options.warm >= 0):
+        raise ConfigError("there must be a seed, and time to look at")
+    found = workload(options.directory, setting=options.setting)
+    plans = calibrated({number: _merged(query.launch.plan) for number, query in found.items()})
+    clusters = {}
+    for seed in options.seeds:
+        clusters[seed] = cluster(plans, seed, options)
+        told(seed, clusters[seed])
+    return clusters
+
+
+def cluster(plans: Mapping[int, Plan], seed: int, options: Options) -> Lives:
+    """When jobs with these plans come and end."""
+    begin, end = 3600 * options.warm, 3600 * (options.warm + options.hours)
+    jobs = _arrivals(plans, seed, end + 1800)
+    fleet = Fleet.uniform(options.setting.machines, replace(options.setting.machine, network=0.0))
+    ran = simulate(fleet, jobs, scheduler=Tetris(fairness=FAIRNESS))
+    return Lives(tuple(job.at for job in ran.jobs), tuple(job.ended for job in ran.jobs), begin, end)
+
+
+def _arrivals(plans: Mapping[int, Plan], seed: int, end: float) -> list[SimulatedJob]:
+    chance = random.Random(seed)
+    numbers, jobs = sorted(plans), list[SimulatedJob]()
+    at = chance.expovariate(1 / APART)
+    while at < end:
+        jobs.append(SimulatedJob(f"job {len(jobs) + 1}", at, plans[chance.choice(numbers)]))
+        at += chance.expovariate(1 / APART)
+    return jobs
+
+
+def calibrated(plans: Mapping[int, Plan]) -> dict[int, Plan]:
+    """The plans with tasks of such length that the queries ask for `LOAD` of the slots, and differ by `SPREAD`."""
+    raised = {number: _work(plan) ** (SPREAD - 1) for number, plan in plans.items()}
+    factor = LOAD * APART * SLOTS / fmean(_work(plan) * raised[number] for number, plan in plans.items())
+    return {number: _longer(plan, factor * raised[number]) for number, plan in plans.items()}
+
+
+def _work(plan: Plan) -> float:
+    """Slot seconds."""
+    return sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
+
+
+def _longer(plan: Plan, factor: float) -> Plan:
+    def longer(stage: Stage) -> Stage:
+        return replace(stage, estimate=replace(stage.estimate, task_seconds=stage.estimate.task_seconds * factor))
+
+    return replace(plan, stages=tuple(map(longer, plan.stages)))
+
+
+def _merged(plan: Plan) -> Plan:
+    """The same stages and work in fewer tasks, of one slot each.
+
+    As many as leave a task no more than two minutes, and up to twelve for a stage that would have fewer, as long as
+    they take four seconds or more.
+    """
+
+    def merged(stage: Stage) -> Stage:
+        work = stage.width * stage.slots * on_threads(stage.estimate.task_seconds, stage.slots)
+        tasks = max(round(work / _MOST_SECONDS), min(_TASKS, round(work / _LEAST_SECONDS)))
+        width = max(1, min(stage.width, tasks))
+        inputs = tuple(StageInput(item.name, item.stage, "all") for item in stage.stage_inputs)
+        estimate = replace(stage.estimate, task_seconds=work / width)
+        return replace(stage, width=width, slots=1, inputs=inputs, layout=Layout(), cut="", estimate=estimate)
+
+    return replace(plan, stages=tuple(map(merged, plan.stages)))
+
+
+def table(clusters: Mapping[int, Lives]) -> str:
+    """What comes out, of each cluster and of all, beside what the paper tells."""
+    lines = ["seed   jobs  mean s  median s  see >= 1  see >= 4"]
+    counts = {seed: seen(lives) for seed, lives in clusters.items()}
+    took = {seed: seconds(lives) for seed, lives in clusters.items()}
+    lines += [_row(str(seed), took[seed], counts[seed]) for seed in clusters]
+    every = [one for seed in clusters for one in took[seed]], [one for seed in clusters for one in counts[seed]]
+    return "\n".join([*lines, _row("all", *every), "paper             500                78 %      20 %"])
+
+
+def _row(name: str, took: list[float], counts: list[int]) -> str:
+    one, four = (f"{100 * part(counts, least):.0f} %" for least in (1, 4))
+    return f"{name:<5}{len(took):>6}{fmean(took):>8.0f}{median(took):>10.0f}{one:>10}{four:>10}"
+
+
+def save(clusters: Mapping[int, Lives], path: Path) -> Path:
+    """Record them, a line each. Raises ConfigError if the file cannot be written."""
+    return write("".join(f"{lives.to_json()}\n" for lives in clusters.values()), path)

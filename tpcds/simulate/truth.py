@@ -1,0 +1,310 @@
+"""What really happens to the tasks of a simulation, as far as it is known; what is believed is in the plans.
+
+    believed(queries)                 what the estimates say, the way over the network included
+    measured(directory, queries)      what real runs at small scales say of large ones (:mod:`.extrapolation`)
+    distorted(truth, percent, seed)   another truth, so many percent off
+    Straggling(truth)                 another world, in which equal tasks take longer or shorter by chance
+
+A :class:`Truth` is what `qoop.simulation.simulate` takes for its argument of that name.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+
+from qoop.engine.backends.simulated import Outcome
+from qoop.engine.task import MachineId, TaskSpec
+from qoop.planner.codec import Codec
+from qoop.planner.finish import SPILL_BYTE
+from qoop.planner.packing import on_threads
+from qoop.planner.plan import Resources, Stage
+from qoop.session import connect
+from qoop.simulation import World
+from qoop.tpcds.simulate import extrapolation
+from qoop.tpcds.simulate.extrapolation import Extrapolation, Sample, StageTruth, residual, residuals
+from qoop.tpcds.simulate.measuring import measurements, results_file
+from qoop.tpcds.simulate.workload import (
+    PAPER,
+    Kept,
+    Query,
+    Setting,
+    Workload,
+    digest,
+    digest_of,
+    folder,
+    version,
+    workload,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """One task of a stage as it really is.
+
+    seconds: of one thread. local: seconds of a slot to start it and to move its rows on its machine. wants: bytes it
+    would hold if it could. everywhere, parted: bytes from other stages that every task reads, and that all tasks
+    together read, one part each. rows, bytes: of the whole stage's output.
+    """
+
+    seconds: float
+    local: float
+    wants: float
+    everywhere: float
+    parted: float
+    rows: float
+    bytes: float
+
+    def times(self, factor: float) -> TaskFacts:
+        """A task that takes, holds and moves so many times as much."""
+        return replace(
+            self,
+            seconds=self.seconds * factor,
+            local=self.local * factor,
+            wants=self.wants * factor,
+            everywhere=self.everywhere * factor,
+            parted=self.parted * factor,
+        )
+
+
+TaskKey = str
+
+CROSSING = True
+"""Whether a truth says what rows from other machines take to arrive; False where the backend does."""
+
+
+def task_key(stage: Stage) -> TaskKey:
+    """Names what a task of the stage does. Not its signature alone: that of an island is the job's own, and a stage
+    that finishes the work of another puts out the same as one that does all of it."""
+    text = repr((stage.sql, stage.layout, stage.width, stage.slots, stage.cut))
+    return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+class Truth:
+    """Says of every attempt what it comes to.
+
+    facts: by :func:`task_key`; of stages that are not among them (those that take over another plan's work) the
+    estimate holds. setting: the machines; how many there are at a time is told by :meth:`on`.
+    """
+
+    def __init__(self, facts: Mapping[TaskKey, TaskFacts], setting: Setting = PAPER) -> None:
+        self.facts = facts
+        self.setting = setting
+        self._known: dict[int, tuple[Stage, TaskFacts]] = {}
+
+    def __call__(self, spec: TaskSpec) -> Outcome:
+        """On all machines of the setting."""
+        return self.outcome(spec, self.setting.machines)
+
+    def on(self, machines: Callable[[], Mapping[MachineId, Resources]]) -> Callable[[TaskSpec], Outcome]:
+        """For so many machines as there are at the moment."""
+        return lambda spec: self.outcome(spec, len(machines()))
+
+    def outcome(self, spec: TaskSpec, machines: int) -> Outcome:
+        """What the attempt comes to: work, the way in and out, what does not fit the memory and is written and read.
+
+        Rows that other machines hold come in over its machine's link, which the tasks of the stage there share, as
+        the completion time estimate has it (:mod:`qoop.planner.finish`).
+        """
+        stage, room = spec.stage, spec.resources
+        task = self.of(stage)
+        seconds = on_threads(task.seconds, room.cpu) + task.local + max(0.0, task.wants - room.memory) * SPILL_BYTE
+        if CROSSING and machines > 1 and self.setting.link > 0:
+            arriving = (task.everywhere + task.parted / min(machines, stage.width)) * (machines - 1) / machines
+            rounds = stage.width * room.cpu / (machines * self.setting.slots)
+            seconds += arriving / self.setting.link / max(1.0, rounds)
+        part, parts = spec.attempt.task.part, stage.layout.parts
+        return Outcome(
+            seconds,
+            rows=share_of(task.rows / parts, stage.width, part),
+            bytes=share_of(task.bytes / parts, stage.width, part),
+        )
+
+    def of(self, stage: Stage) -> TaskFacts:
+        """What is known of the stage's tasks."""
+        known = self._known.get(id(stage))
+        if known is None:
+            facts = self.facts.get(task_key(stage)) or self._as_estimated(stage)
+            known = self._known[id(stage)] = (stage, facts)  # the stage, too: its id must not be given away
+        return known[1]
+
+    def _as_estimated(self, stage: Stage) -> TaskFacts:
+        cost, estimate = self.setting.cost, stage.estimate
+        local = estimate.bytes / stage.width * cost.exchange_byte + cost.task_overhead_seconds
+        return TaskFacts(estimate.task_seconds, local, estimate.task_wants, 0.0, 0.0, estimate.rows, estimate.bytes)
+
+
+def share_of(total: float, tasks: int, part: int) -> int:
+    """What one of several tasks has of a whole, so that all of them together have all.
+
+    >>> [share_of(10, 4, part) for part in range(4)]
+    [2, 3, 3, 2]
+    """
+    return round((part + 1) * total / tasks) - round(part * total / tasks)
+
+
+def believed(queries: Iterable[Query], setting: Setting = PAPER) -> Truth:
+    """What the estimates of the plans say comes true."""
+    facts: dict[TaskKey, TaskFacts] = {}
+    for query in queries:
+        for one in query.candidates:
+            for stage, task in zip(one.plan.stages, one.finish.tasks, strict=True):
+                facts[task_key(stage)] = TaskFacts(
+                    task.seconds, task.local, task.wants, task.everywhere, task.parted, stage.estimate.rows,
+                    stage.estimate.bytes,
+                )  # fmt: skip
+    return Truth(facts, setting)
+
+
+def measured(
+    directory: Path,
+    queries: Workload,
+    setting: Setting = PAPER,
+    scales: Sequence[float] = (1.0, 10.0),
+    cache_dir: Path | None = None,
+) -> Truth:
+    """What follows from the measurements of `qoop bench measure`; what was not measured is as believed, but for the
+    seconds that its kind of operator takes.
+
+    directory: the tables that the plans were made for. scales: of which the measurements count. The first call works
+    it out, in some seconds; later ones read it. Raises ConfigError, SourceError.
+    """
+    kept = _kept(directory, setting, scales, cache_dir)
+    kinds = kept.load("kinds")
+    if kinds is None:  # of all that were measured: what is true of one must not depend on which others are asked for
+        known = measurements(directory, cache_dir)
+        every = workload(directory, known.queries(scales), setting, cache_dir=cache_dir)
+        kinds = residuals(
+            stage for query in stage_truths(directory, every, setting, scales, cache_dir).values() for stage in query
+        )
+        kept.save("kinds", kinds)
+    stages = stage_truths(directory, queries, setting, scales, cache_dir)
+    facts: dict[TaskKey, TaskFacts] = {}
+    for number, query in queries.items():
+        for stage in stages[number]:
+            factor = residual(stage, kinds)
+            place, index = map(int, stage.key.split("."))
+            facts[task_key(query.candidates[place].plan.stages[index])] = TaskFacts(
+                stage.seconds * factor, stage.local, stage.wants, stage.everywhere, stage.parted, stage.rows,
+                stage.bytes,
+            )  # fmt: skip
+    return Truth(facts, setting)
+
+
+def stage_truths(
+    directory: Path, queries: Workload, setting: Setting, scales: Sequence[float], cache_dir: Path | None = None
+) -> dict[int, tuple[StageTruth, ...]]:
+    """What the measurements say of each stage of these queries' plans, from the cache or worked out anew."""
+    kept = _kept(directory, setting, scales, cache_dir)
+    codec = Codec({})
+    found: dict[int, tuple[StageTruth, ...]] = {}
+    for number in queries:
+        data = kept.load(f"truth-{number}")
+        if data is not None:
+            found[number] = tuple(codec.read(StageTruth, item) for item in data)
+    missing = [number for number in queries if number not in found]
+    if missing:
+        known = measurements(directory, cache_dir)
+        with connect() as session:
+            session.register_folder(directory)
+            for number in missing:
+                samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]
+                found[number] = tuple(Extrapolation(session, queries[number], setting, samples).stages())
+                kept.save(f"truth-{number}", [codec.write(stage) for stage in found[number]])
+    return found
+
+
+def known_true(query: Query, truth: Truth) -> Query:
+    """The query as a planner would have it who knew the truth: plans with true estimates."""
+
+    def told(stage: Stage) -> Stage:
+        task = truth.of(stage)
+        estimate = replace(
+            stage.estimate, rows=task.rows, bytes=task.bytes, task_seconds=task.seconds, task_wants=task.wants
+        )
+        return replace(stage, estimate=estimate)
+
+    plans = (replace(one.plan, stages=tuple(map(told, one.plan.stages))) for one in query.candidates)
+    pairs = zip(query.candidates, plans, strict=True)
+    return replace(query, candidates=tuple(replace(one, plan=plan) for one, plan in pairs))
+
+
+def rules(
+    directory: Path,
+    queries: Iterable[int],
+    scales: Sequence[float],
+    setting: Setting = PAPER,
+    cache_dir: Path | None = None,
+) -> str:
+    """How far the rules are off where both scales were measured, as text."""
+    known, held = measurements(directory, cache_dir), []
+    plans = workload(directory, queries, setting, cache_dir=cache_dir)
+    with connect() as session:
+        session.register_folder(directory)
+        for number, query in plans.items():
+            samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]
+            if len(samples) > 1:
+                held += list(Extrapolation(session, query, setting, samples).held(samples[0], samples[-1]))
+    return f"from scale {scales[0]:g} to {scales[-1]:g}:\n{extrapolation.summary(held)}"
+
+
+def edition(
+    directory: Path, setting: Setting = PAPER, scales: Sequence[float] = (1.0, 10.0), cache_dir: Path | None = None
+) -> str:
+    """Digest of all that :func:`measured` follows from: figures of simulations with another one are not to be mixed."""
+    own = digest(digest_of(Path(extrapolation.__file__)), digest_of(results_file(directory, cache_dir)), repr(scales))
+    return digest(version(directory, setting), own)
+
+
+def _kept(directory: Path, setting: Setting, scales: Sequence[float], cache_dir: Path | None) -> Kept:
+    return Kept(folder(cache_dir), edition(directory, setting, scales, cache_dir))
+
+
+def distorted(truth: Truth, percent: float, seed: int | None = None) -> Truth:
+    """A truth that is off by so many percent in demands and durations, as in figure 2.14 (demand × (1 + X/100)).
+
+    seed: None: everything is off by just as much; else each stage by an amount of its own, from -percent to percent,
+    which follows from the seed and the stage alone.
+    """
+
+    def factor(key: TaskKey) -> float:
+        off = percent if seed is None else random.Random(f"{seed} {key}").uniform(-percent, percent)
+        return max(0.01, 1.0 + off / 100.0)
+
+    return Truth({key: facts.times(factor(key)) for key, facts in truth.facts.items()}, truth.setting)
+
+
+SPREAD = 0.4
+"""Of the logarithm of seconds: 15 % of tasks take over 1.5 times the median, as in the worst quarter of the phases that
+Ananthanarayanan et al. looked at (Mantri, OSDI 2010, section 4), where those are called outliers."""
+
+
+class Straggling:
+    """A world like `truth`, but for what each attempt takes: times a lognormal factor of mean 1, so that there is as
+    much work in all. What a task's first, second … attempt draws follows from the seed and the task alone, whoever runs
+    it and when.
+
+    spread: standard deviation of the factor's logarithm.
+    """
+
+    def __init__(self, truth: World, spread: float = SPREAD, seed: int = 1) -> None:
+        self.truth, self.spread, self.seed = truth, spread, seed
+
+    def on(self, machines: Callable[[], Mapping[MachineId, Resources]]) -> Callable[[TaskSpec], Outcome]:
+        """For one simulation, on so many machines as there are at the moment."""
+        steady, tries = self.truth.on(machines), Counter[str]()
+
+        def outcome(spec: TaskSpec) -> Outcome:
+            key = f"{spec.key.signature} {spec.key.layout} {spec.key.part}"
+            tries[key] += 1
+            usual = steady(spec)
+            return replace(usual, seconds=usual.seconds * self._factor(f"{self.seed} {key} {tries[key]}"))
+
+        return outcome
+
+    def _factor(self, draw: str) -> float:
+        return random.Random(draw).lognormvariate(-(self.spread**2) / 2, self.spread)

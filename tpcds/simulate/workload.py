@@ -1,0 +1,342 @@
+"""The TPC-DS queries as the paper's cluster would run them: for each the plans that are kept, for simulations.
+
+    statistics of scale 1 ──scaled──> of scale 500 ──pool, keep──> candidates ──> a file each, read in milliseconds
+
+Nothing is run, and data of scale 500 need not exist.  Finding the plans of all queries takes a minute or two, so they
+are kept in the cache folder, in JSON, by the versions of the tables, of the planner and of the setting.
+
+**Pace.**  Our kernel takes 61 slot seconds for a query at scale 500 in the mean, so on 600 slots most would be over in
+a second and see nothing of a price that changes every minute.  The paper's jobs do: in its shared cluster they arrive
+20 s apart in the mean and take about 500 s, so by Little's law 25 of them share the 600 slots, and each does up to
+24 × 500 = 12,000 slot seconds of work: 200 times as much as ours.  So in a :class:`Setting` all of the kernel's times
+are multiplied by a pace, 200 by default: queries then stand to the steps of the profiles, and to the network, as they
+did there.  A pace of 1 gives our own times on that cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import PlanError
+from qoop.catalog.statistics.stats import TableStats
+from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.catalog.stores.whole_file import write_whole
+from qoop.plan_cache import planner_version
+from qoop.planner.algebra.facts import Told
+from qoop.planner.algebra.facts import from_json as read_facts
+from qoop.planner.algebra.relation import Join, walk
+from qoop.planner.codec import Codec, Pair
+from qoop.planner.collector import collector_waits
+from qoop.planner.estimate.cost import DEFAULT, CostModel
+from qoop.planner.estimate.observed import NOTHING
+from qoop.planner.plan import Resources, Stage
+from qoop.planner.planner import Planning
+from qoop.planner.search.alternatives import keep, pool
+from qoop.planner.search.candidate import Alternatives, Candidate, Grid
+from qoop.planner.variants import VARIANTS, Variant
+from qoop.replanning.replanner import Adaptive
+from qoop.session import Session, connect
+from qoop.tpcds.estimates.alternatives import at_scale
+from qoop.tpcds.queries import text
+
+FORMAT = 1
+"""Raised when a file means something else than before."""
+
+Show = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the plans are made for: the cluster of the paper's evaluation (spec section 6).
+
+    scale: of the data. pace: how many times our kernel's seconds everything takes there (see above).
+    grain: the work of a task, as part of what it would be if tasks became longer with the pace: more and shorter tasks.
+    machines: of so many slots and bytes of memory, each with a link of so many bytes per second.
+    """
+
+    scale: float = 500.0
+    pace: float = 200.0
+    grain: float = 0.2
+    machines: int = 20
+    slots: int = 30
+    memory: float = 128e9
+    link: float = 125e6
+
+    @property
+    def machine(self) -> Resources:
+        """One machine."""
+        return Resources(self.slots, self.memory, network=self.link)
+
+    @property
+    def whole(self) -> Resources:
+        """The whole cluster as a share."""
+        return self.share(self.machines * self.slots)
+
+    def share(self, slots: float) -> Resources:
+        """The share of so many slots: their part of the memory, and the links of as few machines as have them."""
+        network = self.link * ceil(slots / self.slots) if slots > self.slots else 0.0
+        return Resources(slots, slots * self.memory / self.slots, network=network)
+
+    @property
+    def cost(self) -> CostModel:
+        """The constants that are believed: those that ship, at the setting's pace."""
+        return DEFAULT.times(self.pace)
+
+    @property
+    def grid(self) -> Grid:
+        """The shares that plans are compared on: from one slot to all, with all of a slot's memory or a quarter, on
+        links as they are and a quarter of that."""
+        each, some = self.memory / self.slots, (600, 360, 240, 120, 60, 30, 8, 1)
+        slots = [count for count in some if count <= self.machines * self.slots]
+        rooms = [count for count in (600, 240, 60, 8, 1) if count in slots]
+        return Grid.of(slots, (each / 4, each), 1, self.slots, (self.link, self.link / 4), rooms)
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The variants, with thresholds at the setting's pace."""
+        factor = self.pace * self.grain
+        return tuple(replace(one, limits=one.limits.times(factor)) for one in VARIANTS)
+
+
+PAPER = Setting()
+"""The cluster of the paper, at the pace of the paper's jobs."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query with its plans.
+
+    candidates: the kept plans; the first is the usual one, made for all slots. found: plans the search had costed.
+    joins: of the query as it is written.
+    """
+
+    number: int
+    joins: int
+    found: int
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def launch(self) -> Candidate:
+        """The plan that a session with the whole cluster begins with."""
+        return self.candidates[0]
+
+    def best(self, share: Resources) -> Candidate:
+        """The plan that is believed to end first on a share that stays."""
+        return min(self.candidates, key=lambda one: one.finish.seconds(share))
+
+    def adaptive(self, room: Resources, **more: Any) -> Adaptive:
+        """What a job needs to change among the plans. room: what it was launched for. more: policy, triggers."""
+        return Adaptive(lambda _: self.candidates, room, at_once=True, **more)
+
+
+Workload = Mapping[int, Query]
+
+
+def workload(
+    directory: Path,
+    queries: Iterable[int] | None = None,
+    setting: Setting = PAPER,
+    show: Show = lambda query: None,
+    cache_dir: Path | None = None,
+) -> dict[int, Query]:
+    """The plans of TPC-DS queries (None: of all), from the cache or made anew.
+
+    directory: tables of scale 1, whose statistics are scaled. show: is called with each query that is planned, which
+    takes up to a few seconds. Raises ConfigError, SourceError.
+    """
+    numbers = tuple(range(1, 100)) if queries is None else tuple(queries)
+    kept = Kept(folder(cache_dir), version(directory, setting))
+    loaded = {number: _load(kept.load(str(number))) for number in numbers}
+    found = {number: query for number, query in loaded.items() if query is not None}
+    missing = [number for number in numbers if number not in found]
+    if missing:
+        with connect() as session:
+            session.register_folder(directory)
+            for number in missing:
+                found[number] = _planned(session, number, setting)
+                kept.save(str(number), _dump(found[number]))
+                show(number)
+    return {number: found[number] for number in numbers}
+
+
+def folder(cache_dir: Path | None = None) -> Path:
+    """Where workloads are kept."""
+    return (cache_dir or default_directory()) / "workload"
+
+
+def fifty(found: Workload, most: int = 50) -> tuple[int, ...]:
+    """The numbers of the queries with the most alternatives, in order; of those with as many kept plans, the ones of
+    which the search has found more."""
+    ranked = sorted(found.values(), key=lambda one: (-len(one.candidates), -one.found, one.number))
+    return tuple(sorted(one.number for one in ranked[:most]))
+
+
+def planning_of(session: Session, number: int, setting: Setting) -> tuple[Mapping[str, TableStats], Planning]:
+    """The statistics of a query's tables as they are, and its planning with them as they would be in a setting."""
+    prepared = session.prepare(text(number))
+    there = replace(at_scale(prepared, setting.scale), cost=setting.cost, seen=NOTHING)
+    return prepared.stats, there.planning()
+
+
+@collector_waits()
+def _planned(session: Session, number: int, setting: Setting) -> Query:
+    _, planning = planning_of(session, number, setting)
+    kept = keep(pool(planning, setting.grid, setting.variants))
+    joins = sum(isinstance(node, Join) for node in walk(planning.relation))
+    return Query(number, joins, len(kept.pool.candidates), _with_launch(kept))
+
+
+def _with_launch(kept: Alternatives) -> tuple[Candidate, ...]:
+    """The kept plans, the usual one before them: a session runs it while it looks for others."""
+    usual = kept.pool.candidates[0]
+    return (usual, *(one for one in kept.kept if one is not usual))
+
+
+def version(directory: Path, setting: Setting) -> str:
+    """Digest of all that the plans follow from: tables, planner, setting."""
+    with Catalog.from_folder(directory) as catalog:
+        tables = sorted((name, table.version, table.max_parts()) for name, table in catalog.tables().items())
+    own = (Path(__file__), Path(__file__).with_name("alternatives.py"))
+    return digest(str(FORMAT), planner_version(), *map(digest_of, own), json.dumps(tables), json.dumps(asdict(setting)))
+
+
+def digest(*parts: str) -> str:
+    """Of some texts."""
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def digest_of(path: Path) -> str:
+    """Of a file; empty if there is none."""
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.exists() else ""
+
+
+class Kept:
+    """JSON values in a folder, a file each, that belong to one version of what they follow from."""
+
+    def __init__(self, folder: Path, version: str) -> None:
+        self._folder, self._version = folder, version
+
+    def load(self, name: str) -> Any:
+        """The values, None if there are none or they are damaged."""
+        try:
+            data = json.loads(self._path(name).read_text(encoding="utf-8"))
+            return data["values"] if data["version"] == self._version else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def save(self, name: str, values: Any) -> None:
+        """Keep them for whoever loads them; a reader sees all or nothing."""
+        data = {"version": self._version, "values": values}
+        write_whole(self._path(name), json.dumps(data, separators=(",", ":"), allow_nan=False))
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{self._version}-{name}.json"
+
+
+def _dump(query: Query) -> Any:
+    """The query as JSON values: stages that plans have in common are written once."""
+    stages: list[Stage] = []
+    data = _codec(stages).write(query)
+    return {"query": data, "stages": [_fields_codec().write(stage) for stage in stages]}
+
+
+def _load(data: Any) -> Query | None:
+    """What :func:`_dump` took apart; None if it is damaged."""
+    try:
+        stages: list[Stage] = [_fields_codec().read(Stage, item) for item in data["stages"]]
+        query: Query = _codec(stages).read(Query, data["query"])
+    except (KeyError, TypeError, PlanError):
+        return None
+    return query
+
+
+def _codec(stages: list[Stage]) -> Codec:
+    """Writes a stage as its place in the list, which grows; reads it from there."""
+    places: dict[Stage, int] = {}
+
+    def write(stage: Stage) -> int:
+        if stage not in places:
+            places[stage] = len(stages)
+            stages.append(stage)
+        return places[stage]
+
+    return Codec({Stage: (write, lambda place: stages[place])})
+
+
+@cache
+def _fields_codec() -> Codec:
+    facts: Pair = (Told.to_json, read_facts)
+    return Codec({Told: facts}, also=frozenset({"told"}))
+
+
+# ---- as text
+
+
+@dataclass(frozen=True)
+class Contest:
+    """How the plans of one query do on shares of several sizes.
+
+    seconds: by plan, then by share.
+    """
+
+    query: Query
+    slots: tuple[int, ...]
+    seconds: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of(cls, query: Query, slots: Sequence[int], setting: Setting = PAPER) -> Contest:
+        """All plans on shares of so many slots."""
+        shares = [setting.share(count) for count in slots]
+        seconds = tuple(tuple(one.finish.seconds(share) for share in shares) for one in query.candidates)
+        return cls(query, tuple(slots), seconds)
+
+    @cached_property
+    def winners(self) -> tuple[int, ...]:
+        """By share, the place of the plan that ends first."""
+        columns = list(zip(*self.seconds, strict=True))
+        return tuple(min(range(len(column)), key=column.__getitem__) for column in columns)
+
+    def gain(self, launched: int, now: int) -> float:
+        """How many times the best time on share `now` the plan takes there that is best on share `launched`."""
+        best = self.seconds[self.winners[now]][now]
+        return self.seconds[self.winners[launched]][now] / best if best else 1.0
+
+    @property
+    def most(self) -> float:
+        """The largest gain of all pairs of shares."""
+        places = range(len(self.slots))
+        return max(self.gain(i, j) for i in places for j in places)
+
+    def line(self) -> str:
+        """As a line of :func:`contests`."""
+        plans = [one.plan for one in self.query.candidates]
+        tasks = [sum(stage.width for stage in plan.stages) for plan in plans]
+        cells = "  ".join(
+            f"{self.winners[j]} {self.seconds[self.winners[j]][j]:6.0f} s" for j in range(len(self.slots))
+        )
+        last = len(self.slots) - 1
+        return (
+            f"{self.query.number:5} {len(plans):5} {min(tasks):6}-{max(tasks):<6} {cells}"
+            f"  {self.gain(0, last):5.2f} {self.gain(last, 0):5.2f} {self.most:5.2f}"
+        )
+
+
+SLOTS = (60, 120, 240, 360, 600)
+
+
+def contests(found: Workload, setting: Setting = PAPER, slots: Sequence[int] = SLOTS) -> str:
+    """Which plan of each query wins on which share, and what it is worth to have another one than at launch."""
+    done = [Contest.of(query, slots, setting) for query in found.values()]
+    head = "  ".join(f"{count:4} slots" for count in slots)
+    lines = [f"query plans  tasks         {head}     up  down  most", *(one.line() for one in done)]
+    for least in (1.02, 1.1, 1.5, 2.0):
+        lines.append(f"{sum(one.most >= least for one in done)} of {len(done)} gain {least:.2f} times somewhere")
+    return "\n".join(lines)
