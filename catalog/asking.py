@@ -42,4 +42,4 @@ def has_name(type_: str) -> bool:
 
 @cache
 def _duckdb() -> duckdb.DuckDBPyConnection:
-    return open_duckdb(threads=1, autoinstall_known_extensions=False)
+    return open_duckdb(files=False, threads=1)  # DuckDB opens a file while it parses IMPORT

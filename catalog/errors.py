@@ -9,7 +9,8 @@
     │   └── TableChanged        the table's version differs from the one that was planned
     ├── QueryError              the text is at fault
     │   ├── ParseError          not SQL
-    │   └── BindError           unknown or ambiguous name, wrong types; underlines the span
+    │   ├── BindError           unknown or ambiguous name, wrong types; underlines the span
+    │   └── Forbidden           the session is locked, and the text asks for more than that allows
     ├── PlanError               the planner was given, or made, something inconsistent
     ├── ExecutionError          a task failed for good: stage, fragment and DuckDB's message
     │   ├── OutOfMemory         a task needs more memory than any machine has
@@ -70,6 +71,10 @@ class ParseError(QueryError):
 
 class BindError(QueryError):
     """A name is unknown or ambiguous, or types do not fit."""
+
+
+class Forbidden(QueryError):
+    """The session is locked, and the text asks for more than that allows."""
 
 
 class PlanError(QoopError):

@@ -1,19 +1,51 @@
-"""The one way in which qoop opens a DuckDB."""
+"""The one way in which qoop opens a DuckDB, and confines one to the files of tables."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from typing import Any
 
 import duckdb
 
+_NEVER = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+}
 
-def open_duckdb(**config: Any) -> duckdb.DuckDBPyConnection:
-    """A DuckDB in memory, with these options, that reads no variable of Python.
+
+def open_duckdb(*, files: bool = True, **config: Any) -> duckdb.DuckDBPyConnection:
+    """A DuckDB in memory, with these options, that reads no variable of Python and installs nothing.
 
     By default the client looks a name that it does not know up in the frames of its callers, which are ours: a query
     could read what belongs to the engine, and a name would mean one thing here and another on the next machine.
 
+    files: whether it may open any; most never do.
+
     >>> open_duckdb(threads=1).execute("SELECT current_setting('python_enable_replacements')").fetchone()
     (False,)
     """
-    return duckdb.connect(":memory:", config={"python_enable_replacements": False, **config})
+    confined = {} if files else {"enable_external_access": False}
+    return duckdb.connect(":memory:", config={**_NEVER, **confined, **config})
+
+
+def confine(connection: duckdb.DuckDBPyConnection, paths: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
+    """Let an instance open these files, what lies in these folders and what it spills, and nothing else, for good."""
+    connection.execute(f"SET allowed_paths = {_listed(paths)}")
+    connection.execute(f"SET allowed_directories = {_listed(folders)}")
+    connection.execute("SET enable_external_access = false")
+
+
+def within(path: str | os.PathLike[str], folders: Iterable[str | os.PathLike[str]]) -> bool:
+    """Whether a path lies in one of the folders, wherever links and ``..`` lead.
+
+    >>> within("/data/out/x.csv", ["/data/out"]), within("/data/out/../x.csv", ["/data/out"])
+    (True, False)
+    """
+    real = os.path.realpath(path)
+    return any(real.startswith(os.path.join(os.path.realpath(folder), "")) for folder in folders)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return "[" + ", ".join("'" + text.replace("'", "''") + "'" for text in sorted(texts)) + "]"

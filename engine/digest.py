@@ -105,10 +105,7 @@ class Digester:
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
-            config: dict[str, str | bool | int | float | list[str]] = {
-                "threads": 1, "arrow_lossless_conversion": True, "autoload_known_extensions": False,
-            }  # fmt: skip
-            self._connection = open_duckdb(**config)
+            self._connection = open_duckdb(files=False, threads=1, arrow_lossless_conversion=True)
         return self._connection
 
 

@@ -769,6 +769,7 @@ class Run:
             durable=self._durable and not task.stage.tainted and self._saves(stage.id),
             shared=not task.stage.tainted,
             answer=task.stage is frontier.root,
+            locked=self._limits.locked,
         )
 
     def _saves(self, stage: StageId) -> bool:

@@ -68,6 +68,7 @@ class Limits:
     leave_exhausted: True: a stage for which all the memory there is was too little does not fail the job: nothing
         of it starts any more, and `Run.stuck` is the error, until a switch to a plan without it, or `fail`.
     near: True: of equal ready tasks one is begun whose input lies on the machine (`nearness`).
+    locked: True: tasks run where DuckDB opens no file but those of their tables (`kernel`).
     """
 
     max_attempts: int = 4
@@ -76,6 +77,7 @@ class Limits:
     keep_checkpoints: bool = False
     leave_exhausted: bool = False
     near: bool = False
+    locked: bool = False
 
 
 USUAL_LIMITS = Limits()

@@ -131,6 +131,7 @@ class TaskSpec:
     durable: the output must survive the process (it still goes through the write-behind queue).
     shared: the output may serve another plan or job; False for what rests on an island (law 12).
     answer: the output is part of the answer, which the session reads though its machine be gone by then.
+    locked: the stage must open no file but those of its tables.
     """
 
     attempt: AttemptId
@@ -143,3 +144,4 @@ class TaskSpec:
     durable: bool = False
     shared: bool = False
     answer: bool = False
+    locked: bool = False

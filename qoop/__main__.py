@@ -124,6 +124,9 @@ def _add_session_options(parser: argparse.ArgumentParser) -> None:
         "--memory", metavar="SIZE", help='for all tasks together, such as "2GB" (80 %% of what there is)'
     )
     parser.add_argument("--ray", metavar="ADDRESS", help="run on the nodes of that Ray cluster; auto: of the one here")
+    parser.add_argument(
+        "--locked", action="store_true", default=None, help="SQL reads the tables of --data, and nothing else"
+    )
     parser.add_argument("--checkpoints", metavar="DIR", help="keep the outputs of all stages there")
     parser.add_argument("--trace", metavar="FILE", help="write what happens there, for `qoop replay`")
 
@@ -285,7 +288,14 @@ def _session(options: argparse.Namespace) -> Session:
         with uninterrupted():  # it ends with what was kept waiting
             from qoop.session import connect
 
-            session = connect(options.slots, options.memory, options.checkpoints, trace=options.trace, ray=options.ray)
+            session = connect(
+                options.slots,
+                options.memory,
+                options.checkpoints,
+                trace=options.trace,
+                ray=options.ray,
+                locked=options.locked,
+            )
         for path in options.data:
             session.register_path(path)
         return session

@@ -24,6 +24,8 @@ plan_cache          ``QOOP_PLAN_CACHE``         with the checkpoints, if these h
 trace               ``QOOP_TRACE``              nothing is traced
 tables              ``QOOP_TABLES``             tables that are created live in memory
 ray                 ``QOOP_RAY``                no Ray: tasks run on this machine
+locked              ``QOOP_LOCKED``             false: SQL reads what files it names, and writes where it says
+copy_to             ``QOOP_COPY_TO``            nowhere: folders that a locked session may COPY to, between colons
 ray_reserve         ``QOOP_RAY_RESERVE``        true: Ray gives the room of its nodes to nobody else meanwhile
 \-                  ``QOOP_CACHE_DIR``          the user's folder of caches: statistics, parts of what lies in a store
 \-                  ``QOOP_CACHE_BUDGET``       4 GB for those parts
@@ -39,7 +41,7 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -55,11 +57,13 @@ Persist = Literal["all", "worthwhile"]
 OPTIONS = (
     "slots", "memory", "checkpoints", "checkpoint_budget", "reuse", "spill", "replan", "wait_for_capacity",
     "plan_cache", "trace", "persist", "forecast", "settle", "tables", "guard", "ray", "ray_reserve", "watch_machine",
+    "locked", "copy_to",
 )  # fmt: skip
 """Of qoop.toml, which are called as in the environment, without QOOP_ and in small letters."""
 
-NOT_FOUND_LYING = ("checkpoints", "spill", "plan_cache", "trace", "tables", "ray")
-"""Options that a qoop.toml in the working directory may not set: places to write to, and whose machines to use."""
+NOT_FOUND_LYING = ("checkpoints", "spill", "plan_cache", "trace", "tables", "ray", "locked", "copy_to")
+"""Options that a qoop.toml in the working directory may not set: places to write to, whose machines to use, and what
+SQL may do."""
 
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _FIRST_VERSION = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -85,6 +89,7 @@ class Config:
     files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
         there are; None: this machine is. ray_reserve, runtime_env: see `connect`.
+    locked, copy_to: see `connect`.
     """
 
     slots: int
@@ -107,6 +112,8 @@ class Config:
     ray_reserve: bool = True
     runtime_env: Mapping[str, object] | None = None
     files: tuple[Path, ...] = ()
+    locked: bool = False
+    copy_to: tuple[Path, ...] = ()
 
 
 def configure(
@@ -129,6 +136,8 @@ def configure(
     watch_machine: bool | None = None,
     ray_reserve: bool | None = None,
     runtime_env: Mapping[str, object] | None = None,
+    locked: bool | None = None,
+    copy_to: Iterable[str | os.PathLike[str]] | None = None,
 ) -> Config:
     """Settle every option: argument, else environment variable, else what qoop.toml says, else default.
 
@@ -180,6 +189,8 @@ def configure(
         ray_reserve=truth("ray_reserve", reserve),
         runtime_env=runtime_env,
         files=files,
+        locked=truth("locked", locked if locked is not None else environment.get("QOOP_LOCKED", "false")),
+        copy_to=_folders(copy_to if copy_to is not None else environment.get("QOOP_COPY_TO")),
     )
 
 
@@ -197,7 +208,7 @@ def from_files() -> tuple[dict[str, str], tuple[Path, ...]]:
         values = _from_file(path)
         if path == here and not told:
             _refuse_places(path, values, own)
-        said |= {f"QOOP_{name.upper()}": _as_text(value) for name, value in values.items()}
+        said |= {f"QOOP_{name.upper()}": _as_text(name, value) for name, value in values.items()}
     return said, tuple(files)
 
 
@@ -213,7 +224,7 @@ def _from_file(path: Path) -> dict[str, object]:
     if unknown:
         raise ConfigError(f"{path} has no option {', '.join(sorted(unknown))}; there are {', '.join(OPTIONS)}")
     try:
-        configure(environment={f"QOOP_{name.upper()}": _as_text(value) for name, value in values.items()})
+        configure(environment={f"QOOP_{name.upper()}": _as_text(name, value) for name, value in values.items()})
     except ConfigError as error:
         raise ConfigError(f"in {path}: {error}") from error
     return values
@@ -224,12 +235,14 @@ def _refuse_places(path: Path, values: Mapping[str, object], own: Path) -> None:
         if name in values:
             raise ConfigError(
                 f"{path} may not set {name}: a file in the working directory may be somebody else's, and must not say "
-                f"where qoop writes or whose machines it uses. Set {name} in {own}, as QOOP_{name.upper()}, or as an "
-                f"argument; or, if you trust the file, set QOOP_CONFIG={path}"
+                f"where qoop writes, whose machines it uses or what SQL may do. Set {name} in {own}, as "
+                f"QOOP_{name.upper()}, or as an argument; or, if you trust the file, set QOOP_CONFIG={path}"
             )
 
 
-def _as_text(value: object) -> str:
+def _as_text(name: str, value: object) -> str:
+    if name == "copy_to" and isinstance(value, list):
+        return os.pathsep.join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -298,6 +311,11 @@ def _seconds(name: str, value: float | str) -> float:
 
 def _folder(value: str | os.PathLike[str] | None) -> Path | None:
     return Path(value).expanduser().absolute() if value else None
+
+
+def _folders(value: str | Iterable[str | os.PathLike[str]] | None) -> tuple[Path, ...]:
+    texts = value.split(os.pathsep) if isinstance(value, str) else value or ()
+    return tuple(Path(os.path.realpath(Path(text).expanduser())) for text in texts if os.fspath(text))
 
 
 def _place(value: str | os.PathLike[str] | None) -> Path | str | None:

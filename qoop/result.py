@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
@@ -22,7 +23,7 @@ from qoop.catalog import arrow_input
 from qoop.catalog.asking import has_name
 from qoop.catalog.errors import DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
-from qoop.catalog.opening import open_duckdb
+from qoop.catalog.opening import confine, open_duckdb
 from qoop.interrupts import interruptible
 from qoop.statements.settings import Settings, set_statements
 
@@ -83,14 +84,16 @@ class Result:
         return self._raw.rename_columns(self.unique_columns)
 
     @interruptible()
-    def copy_to(self, path: str | os.PathLike[str], options: str = "") -> None:
+    def copy_to(self, path: str | os.PathLike[str], options: str = "", folder: Path | None = None) -> None:
         """Write the rows to a file as DuckDB's COPY does. options: such as "(FORMAT csv, HEADER false)".
+
+        folder: nothing is written, or read, outside of it; None: the options may say so.
 
         Raises QueryError for options that DuckDB does not take, DiskFull if the file cannot be written.
         """
         names = self.unique_columns
         casts = ", ".join(f"{self._cast(index)} AS {_quoted(name)}" for index, name in enumerate(names))
-        cursor = _database(self._settings).cursor()
+        cursor = _writer(self._settings, folder)
         arrow_input.register(cursor, "answer", self._raw)
         file = os.fspath(path).replace("'", "''")
         try:
@@ -98,7 +101,9 @@ class Result:
         except duckdb.IOException as error:
             raise DiskFull(f"cannot write {path}: {error}") from error
         except duckdb.Error as error:
-            raise QueryError(f"cannot write {path}: {error}") from error
+            raise QueryError(_missing(path, error) or f"cannot write {path}: {error}") from error
+        finally:
+            cursor.close()
 
     def slice(self, first: int, rows: int) -> Result:
         """So many rows from the first-th on, counted from 0, as a result of their own; nothing is copied."""
@@ -241,10 +246,30 @@ def _explained() -> Iterator[None]:
 @lru_cache(maxsize=16)
 def _database(settings: Settings) -> duckdb.DuckDBPyConnection:
     """An empty DuckDB under these settings; a single thread, so that no worker outlives a session."""
-    connection = open_duckdb(threads=1)
+    connection = open_duckdb(files=False, threads=1)
     for statement in set_statements(settings):
         connection.execute(statement)
     return connection
+
+
+def _writer(settings: Settings, folder: Path | None) -> duckdb.DuckDBPyConnection:
+    """A DuckDB that writes files: only in that folder, if one is given. It loads what extension is installed."""
+    connection = open_duckdb(threads=1, autoload_known_extensions=folder is None)
+    for statement in set_statements(settings):
+        connection.execute(statement)
+    if folder is not None:
+        confine(connection, folders=[str(folder)])
+    return connection
+
+
+def _missing(path: str | os.PathLike[str], error: duckdb.Error) -> str | None:
+    """What to do where an extension of DuckDB is needed that nobody has installed; None: that is not the reason."""
+    found = re.search(r"\bINSTALL (\w+)", str(error))
+    if found is None:
+        return None
+    name = found[1]
+    return (f"cannot write {path}: that needs DuckDB's extension {name}, which is not installed, and qoop installs "
+            f"none by itself. Install it once: python -c \"import duckdb; duckdb.sql('INSTALL {name}')\"")  # fmt: skip
 
 
 @lru_cache(maxsize=1024)

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from qoop.calibrated import calibration_path, load
 from qoop.catalog.catalog import Catalog
-from qoop.catalog.errors import ConfigError, QoopError, QueryError, SessionClosed, Suspended
+from qoop.catalog.errors import ConfigError, Forbidden, QoopError, QueryError, SessionClosed, Suspended
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.statistics.stats_cache import default_directory
 from qoop.catalog.stores.objects import is_remote, without_options
@@ -59,10 +59,11 @@ from qoop.retrace.story import story
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
 from qoop.schedulers.settling import Settling
+from qoop.statements import copying
 from qoop.statements.definitions import Definitions
 from qoop.statements.parameters import Parameters, with_values
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
-from qoop.statements.settings import option
+from qoop.statements.settings import option, options
 from qoop.statements.statement import Explain, Query, SetOption, ShowTables, Statement, query_text, statements
 from qoop.suspend import Bundle, Place, TableRef, begun, best_plan, check_tables, read, references, write
 
@@ -94,6 +95,8 @@ def connect(
     watch_machine: bool | None = None,
     ray_reserve: bool | None = None,
     runtime_env: Mapping[str, object] | None = None,
+    locked: bool | None = None,
+    copy_to: Sequence[str | os.PathLike[str]] | None = None,
 ) -> Session:
     """Open a session on this machine, or on the nodes of a Ray cluster.
 
@@ -133,6 +136,11 @@ def connect(
         control groups leave it (:mod:`qoop.monitor`): never more than `slots` and `memory` say, and a `resize` wins.
         Linux only.
 
+    locked: whether SQL reads registered tables and nothing else: no file by its name, no option but those that change
+        results, no COPY but into the folders of `copy_to`; see docs/security.md. What the program itself registers,
+        sets and writes through this class is as before. False by default.
+    copy_to: folders that a locked session may COPY to; none by default.
+
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
     return Session(
@@ -155,6 +163,8 @@ def connect(
             watch_machine=watch_machine,
             ray_reserve=ray_reserve,
             runtime_env=runtime_env,
+            locked=locked,
+            copy_to=copy_to,
         )
     )
 
@@ -174,9 +184,9 @@ class Session:
         self._closed = False
         self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
         self._catalog = Catalog()
-        self._binder = Binder()
+        self._binder = Binder(locked=config.locked)
         self._definitions = Definitions(
-            self._catalog, self._binder, self._names, self.register, DATA_FILES, config.tables
+            self._catalog, self._binder, self._names, self.register, DATA_FILES, config.tables, config.locked
         )
         self._trace = TraceFile(config.trace) if config.trace is not None else None
         share = _share(config)
@@ -289,6 +299,7 @@ class Session:
             case Explain():
                 return self._explained(statement, watch)
             case SetOption(name, value):
+                self._check_option(name)
                 self.set(name, value)
             case CreateView():
                 self._definitions.create_view(statement)
@@ -301,8 +312,9 @@ class Session:
                     self._definitions.create_table(name, made)
                 return _count(made)
             case Copy(text, path, options):
+                folder = copying.allowed(path, options, self.config.copy_to) if self.config.locked else None
                 made = self.execute(Query(text), watch)
-                made.copy_to(path, options)
+                made.copy_to(path, options, folder)
                 return _count(made)
             case ShowTables():
                 return Result(
@@ -518,6 +530,11 @@ class Session:
         else:
             self._binder.set(known, checked)
 
+    def _check_option(self, name: str) -> None:
+        """Of a text; the program itself may do more."""
+        if self.config.locked and name.lower() in ("slots", "memory", "watch_machine"):
+            raise Forbidden(f"{name} is not for SQL to set in a locked session; there are {', '.join(options())}")
+
     def _set_watch(self, on: bool) -> None:
         if on and self.config.ray is not None:
             raise ConfigError("the machine cannot be watched where Ray is: its nodes have what they have")
@@ -720,7 +737,7 @@ class Session:
             reuse=resume,
             adaptive=planned.adaptive,
             text=planned.bound.text,
-            limits=Limits(near=self.config.ray is not None),
+            limits=Limits(near=self.config.ray is not None, locked=self.config.locked),
         )
         if resume:
             self._backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])

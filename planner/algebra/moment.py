@@ -54,7 +54,7 @@ def is_of_the_moment(function: str) -> bool:
 def _told(at: str, zone: str | None, type_: str) -> tuple[str, str]:
     """The moment as SQL of a type, and that type's name."""
     through = "TIMESTAMP" if type_ == "TIME" else "TIMESTAMPTZ"
-    with open_duckdb(threads=1) as connection:
+    with open_duckdb(files=False, threads=1) as connection:
         if zone is not None:
             connection.execute(f"SET TimeZone = '{zone.replace(chr(39), chr(39) * 2)}'")
         value = f"CAST(CAST(TIMESTAMPTZ '{at}' AS {through}) AS {type_})"

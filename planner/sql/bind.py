@@ -46,9 +46,13 @@ class Bound:
 
 
 class Binder:
-    """Binds texts against a set of table schemas. Thread-safe."""
+    """Binds texts against a set of table schemas. Thread-safe.
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    locked: texts may only read tables and views (:mod:`qoop.planner.lock`).
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None, locked: bool = False) -> None:
+        self._locked = locked
         self._lock = threading.Lock()
         self._tables: dict[str, tuple[str, tuple[TypedName, ...]]] = {}
         self._settings: dict[str, str] = {}
@@ -124,6 +128,12 @@ class Binder:
         with self._lock:
             return self._describe(text)
 
+    def admit(self, text: str) -> None:
+        """Raise Forbidden for a query that does more than a locked session allows."""
+        if self._locked:
+            with self._lock:
+                self._admit(text)
+
     def close(self) -> None:
         """Free the DuckDB instance."""
         with self._lock:
@@ -133,14 +143,22 @@ class Binder:
     def _told(self) -> duckdb.DuckDBPyConnection:
         """DuckDB, opened when it is first asked: a session whose queries were all planned before never does."""
         if self._duckdb is None:
-            self._duckdb = open_duckdb(
-                threads=1, autoinstall_known_extensions=False, autoload_known_extensions=False, errors_as_json=True
-            )
+            self._duckdb = open_duckdb(files=not self._locked, threads=1, errors_as_json=True)
         while self._waiting:
             self._duckdb.execute(self._waiting.pop(0))
         return self._duckdb
 
+    def _admit(self, text: str) -> None:
+        from qoop.planner import lock
+
+        unknown = lock.names_read(text) - self._tables.keys()
+        if unknown:
+            found = self._told().execute("SELECT lower(view_name) FROM duckdb_views() WHERE NOT internal").fetchall()
+            lock.check(unknown, [*self._tables, *(str(name) for (name,) in found)])
+
     def _describe(self, text: str) -> tuple[TypedName, ...]:
+        if self._locked:
+            self._admit(text)
         try:
             rows = self._told().execute(f"DESCRIBE {text}").fetchall()
         except duckdb.Error as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import CatalogError, SourceError, TableChanged, UnknownTable
+from qoop.catalog.errors import CatalogError, Forbidden, SourceError, TableChanged, UnknownTable
 from qoop.catalog.stores.objects import is_remote
 from qoop.statements import keeping
 from qoop.statements.files import files_read, is_glob
@@ -27,6 +27,7 @@ class Definitions:
 
     register: makes data known as a table, whatever had the name. endings: of the names of files that are tables.
     folder: where tables are kept that are made of queries, None: in memory.
+    locked: texts read no files, and leave alone the tables that the program has registered.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Definitions:
         register: Callable[[str, object], None],
         endings: tuple[str, ...],
         folder: Path | None,
+        locked: bool = False,
     ) -> None:
         self._catalog = catalog
         self._binder = binder
@@ -44,6 +46,8 @@ class Definitions:
         self._register = register
         self._endings = endings
         self._folder = folder
+        self._locked = locked
+        self._made: set[str] = set()  # tables that texts have created, in lower case
         self._views = Views()
         self._files: set[str] = set()  # paths that are tables because a query has read them
 
@@ -62,7 +66,8 @@ class Definitions:
         Raises ParseError or BindError, about the text as it was given, and SourceError for a file that cannot be read.
         """
         with self._lock:
-            for path in files_read(text, self._endings):
+            self._binder.admit(text)
+            for path in () if self._locked else files_read(text, self._endings):
                 if is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
                     self._read_file(path)
             expanded = self._views.expand(text)
@@ -93,10 +98,13 @@ class Definitions:
         if self._folder is not None:
             keeping.check_name(self._folder, asked.name)
         with self._lock:
+            if asked.replace:
+                self._check_own(asked.name)
             return not self._taken(asked.name, asked.replace and asked.name not in self._views, asked.unless)
 
     def create_table(self, name: str, result: Result) -> None:
         """Keep an answer as a table. Raises DiskFull, QueryError for types that cannot be kept."""
+        self._made.add(name.lower())
         if self._folder is None:
             self._register(name, keeping.in_memory(name, result))
         else:
@@ -109,10 +117,16 @@ class Definitions:
             if (is_view and asked.kind == "TABLE") or (is_table and asked.kind == "VIEW"):
                 kind = "view" if is_view else "table"
                 raise CatalogError(f"{asked.name} is a {kind}: DROP {kind.upper()} drops it")
+            self._check_own(asked.name)
             if is_view:
                 self.table_came(asked.name)
             elif is_table or not asked.exists:
                 self._drop_table(asked)
+
+    def _check_own(self, name: str) -> None:
+        """Raise Forbidden in a locked session for a table that no text has created."""
+        if self._locked and self._table(name) is not None and name.lower() not in self._made:
+            raise Forbidden(f"the session is locked: table {name}, which the program has registered, stays as it is")
 
     def _drop_table(self, asked: Drop) -> None:
         if asked.kind == "VIEW":

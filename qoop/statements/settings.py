@@ -13,24 +13,10 @@ import duckdb
 from qoop.catalog.asking import ask
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.opening import open_duckdb
+from qoop.planner.options import CHANGES_RESULTS
 
 Settings = tuple[tuple[str, str], ...]
 
-_CHANGES_RESULTS = (
-    "Calendar",
-    "TimeZone",
-    "default_collation",
-    "default_null_order",
-    "default_order",
-    "error_on_division_by_zero",
-    "ieee_floating_point_ops",
-    "integer_division",
-    "legacy_disable_null_type",
-    "old_implicit_casting",
-    "order_by_non_integer_literal",
-    "regex_match_operator_semantics",
-    "scalar_subquery_error_on_multiple_rows",
-)
 _ALIASES = {"null_order": "default_null_order"}
 
 
@@ -38,7 +24,7 @@ _ALIASES = {"null_order": "default_null_order"}
 def options() -> tuple[str, ...]:
     """The options of a session: those of the DuckDB in use that change results."""
     known = {name for (name,) in ask("SELECT name FROM duckdb_settings()")}
-    return tuple(name for name in _CHANGES_RESULTS if name in known)
+    return tuple(name for name in CHANGES_RESULTS if name in known)
 
 
 @lru_cache(maxsize=256)
@@ -51,7 +37,7 @@ def option(name: str, value: str | None) -> tuple[str, str]:
     Raises ConfigError for an unknown option, listing what exists, and for a value that DuckDB refuses.
     """
     known = _name(name)
-    with open_duckdb(threads=1) as connection:
+    with open_duckdb(files=False, threads=1) as connection:
         try:
             if value is not None:
                 connection.execute(f"SET {known} = '{_quoted(value)}'")

@@ -1,0 +1,122 @@
+"""What a text may do in a locked session: read registered tables, and compute.
+
+DuckDB's parser says what is in a text. Of table functions only those pass that read nothing; of the others those are
+refused that run a text of their own, write, wait, or tell of the machine. What reads a file under a name that nobody
+has judged here meets the next line of defence: no instance of DuckDB that runs such a text opens any file but those of
+the tables (:mod:`qoop.catalog.opening`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from qoop.catalog.errors import Forbidden
+from qoop.planner.algebra.types import parse_tree
+from qoop.planner.options import CHANGES_RESULTS
+
+TABLE_FUNCTIONS = frozenset((
+    "generate_series", "icu_calendar_names", "json_each", "json_tree", "pg_timezone_names", "range", "repeat",
+    "repeat_row", "summary", "test_all_types", "test_vector_types", "unnest",
+))  # fmt: skip
+"""Those that read nothing but their arguments."""
+
+REFUSED = frozenset((
+    "current_connection_id", "current_query", "current_query_id", "current_transaction_id", "currval",
+    "get_block_size", "getenv", "getvariable", "json_serialize_plan", "nextval", "query", "query_table", "shell",
+    "sleep_ms", "txid_current", "version", "write_log",
+))  # fmt: skip
+"""Functions of an expression that run a text, write, wait, or tell of the machine or of other work on it."""
+
+_REFUSED_BEGINNINGS = ("__internal", "duckdb_", "inet_", "pg_", "pragma_", "read_")
+_HARMLESS = frozenset(("pg_size_pretty", "pg_timezone_names", "pg_typeof"))
+_SETTINGS = frozenset(name.lower() for name in CHANGES_RESULTS)
+_RULE = "the session is locked: its SQL reads registered tables and computes with their rows, and does nothing else"
+
+
+def check(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise Forbidden unless all names are among those of tables and views that are known; all in lower case."""
+    there = sorted(set(known))
+    for name in sorted(set(names).difference(there)):
+        refuse(f"{name!r} is no table that was registered. Tables here: {', '.join(there) or 'none'}")
+
+
+def refuse(what: str) -> NoReturn:
+    """Raise Forbidden."""
+    raise Forbidden(f"{what} ({_RULE})")
+
+
+@lru_cache(maxsize=1024)
+def names_read(text: str) -> frozenset[str]:
+    """The names, in lower case, of tables and views that a query reads, wherever it does.
+
+    >>> sorted(names_read("WITH a AS (FROM b) SELECT (SELECT max(x) FROM C) FROM a, main.d"))
+    ['b', 'c', 'd']
+
+    Raises Forbidden for what reads something else, ParseError for what is not a query.
+    """
+    found: set[str] = set()
+    _walk(json.loads(parse_tree(text)), frozenset(), found)
+    return frozenset(found)
+
+
+def _walk(node: Any, named: frozenset[str], found: set[str]) -> None:
+    """named: the names that WITH gives a meaning here."""
+    if isinstance(node, list):
+        for item in node:
+            _walk(item, named, found)
+    if not isinstance(node, dict):
+        return
+    named = _with(node, named, found)
+    kind = node.get("type")
+    if kind == "BASE_TABLE":
+        _table(node, named, found)
+    elif kind == "SHOW_REF" and not node.get("query"):
+        refuse("SHOW shows more than tables; SHOW TABLES alone lists these")
+    elif kind == "TABLE_FUNCTION":
+        _table_function(node["function"])
+    elif "function_name" in node:
+        _function(node)
+    for key, value in node.items():
+        of_itself = key == "right" and kind == "RECURSIVE_CTE_NODE"
+        if key != "cte_map":
+            _walk(value, named | {node["cte_name"].lower()} if of_itself else named, found)
+
+
+def _with(node: Mapping[str, Any], named: frozenset[str], found: set[str]) -> frozenset[str]:
+    """The names that have a meaning within a query: a name of WITH has it from there on, but not in its own text."""
+    for entry in (node.get("cte_map") or {}).get("map", ()):
+        _walk(entry["value"], named, found)
+        named |= {entry["key"].lower()}
+    return named
+
+
+def _table(node: Mapping[str, Any], named: frozenset[str], found: set[str]) -> None:
+    name, schema, catalog = node["table_name"].lower(), node.get("schema_name", ""), node.get("catalog_name", "")
+    if name in named and not catalog and schema in ("", "recurring"):
+        return
+    if catalog or schema.lower() not in ("", "main"):
+        refuse(f"{'.'.join(part for part in (catalog, schema, name) if part)} is not the name of a registered table")
+    found.add(name)
+
+
+def _table_function(node: Mapping[str, Any]) -> None:
+    name = node["function_name"].lower()
+    if name not in TABLE_FUNCTIONS:
+        refuse(f"{name}() is refused; of table functions there are {', '.join(sorted(TABLE_FUNCTIONS))}")
+
+
+def _function(node: Mapping[str, Any]) -> None:
+    name = node["function_name"].lower()
+    if name == "current_setting":
+        _setting(node.get("children", []))
+    elif name in REFUSED or (name.startswith(_REFUSED_BEGINNINGS) and name not in _HARMLESS):
+        refuse(f"{name}() is refused")
+
+
+def _setting(arguments: list[Any]) -> None:
+    value = arguments[0].get("value", {}).get("value") if len(arguments) == 1 else None
+    if not isinstance(value, str) or value.lower() not in _SETTINGS:
+        refuse(f"current_setting() tells of these options, named outright: {', '.join(CHANGES_RESULTS)}")
