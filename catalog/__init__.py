@@ -1,0 +1,21 @@
+"""What data exists: tables, schemas, statistics, and the errors of all layers.
+
+::
+
+    errors.py         the error tree, drawn at its top
+    catalog.py        the tables of a session by name, and their statistics
+    table.py          a table: name, schema and version over a source that can be read in splits
+    sources/          files, Arrow data, DuckDB files and buckets as tables
+    statistics/       rows, distinct values, ranges and keys of a table
+    stores/           folders and buckets that several machines share
+    opening.py        the one way to open a DuckDB
+    asking.py         questions to DuckDB: its keywords, types and options, and how it parses a text
+    interrupts.py     Ctrl-C while DuckDB works
+    arrow_input.py    Arrow rows as DuckDB's input, without pandas
+    sealed.py         JSON documents with a checksum, and with a seal of the user's key
+    user_key.py       the user's key
+    user_folders.py   the user's folders for caches and for configuration
+    sizes.py          sizes such as "2GB"
+    quiet.py          no progress bars of DuckDB
+    value.py          a frozen dataclass that costs nothing at run time
+"""

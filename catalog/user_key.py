@@ -10,23 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import sys
 from hashlib import blake2b
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.user_folders import config_directory
 
 _LEAST = 16
 """Characters of a key."""
 
 _HOW = """make one with `python -c "import secrets; print(secrets.token_hex(32))"`"""
-
-
-def config_directory() -> Path:
-    """The user's folder for what configures qoop: its key and its qoop.toml."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming") / "qoop"
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "qoop"
 
 
 def chosen_key() -> bytes | None:

@@ -1,0 +1,24 @@
+"""Runs the tasks of a plan; never judges a plan.
+
+::
+
+    events.py        what happened, what is to be done
+    task.py          one task: its stage, its part, where its inputs lie
+    run.py           the state machine of one job: events in, commands out
+    frontier.py      which tasks still have to run, and which can run now
+    state.py         states of a job and limits of a run
+    demand.py        how much memory and cpu a task asks for
+    nearness.py      on which machine the inputs of a task lie
+    driver.py        carries events to runs and commands to the backend
+    backends/        what really runs tasks
+    kernel.py        one DuckDB instance that runs one task at a time
+    stage_sql.py     checks that a stage's SQL only reads its inputs
+    storage/         committed outputs
+    digest.py        what an output holds, in a few numbers
+    failures.py      errors of DuckDB, Arrow and the system as ours
+    progress.py      how far a job is
+    history.py       what a job did and why, as sentences
+    invariants.py    what must hold after every event
+    clock.py         wall time and simulated time
+    interpreter.py   how long a thread keeps Python's lock
+"""

@@ -11,7 +11,7 @@ import duckdb
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sealed import opened
-from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.catalog.user_folders import cache_directory
 from qoop.planner.estimate.cost import DEFAULT, CostModel
 
 FORMAT = 3
@@ -30,7 +30,7 @@ KEPT = (*MEASURED, "serial_part")
 
 def calibration_path(directory: str | os.PathLike[str] | None = None) -> Path:
     """Where the constants are kept: in `directory`, by default qoop's folder of caches."""
-    return (Path(directory) if directory is not None else default_directory()) / "calibration.json"
+    return (Path(directory) if directory is not None else cache_directory()) / "calibration.json"
 
 
 def load(path: Path) -> CostModel:

@@ -49,7 +49,7 @@ from typing import Literal
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes
 from qoop.catalog.stores.objects import is_remote
-from qoop.catalog.user_key import config_directory
+from qoop.catalog.user_folders import config_directory
 from qoop.monitor.cgroup import groups, usable_cpus
 
 Persist = Literal["all", "worthwhile"]

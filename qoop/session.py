@@ -27,8 +27,8 @@ from qoop.calibrated import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, Forbidden, QoopError, QueryError, SessionClosed, Suspended
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
-from qoop.catalog.statistics.stats_cache import default_directory
 from qoop.catalog.stores.objects import is_remote, without_options
+from qoop.catalog.user_folders import cache_directory
 from qoop.config import Config, configure, truth
 from qoop.control.cluster import Cluster, JobHandle
 from qoop.control.letters import JobRequest
@@ -827,7 +827,7 @@ def _share(config: Config) -> RayShare | None:
 
 
 def _keeping(config: Config) -> Keeping:
-    folder = config.checkpoints if isinstance(config.checkpoints, Path) else default_directory()
+    folder = config.checkpoints if isinstance(config.checkpoints, Path) else cache_directory()
     return Keeping(
         config.checkpoints, config.checkpoint_budget, config.reuse, folder / "quarantine", config.guard_always
     )

@@ -1,1 +1,21 @@
-"""TPC-DS as an application of the rest: data, queries, oracle, benchmark, report."""
+"""An application of the rest: benchmark data, queries, oracle, and everything that is measured.
+
+::
+
+    data.py             TPC-DS and TPC-H data as Parquet
+    queries.py          the texts of the queries
+    ordering.py         the order that a text promises
+    oracle.py           whether two answers agree
+    oracle_process.py   DuckDB's answers from a process of its own
+    results.py          results of a long run, kept as they come
+    memory.py           the peak of anonymous memory
+    quantiles.py        quantiles and confidence of a sample
+    processes.py        worker processes that do not outlive this one
+    cli.py              ``qoop tpcds``
+    bench_cli.py        ``qoop bench``
+    bench/              real runs
+    estimates/          how good estimates are
+    scenarios/          one query under changing capacity, in virtual time
+    simulate/           what tasks of large data take, and replicas of real machines
+    suite/              the paper's evaluation
+"""

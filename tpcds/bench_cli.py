@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.catalog.user_folders import cache_directory
 from qoop.drawing.picture import write
 from qoop.profiles.volatility import Volatility
 from qoop.tpcds.bench import (
@@ -448,7 +448,7 @@ def _fidelity(options: argparse.Namespace) -> int:
     repeat = _positive("--repeat", options.repeat or (1 if options.quick else 3))
     results = _file(options.results)
     asked = fidelity.Options(Path(options.directory), queries, profiles, repeat=repeat, results=results)
-    folder = default_directory() / "suite"
+    folder = cache_directory() / "suite"
     found = fidelity.run_kept(asked, folder, options.fresh, _tell)
     print(fidelity.table(found))
     if not fidelity.keep_summary(found, asked, folder, options.fresh):

@@ -1,0 +1,13 @@
+"""From a path or an object to a `Table`: schema, version, and rows in splits.
+
+::
+
+    register.py   finds out what a path or an object is and makes a table of it
+    files.py      finds files and tells whether they still hold what they held
+    parquet.py    Parquet files: footers give schema, row groups and version
+    text.py       CSV and JSON files
+    database.py   tables of a DuckDB file
+    memory.py     Arrow tables in memory
+    remote.py     Parquet files in a bucket, read in parts
+    probe.py      the catalog's own DuckDB, which reads schemas and statistics
+"""

@@ -10,7 +10,6 @@ user's key and holds values that statistics can have. Every other file counts as
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from qoop.catalog.sealed import opened, sealed
 from qoop.catalog.statistics.stats import ColumnStats, Scalar, TableStats
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table
+from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import user_key
 
 # Raised when the meaning of the file, or the way statistics are collected, changes.
@@ -36,7 +36,7 @@ class StatsCache:
     """Statistics of the tables of a catalog; collects what is missing, once, whoever asks first."""
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
-        self._directory = Path(directory) if directory is not None else default_directory()
+        self._directory = Path(directory) if directory is not None else cache_directory()
         self._lock = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, TableStats] = {}
@@ -81,18 +81,6 @@ class StatsCache:
                 RuntimeWarning,
                 stacklevel=2,
             )
-
-
-def default_directory() -> Path:
-    """Where caches go: ``QOOP_CACHE_DIR``, else qoop's folder among the user's caches."""
-    chosen = os.environ.get("QOOP_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "qoop"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "qoop" / "cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qoop"
 
 
 def to_json(stats: TableStats, version: str, key: bytes) -> str:

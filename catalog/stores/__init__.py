@@ -1,0 +1,8 @@
+"""Where bytes lie that other processes and machines read.
+
+::
+
+    objects.py      a shared folder or a bucket: get, put if absent, list
+    node_cache.py   pieces of objects on this machine, shared by its processes
+    whole_file.py   files that appear whole or not at all
+"""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qoop.catalog.sizes import parse_bytes
-from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.catalog.user_folders import cache_directory
 
 BUDGET = 4_000_000_000
 """Bytes that the cache may take if nothing else is said."""
@@ -120,7 +120,7 @@ class NodeCache:
 def node_cache() -> NodeCache:
     """The cache of this machine: in the folder that `QOOP_CACHE_DIR` names, with so many bytes as
     `QOOP_CACHE_BUDGET` says (4 GB by default)."""
-    root = default_directory() / "parts"
+    root = cache_directory() / "parts"
     budget = os.environ.get("QOOP_CACHE_BUDGET") or BUDGET
     with _opening:
         if (root, budget) not in _open:

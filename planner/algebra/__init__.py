@@ -1,0 +1,21 @@
+"""Relations and expressions: immutable trees, and what can be proven about them.
+
+::
+
+    expr.py             scalar expressions
+    relation.py         logical operators
+    types.py            types and constant values of expressions, asked of DuckDB
+    moment.py           the time that ``now()`` means in all tasks of a query
+    traversal.py        walks and rebuilds relations
+    properties.py       what holds for an expression or a relation
+    fold_constants.py   simplifies expressions
+    factor.py           takes common factors out of an OR
+    implication.py      which predicates follow from others
+    canonical_text.py   equal text for equal expressions
+    two_phase.py        partial aggregates and their merge
+    grouping_sets.py    grouping sets in two branches
+    facts.py            what a stage's rows are made of, for containment
+    interning.py        one object for equal relations
+    cover.py            a smallest set cover, greedily
+    outline.py          a relation in one line
+"""

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Union
 from typing import Literal as OneOf
-from typing import Union
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.algebra.expr import Call, Column, Expr, columns_of_all
-from qoop.planner.plan import Estimate
+
+if TYPE_CHECKING:
+    from qoop.planner.plan import Estimate
 
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti", "mark"]
 SetKind = OneOf["union", "intersect", "except"]

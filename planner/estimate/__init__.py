@@ -1,0 +1,16 @@
+"""How many rows, how many bytes, how many seconds.
+
+::
+
+    profile.py         what is known of a relation's output
+    selectivity.py     fractions of a column's rows
+    predicates.py      the fraction of rows that a predicate keeps
+    equijoin.py        the fraction of a cross product that an equality keeps
+    skipping.py        the part of a table that a scan reads
+    cardinality.py     rows, distinct values and bytes of every operator
+    cost.py            constants of a machine
+    tree_cost.py       seconds of an operator tree
+    observed.py        true rows, bytes and seconds of earlier runs, by signature
+    observed_rows.py   finds them while a query is planned
+    reestimate.py      puts a plan's estimates right from what was seen
+"""

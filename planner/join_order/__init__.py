@@ -1,4 +1,12 @@
-"""Join order: which joins commute (group), rows of sets (graph), the search (enumerate) and the way back (rebuild)."""
+"""Join order: from a group of joins that commute to the cheapest order found.
+
+::
+
+    group.py       which joins commute
+    graph.py       rows of every set of relations
+    enumerate.py   the search
+    rebuild.py     from the order found to a relation
+"""
 
 from __future__ import annotations
 

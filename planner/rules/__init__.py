@@ -3,6 +3,20 @@
 :func:`apply_rules` runs :data:`RULES` in order. A rule is a plain function in the file of its name, can be run
 twice without change, and returns the object it was given where it has nothing to do. What rules may assume of
 expressions and relations is proven in :mod:`~qoop.planner.algebra.properties`.
+
+::
+
+    merge_scalar_aggregates.py   computes several one-row aggregates in one pass
+    outer_to_inner.py            outer joins become inner joins where padding is filtered away
+    push_filters.py              predicates move down
+    infer_predicates.py          predicates follow join equalities
+    drop_empty.py                relations without rows disappear
+    drop_sorts.py                ORDER BYs that nobody sees disappear
+    drop_distinct.py             DISTINCTs over distinct rows disappear
+    merge_projects.py            two Projects become one
+    group_by_filters.py          filtered aggregates become one grouping
+    prune_columns.py             columns that nobody reads disappear
+    semi_joins.py                inner joins that only ask for a partner become semi joins
 """
 
 from __future__ import annotations

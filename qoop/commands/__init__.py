@@ -1,0 +1,9 @@
+"""The larger sub-commands of ``qoop``; `qoop/__main__.py` has the others.
+
+::
+
+    calibration.py   ``qoop calibrate``: the constants of this machine
+    profile.py       ``qoop profile``: list, show, draw, convert, statistics
+    replay.py        ``qoop replay``: tells a trace and checks it
+    resume.py        ``qoop resume``: goes on with a suspended job
+"""

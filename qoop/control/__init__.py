@@ -1,0 +1,17 @@
+"""The loop that decides: jobs, machines, and who gets what.
+
+::
+
+    cluster.py          the loop: jobs, machines and a scheduler
+    letters.py          what callers ask of the loop
+    turns.py            what goes into one round of the loop, and what comes out
+    sizing.py           how large a session is
+    revocation.py       what to do when capacity is about to go
+    planner_thread.py   where decisions are worked out
+    outlook.py          what a job has still to do, for schedulers
+    standing.py         how a job stands, for people
+    journal.py          what happens, for the module `logging`
+    trace.py            the record of a session
+    trace_codec.py      the lines of a trace
+    arbiter.py          several sessions on one Ray cluster
+"""

@@ -1,0 +1,14 @@
+"""What people look at: text, SVG, HTML.
+
+::
+
+    explaining.py   EXPLAIN in its forms
+    formats.py      an answer as a table, CSV or JSON
+    table_text.py   an answer fitted to the terminal
+    view.py         a running query as lines
+    drawing.py      a plan as boxes
+    timeline.py     a job as bars over time
+    profiles.py     capacity over time
+    axis.py         marks of an axis
+    picture.py      SVG as a file, as PNG, in a page
+"""

@@ -1,4 +1,10 @@
-"""Watching the machine: what control groups allow and what other programs take becomes what a session may use.
+"""Watches the machine: what control groups allow and other programs take becomes what a session may use.
 
-machine.py (what is to be read) -> reading.py (values) -> judging.py (when it matters) -> watch.py (the session)
+::
+
+    machine.py   what the kernel tells
+    cgroup.py    limits of control groups
+    reading.py   one look at the machine, as values
+    judging.py   what a session should use
+    watch.py     gives it to the session
 """

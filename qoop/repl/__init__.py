@@ -2,10 +2,12 @@
 
 ::
 
-    typed.py         what is typed: a command, or statements, whole or not
-    names.py         what there is to be named: keywords, functions, tables, columns
-    completer.py     what may come next               highlighting.py   what it looks like
-    view.py          a running query as lines         live.py           the same on the screen, with a line for commands
-    jobs.py          queries of this session, in front and in the background
-    commands.py      \\d, \\resize, \\jobs …            shell.py          reads, runs, prints
+    shell.py          reads, runs, prints
+    typed.py          what is typed: a command, or statements, whole or not
+    commands.py       \\d, \\resize, \\jobs …
+    names.py          names of keywords, functions, tables and columns
+    completer.py      what may come next
+    highlighting.py   colours of a query while it is typed
+    jobs.py           queries of this session, in front and in the background
+    live.py           a running query on the screen, with a line for commands
 """

@@ -144,9 +144,9 @@ class Shell:
 
     def suspended_folder(self, entry: Entry) -> Path:
         """Where a job is suspended to, if nobody says where."""
-        from qoop.catalog.statistics.stats_cache import default_directory
+        from qoop.catalog.user_folders import cache_directory
 
-        return default_directory() / "suspended" / f"{entry.name}-{time_ns() // 1_000_000}"
+        return cache_directory() / "suspended" / f"{entry.name}-{time_ns() // 1_000_000}"
 
     def stop_replay(self) -> None:
         """End the profile that is being done to the session, and give all room back."""

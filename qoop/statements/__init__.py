@@ -1,1 +1,15 @@
-"""What statements other than queries do: views, tables, files, parameters."""
+"""What a text asks of a session.
+
+::
+
+    tokens.py        the words of SQL in an unfinished text
+    statement.py     texts into statements
+    reading.py       CREATE, DROP and COPY
+    parameters.py    values for ``?`` and ``$name``
+    normal_text.py   texts that say the same
+    settings.py      SET options that change results
+    definitions.py   views, created tables and files, by name
+    views.py         queries with a name
+    files.py         files that a query reads by path
+    keeping.py       where created tables are kept
+"""

@@ -1,0 +1,19 @@
+"""Benchmarks that run for real.
+
+::
+
+    side_by_side.py      the queries through qoop and through DuckDB
+    report.py            that, as text
+    contestant.py        one side of a comparison, in a process that may be killed
+    contest.py           starts one, takes resources from it, judges its answer
+    shrink.py            resources go away in mid-query and come back
+    interrupt.py         the process is killed again and again
+    overhead.py          what adaptivity costs where nothing changes
+    eta.py               how good the predicted end is
+    reuse_share.py       how much finished work serves after a switch
+    checkpoint_cost.py   what durable checkpoints cost
+    ray_nodes.py         a Ray cluster on this machine
+    ray_cost.py          what it costs to run on Ray
+    ray_spot.py          spot machines on real Ray nodes
+    core_speed.py        events a second through the core
+"""

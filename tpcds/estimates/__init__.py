@@ -1,0 +1,8 @@
+"""How good the planner's estimates are.
+
+::
+
+    alternatives.py   how many different plans each query has
+    qerror.py         estimated rows against counted rows
+    stage_cost.py     estimated seconds against measured seconds
+"""

@@ -1,0 +1,9 @@
+"""One query under changing capacity, in virtual time on the real core.
+
+::
+
+    arena.py       where a query runs
+    walks.py       random capacity
+    adversary.py   the capacity that is worst for a policy
+    forecasts.py   greedy and forecasting policies on random capacity
+"""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, QoopError
-from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.catalog.user_folders import cache_directory
 from qoop.engine.history import Succeeded
 from qoop.planner.plan import Layout, Plan, Stage, StageId, TableInput, read_by
 from qoop.session import Session, connect
@@ -95,7 +95,7 @@ def results_file(directory: Path, cache_dir: Path | None = None) -> Path:
     """Where measurements of plans that were made over these tables are kept."""
     text = json.dumps(sorted(_versions(directory).items()))
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    return (cache_dir or default_directory()) / f"truth-{digest}.json"
+    return (cache_dir or cache_directory()) / f"truth-{digest}.json"
 
 
 def measurements(directory: Path, cache_dir: Path | None = None) -> Measurements:

@@ -27,8 +27,8 @@ from typing import Any
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import PlanError
 from qoop.catalog.statistics.stats import TableStats
-from qoop.catalog.statistics.stats_cache import default_directory
 from qoop.catalog.stores.whole_file import write_whole
+from qoop.catalog.user_folders import cache_directory
 from qoop.plan_cache import planner_version
 from qoop.planner.algebra.facts import Told
 from qoop.planner.algebra.facts import from_json as read_facts
@@ -169,7 +169,7 @@ def workload(
 
 def folder(cache_dir: Path | None = None) -> Path:
     """Where workloads are kept."""
-    return (cache_dir or default_directory()) / "workload"
+    return (cache_dir or cache_directory()) / "workload"
 
 
 def fifty(found: Workload, most: int = 50) -> tuple[int, ...]:

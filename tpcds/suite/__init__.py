@@ -1,1 +1,22 @@
-"""The paper's evaluation (spec section 6) in virtual time: parts that are measured, kept, drawn and reported."""
+"""The paper's evaluation in virtual time: parts that are measured, kept, drawn and reported.
+
+::
+
+    commands.py     ``qoop bench micro | macro | … | all | report``
+    situations.py   which query meets which profile
+    micro.py        single queries under profiles
+    macro.py        many jobs on one cluster
+    ablation.py     one part of re-planning changed at a time
+    beyond.py       policies beyond the greedy one
+    toy.py          the toy query of figure 2.4
+    markets.py      what the profiles are like
+    worst.py        what the adversary finds
+    pareto.py       price against time
+    runs.py         records of single-query runs
+    runner.py       items -> processes -> a file of results
+    versions.py     which code a result comes from
+    claims.py       what the evaluation must show, and whether it does
+    figures.py      the figures
+    charts.py       charts in one style
+    report.py       the page
+"""

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import qoop
-from qoop.catalog.statistics.stats_cache import default_directory
+from qoop.catalog.user_folders import cache_directory
 from qoop.drawing.picture import write
 from qoop.plan_cache import planner_version
 from qoop.tpcds.queries import parse_selection
@@ -243,7 +243,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _folder(options: argparse.Namespace) -> Path:
-    return Path(options.results) if options.results is not None else default_directory() / "suite"
+    return Path(options.results) if options.results is not None else cache_directory() / "suite"
 
 
 @contextmanager

@@ -1,1 +1,11 @@
-"""Machines that are the nodes of a Ray cluster. Needs the extra ``qoop[ray]``."""
+"""Machines that are the nodes of a Ray cluster. Needs the extra ``qoop[ray]``.
+
+::
+
+    backend.py       the nodes as machines
+    nodes.py         which nodes there are
+    worker.py        the actor on a node, with a local backend of the node's size
+    peers.py         outputs read from node to node by Arrow Flight
+    reservation.py   the session's resources in Ray's own accounts
+    environment.py   wheels in the runtime environment, unpacked for the session
+"""

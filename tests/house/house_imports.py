@@ -1,0 +1,124 @@
+"""Which folders there are, how large they are, and which of them import which.
+
+A *room* is a folder of modules. A module at the root of a layer (``planner/plan.py``, ``qoop/session.py``) is a room of
+its own: the root of a layer holds both what its rooms rest on and what rests on them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import networkx as nx
+
+ROOT = Path(__file__).parents[2]
+LAYERS = ("catalog", "planner", "engine", "qoop", "tpcds")
+
+Kind = Literal["top", "lazy", "type"]
+"""An import at the top of a module, one within a function, one for annotations alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One module imports another. kind: how; line: where."""
+
+    importer: str
+    imported: str
+    kind: Kind
+    line: int
+
+
+def name_of(path: Path) -> str:
+    """The import name of a source file: planner/rules/x.py is qoop.planner.rules.x."""
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    parts = parts if parts[0] == "qoop" else ["qoop", *parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """All modules by import name; a package stands for its ``__init__.py``."""
+    return {name_of(path): path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))}
+
+
+def folders() -> Mapping[Path, int]:
+    """How many modules each folder holds, ``__init__.py`` aside."""
+    counts: dict[Path, int] = defaultdict(int)
+    for path in modules().values():
+        counts[path.parent.relative_to(ROOT)] += path.name != "__init__.py"
+    return counts
+
+
+def room_of(module: str) -> str:
+    """The room of a module: its folder, or itself if it lies at the root of a layer."""
+    package = module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
+    at_root = package.count(".") == 0 or (package.count(".") == 1 and package.split(".")[1] in LAYERS)
+    return module if at_root else package
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    """All imports of our modules by our modules."""
+    return tuple(found for name, path in modules().items() for found in _imports_of(name, path))
+
+
+def _imports_of(name: str, path: Path) -> Iterator[Import]:
+    tree = ast.parse(path.read_text())
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            kind: Kind = "type" if id(node) in for_types else "lazy" if node.col_offset else "top"
+            for imported in _imported(node) - {name}:
+                yield Import(name, imported, kind, node.lineno)
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> set[str]:
+    if isinstance(node, ast.Import):
+        wanted = [alias.name for alias in node.names]
+    else:
+        wanted = [f"{node.module}.{alias.name}" for alias in node.names]
+    return {found for name in wanted if name.startswith("qoop.") and (found := _module(name))}
+
+
+def _module(name: str) -> str:
+    """The module that a dotted name lies in: itself, or that of which it is an attribute. None of ours: empty."""
+    while name not in modules() and name:
+        name = name.rpartition(".")[0]
+    return "" if name == "qoop" else name
+
+
+def between_rooms(kind: Kind) -> Mapping[tuple[str, str], list[Import]]:
+    """The imports of one kind that lead from a room to another."""
+    found: dict[tuple[str, str], list[Import]] = defaultdict(list)
+    for one in imports():
+        rooms = room_of(one.importer), room_of(one.imported)
+        if one.kind == kind and rooms[0] != rooms[1]:
+            found[rooms].append(one)
+    return found
+
+
+def circles() -> list[list[str]]:
+    """Rooms that import each other at the top of modules, in groups; none if imports go one way."""
+    graph = nx.DiGraph(between_rooms("top").keys())
+    return [sorted(group) for group in nx.strongly_connected_components(graph) if len(group) > 1]
+
+
+def backwards(kind: Kind) -> list[Import]:
+    """The imports of a kind, lazy or for types, that lead against the direction of those at the top."""
+    graph = nx.DiGraph(between_rooms("top").keys())
+    return [
+        one
+        for (importer, imported), found in between_rooms(kind).items()
+        for one in found
+        if graph.has_node(imported) and graph.has_node(importer) and nx.has_path(graph, imported, importer)
+    ]
