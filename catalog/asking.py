@@ -5,6 +5,7 @@ All are answered by one instance that holds no data, since opening one takes lon
 
 from __future__ import annotations
 
+import os
 import threading
 from functools import cache, lru_cache
 
@@ -43,3 +44,13 @@ def has_name(type_: str) -> bool:
 @cache
 def _duckdb() -> duckdb.DuckDBPyConnection:
     return open_duckdb(files=False, threads=1)  # DuckDB opens a file while it parses IMPORT
+
+
+def _forked() -> None:
+    """The parent may be asking now."""
+    global _lock
+    _lock = threading.Lock()
+    _duckdb.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forked)

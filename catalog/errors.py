@@ -23,7 +23,7 @@
     │   └── Suspended           the job was suspended, to go on elsewhere
     ├── Timeout                 the job did not end within its time limit
     ├── ConfigError             an argument, environment variable or option is not valid
-    └── SessionClosed           the session was closed
+    └── SessionClosed           the session was closed, or is that of the process that this one was forked from
 """
 
 from __future__ import annotations
@@ -131,4 +131,4 @@ class ConfigError(QoopError):
 
 
 class SessionClosed(QoopError):
-    """The session was closed."""
+    """The session was closed, or is that of the process that this one was forked from."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import duckdb
 
+from qoop.catalog.forks import stays
+
 _NEVER = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -27,7 +29,9 @@ def open_duckdb(*, files: bool = True, **config: Any) -> duckdb.DuckDBPyConnecti
     (False,)
     """
     confined = {} if files else {"enable_external_access": False}
-    return duckdb.connect(":memory:", config={**_NEVER, **confined, **config})
+    connection = duckdb.connect(":memory:", config={**_NEVER, **confined, **config})
+    stays(connection)
+    return connection
 
 
 def confine(connection: duckdb.DuckDBPyConnection, paths: Iterable[str] = (), folders: Iterable[str] = ()) -> None:

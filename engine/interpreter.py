@@ -7,6 +7,7 @@ thread that computes, with turns of 0.2 ms it took 23 ms, and the other thread w
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 
@@ -34,3 +35,15 @@ def end_short_turns() -> None:
         _users -= 1
         if _users == 0:
             sys.setswitchinterval(_usual)
+
+
+def _forked() -> None:
+    """The backends are the parent's."""
+    global _guard, _users
+    _guard = threading.Lock()
+    if _users:
+        sys.setswitchinterval(_usual)
+    _users = 0
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -9,6 +9,7 @@ queries.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -46,3 +47,15 @@ def _leave() -> None:
         _waiting -= 1
         if not _waiting and _was_enabled:
             gc.enable()
+
+
+def _forked() -> None:
+    """Whoever planned did so in a thread that the child does not have."""
+    global _lock, _waiting
+    _lock = Lock()
+    if _waiting and _was_enabled:
+        gc.enable()
+    _waiting = 0
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -192,6 +192,7 @@ class Job:
         """
         import pyarrow as pa
 
+        self._handle.check()
         with self._lock:
             if self._streamed or self._result is not None:
                 raise ConfigError(f"the rows of {self.id} were handed out before")
@@ -284,7 +285,7 @@ class Job:
 
     def when_ended(self, then: Callable[[], object]) -> None:
         """Have something done, in whatever thread, once it has ended; at once if it has."""
-        self._handle.done.add_done_callback(lambda _: then())
+        self._handle.when_ended(then)
 
     def owns(self, session: Session) -> None:
         """The session is closed when the result is taken."""

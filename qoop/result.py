@@ -252,6 +252,9 @@ def _database(settings: Settings) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+os.register_at_fork(after_in_child=_database.cache_clear)
+
+
 def _writer(settings: Settings, folder: Path | None) -> duckdb.DuckDBPyConnection:
     """A DuckDB that writes files: only in that folder, if one is given. It loads what extension is installed."""
     connection = open_duckdb(threads=1, autoload_known_extensions=folder is None)

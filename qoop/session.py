@@ -6,7 +6,6 @@ The way of a query through it: `sql` → `submit` → `_plan` (bind, statistics,
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import itertools
 import math
@@ -14,18 +13,21 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from qoop.calibrated import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, Forbidden, QoopError, QueryError, SessionClosed, Suspended
+from qoop.catalog.forks import Home
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.catalog.user_folders import cache_directory
@@ -66,6 +68,9 @@ from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
 from qoop.statements.settings import option, options
 from qoop.statements.statement import Explain, Query, SetOption, ShowTables, Statement, query_text, statements
 from qoop.suspend import Bundle, Place, TableRef, begun, best_plan, check_tables, read, references, write
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
 
 DATA_FILES = (*PARQUET, *CSV, *JSON)
 """How the names of files end that are a table each."""
@@ -186,7 +191,7 @@ class Session:
         self._catalog = Catalog()
         self._binder = Binder(locked=config.locked)
         self._definitions = Definitions(
-            self._catalog, self._binder, self._names, self.register, DATA_FILES, config.tables, config.locked
+            self._catalog, self._binder, self._names, _weakly(self.register), DATA_FILES, config.tables, config.locked
         )
         self._trace = TraceFile(config.trace) if config.trace is not None else None
         share = _share(config)
@@ -201,7 +206,8 @@ class Session:
         self._seen = Seen()
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
-        _open_sessions.add(self)
+        self._parts = _Parts(self._sizing, self._cluster, self._trace, self._binder, self._catalog)
+        self._ending = weakref.finalize(self, _Parts.end, self._parts)  # collected, or at the end of the process
         if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
             self.register_folder(config.tables)
         if config.watch_machine:
@@ -218,22 +224,19 @@ class Session:
 
         Raises SourceError if it cannot be read.
         """
-        with self._names:
-            self._open()
+        with self._naming():
             self._announce(self._catalog.register(name, source), place=_place(source))
 
     @interruptible()
     def register_folder(self, directory: str | os.PathLike[str]) -> None:
         """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet``. Raises SourceError."""
-        with self._names:
-            self._open()
+        with self._naming():
             self._announce(*self._catalog.register_folder(directory), place=_at("folder", directory))
 
     @interruptible()
     def register_database(self, path: str | os.PathLike[str]) -> None:
         """Register every table of a DuckDB file. Raises SourceError."""
-        with self._names:
-            self._open()
+        with self._naming():
             self._announce(*self._catalog.register_database(path), place=_at("database", path))
 
     def register_path(self, path: str | os.PathLike[str]) -> None:
@@ -249,17 +252,18 @@ class Session:
 
     def tables(self) -> Mapping[str, Table]:
         """The tables by name, as they are now."""
+        self._parts.home.check()
         return self._catalog.tables()
 
     def views(self) -> Sequence[str]:
         """The names of the views, as they are now."""
+        self._parts.home.check()
         return self._definitions.views()
 
     @interruptible()
     def describe(self, text: str) -> tuple[tuple[str, str], ...]:
         """Names and types of the columns of a query, which is not run. Raises ParseError, BindError."""
-        with self._names:
-            self._open()
+        with self._naming():
             return self._binder.describe(query_text(text))
 
     @interruptible()
@@ -467,6 +471,7 @@ class Session:
     @property
     def room(self) -> Resources:
         """Slots and memory that tasks have on all machines together; here that is half of the memory of `given`."""
+        self._parts.home.check()
         return sum(self._backend.machines().values(), Resources())
 
     @property
@@ -559,19 +564,17 @@ class Session:
 
         Raises DiskFull, after all that, if a checkpoint could not be written and no job has failed of it.
         """
+        if not self._parts.home.is_here:  # it is the parent's to close
+            return
         with self._names:
-            if self._closed:
-                return
             self._closed = True
-        _open_sessions.discard(self)
-        self._sizing.end()
-        try:
-            self._cluster.close()
-        finally:
-            if self._trace is not None:
-                self._trace.close()
-            self._binder.close()
-            self._catalog.close()
+        if self._ending.detach() is not None:
+            self._parts.close()
+
+    def __del__(self) -> None:
+        ending = self.__dict__.get("_ending")
+        if ending is not None and ending.alive and self._parts.home.is_here:
+            warnings.warn(f"a session of {self.config.slots} slots was not closed", ResourceWarning, 2, source=self)
 
     def __enter__(self) -> Session:
         return self
@@ -659,7 +662,7 @@ class Session:
         if not self.config.replan:
             return None
         grid = local_grid(room)
-        find = partial(self._find, text, grid, versions(tables), bound.settings, prepared)
+        find = partial(_weakly(self._find), text, grid, versions(tables), bound.settings, prepared)
         return Adaptive(
             find,
             room,
@@ -719,8 +722,7 @@ class Session:
 
     def _bind(self, text: str, at: str | None = None) -> tuple[Bound, Mapping[str, Table]]:
         """The bound query and the tables it reads, pinned."""
-        with self._names:
-            self._open()
+        with self._naming():
             bound = self._binder.bind(text, at)
             return bound, {name: self._catalog.table(name) for name in bound.tables}
 
@@ -780,8 +782,17 @@ class Session:
         self.plan_cache.tables_changed(versions({table.name: table for table in tables}))
 
     def _open(self) -> None:
+        self._parts.home.check()
         if self._closed:
             raise SessionClosed("the session is closed")
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """What the binder knows and what the catalog holds change, or must not."""
+        self._parts.home.check()  # in a forked process nobody may ever give the lock back
+        with self._names:
+            self._open()
+            yield
 
 
 def _count(made: Result | None) -> Result:
@@ -789,15 +800,52 @@ def _count(made: Result | None) -> Result:
     return Result(pa.table({"c0": pa.array([0 if made is None else len(made)], pa.int64())}), (("Count", "BIGINT"),))
 
 
-_open_sessions: set[Session] = set()
+@dataclass(frozen=True)
+class _Parts:
+    """All that ends with a session, also if nobody closes it; they do not know the session.
+
+    Threads that are inside DuckDB while the interpreter goes abort the process.
+    """
+
+    sizing: Sizing
+    cluster: Cluster
+    trace: TraceFile | None
+    binder: Binder
+    catalog: Catalog
+    home: Home = field(default_factory=Home)
+
+    def close(self) -> None:
+        """As `Session.close`."""
+        self.sizing.end()
+        try:
+            self.cluster.close()
+        finally:
+            if self.trace is not None:
+                self.trace.close()
+            self.binder.close()
+            self.catalog.close()
+
+    def end(self) -> None:
+        """Close them for a session that is gone. The last to hold it may be a thread that is to be waited for."""
+        if not self.home.is_here:
+            return
+        if threading.current_thread().name.startswith("qoop-"):
+            threading.Thread(target=self.close, name="qoop-end").start()
+        else:
+            self.close()
 
 
-@atexit.register
-def _close_all() -> None:
-    """Close what was left open: threads that are inside DuckDB while the interpreter goes abort the process."""
-    with contextlib.ExitStack() as stack:
-        for session in list(_open_sessions):
-            stack.callback(session.close)
+def _weakly(method: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+    """A method for those that live as long as the session, and must not keep it."""
+    held = weakref.WeakMethod(method)
+
+    def call(*arguments: _Given.args, **named: _Given.kwargs) -> _Found:
+        found = held()
+        if found is None:
+            raise SessionClosed("the session is closed")
+        return found(*arguments, **named)
+
+    return call
 
 
 def _place(source: object) -> Place | None:

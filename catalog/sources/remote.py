@@ -167,6 +167,9 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="qoop-remote")
 
 
+os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
 def at_once(work: Callable[[_Item], _Found], items: Iterable[_Item]) -> list[_Found]:
     """Do the same with many, most of which is waiting."""
     return list(_threads().map(work, items))
@@ -292,6 +295,15 @@ def _tail_bytes(end: bytes) -> int:
 
 _files: OrderedDict[Version, RemoteParquet] = OrderedDict()
 _files_lock = threading.Lock()
+
+
+def _forked() -> None:
+    """A thread of the parent's may have had the lock."""
+    global _files_lock
+    _files_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def opened(version: Version) -> RemoteParquet:

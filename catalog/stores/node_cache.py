@@ -130,3 +130,13 @@ def node_cache() -> NodeCache:
 
 _open: dict[tuple[Path, int | str], NodeCache] = {}
 _opening = threading.Lock()
+
+
+def _forked() -> None:
+    """Threads of the parent's may have had the locks."""
+    global _opening
+    _opening = threading.Lock()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -23,6 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopError
+from qoop.catalog.forks import Home
 from qoop.catalog.stores.node_cache import node_cache
 from qoop.catalog.stores.objects import is_remote, open_objects
 from qoop.engine.digest import Digest, Digester
@@ -113,6 +114,7 @@ class Store:
         told: Callable[[CheckpointSaved], object] = lambda _: None,
     ) -> None:
         self.budget = budget
+        self._home = Home()
         self._spill = spill
         self._keeping = keeping
         self._directory = open_checkpoints(keeping)
@@ -187,6 +189,7 @@ class Store:
     def read(self, key: CheckpointKey, partition: int | None) -> pa.Table:
         """The rows of one partition, or of all. Raises CheckpointError if they cannot be read; the output is
         then forgotten."""
+        self._home.check()
         self._look_up([key])
         with self._lock:
             entry = self._entries.get(key)

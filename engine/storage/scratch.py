@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from qoop.catalog.errors import DiskFull
+from qoop.catalog.forks import forget_private, keep_private
 
 _LOCK = "lock"
 
@@ -32,12 +33,14 @@ class Scratch:
             parent.mkdir(parents=True, exist_ok=True)
             _collect(parent, f"qoop-{kind}-")
             self.path, self._lock = _make(parent, f"qoop-{kind}-")
+            keep_private(self._lock)
         except OSError as error:
             raise DiskFull(f"the {kind} directory {parent} cannot be written: {error.strerror or error}") from error
 
     def close(self) -> None:
         """Remove the directory and all that is in it; the lock goes last."""
         _remove(self.path)
+        forget_private(self._lock)
         os.close(self._lock)
 
 

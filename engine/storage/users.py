@@ -19,6 +19,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from qoop.catalog.forks import forget_private, keep_private
+
 _USER = re.compile(r"(?P<user>[0-9a-f]{16})\.user")
 _LONG = 10_000  # lines of a log, from which on it is worth writing anew
 
@@ -41,6 +43,8 @@ class Users:
         except BaseException:
             os.close(self._lock)
             raise
+        for file in (self._lock, self._log):
+            keep_private(file)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -78,8 +82,9 @@ class Users:
         """This process uses the directory no more."""
         with contextlib.suppress(OSError):
             self._path(self.own).unlink(missing_ok=True)
-        os.close(self._log)
-        os.close(self._lock)
+        for file in (self._log, self._lock):
+            forget_private(file)
+            os.close(file)
 
     def _users(self) -> list[str]:
         return [match["user"] for name in os.listdir(self._root) if (match := _USER.fullmatch(name))]

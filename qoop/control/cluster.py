@@ -19,7 +19,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -36,6 +36,7 @@ from qoop.catalog.errors import (
     SessionClosed,
     Timeout,
 )
+from qoop.catalog.forks import Home
 from qoop.control.journal import Journal
 from qoop.control.letters import (
     Answered,
@@ -102,6 +103,10 @@ class JobHandle:
         self._run = run
         self._submitted = submitted
 
+    def check(self) -> None:
+        """Raise SessionClosed in a process that was forked from the job's."""
+        self._cluster.home.check()
+
     @property
     def state(self) -> State:
         """RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED; final only once nothing of the job is left running."""
@@ -110,6 +115,7 @@ class JobHandle:
     @property
     def error(self) -> QoopError | None:
         """Why the job failed or was cancelled; None if it succeeded or has not ended."""
+        self.check()
         if not self.done.done():
             return None
         error = self.done.exception()
@@ -118,6 +124,7 @@ class JobHandle:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the job has ended, at most `timeout` seconds. True if it has ended, however it did."""
+        self.check()
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self.done.done():
             left = _LOOK if deadline is None else min(_LOOK, deadline - time.monotonic())
@@ -198,8 +205,14 @@ class JobHandle:
         with self._cluster.lock:
             return bool(self._run.alive)
 
+    def when_ended(self, then: Callable[[], object]) -> None:
+        """Have something done, in whatever thread, once the job has ended; at once if it has."""
+        self.check()
+        self.done.add_done_callback(lambda _: then())
+
     def release(self) -> None:
         """The owner needs the outputs no more; the store may drop them."""
+        self.check()
         if self.done.done() and self.done.exception() is None:
             keys = tuple(fact.key for fact in self.done.result())
             self._cluster.post(ReleaseAsked(self.id, keys))
@@ -296,7 +309,8 @@ class Cluster:
         wait_for_capacity: float = math.inf,
         planner: Planner | None = None,
     ) -> None:
-        self.lock = threading.RLock()
+        self.home = Home()
+        self._lock = threading.RLock()
         self._backend = backend
         self._scheduler = scheduler or Patient(MaxMin())
         self._clock = clock or WallClock()
@@ -332,6 +346,12 @@ class Cluster:
         if thread:
             self._thread = threading.Thread(target=self._loop, name="qoop-cluster", daemon=True)
             self._thread.start()
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while anything of the jobs is looked at or changed. Raises SessionClosed in a forked process."""
+        self.home.check()
+        return self._lock
 
     def submit(self, request: JobRequest) -> JobHandle:
         """Start a job. Raises SessionClosed after `close`, ExecutionError if the cluster's loop has failed."""
@@ -428,6 +448,7 @@ class Cluster:
 
     def post(self, letter: Letter) -> None:
         """Have the loop's thread open a letter in its next turn. May be called from any thread."""
+        self.home.check()
         self._mail.append(letter)
         self._backend.wake()
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Protocol
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.forks import forget_private, keep_private
 from qoop.control.letters import (
     Answered,
     CancelAsked,
@@ -133,6 +134,7 @@ class TraceFile:
     def __init__(self, path: Path) -> None:
         self.path = path / f"qoop-{os.getpid()}-{next(_sessions)}.jsonl" if path.is_dir() else path
         self._file = _opened(self.path)
+        keep_private(self._file.fileno())
         self._lines = Lines()
         self._waiting = [header()]
         self._turns = 0
@@ -162,6 +164,7 @@ class TraceFile:
         """Say that this is the end. Warns if the trace is not complete."""
         self._waiting.append(json.dumps({"end": self._turns}))
         self.flush()
+        forget_private(self._file.fileno())
         self._file.close()
         if self._problem is not None:
             warnings.warn(
