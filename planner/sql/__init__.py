@@ -2,10 +2,13 @@
 
 ::
 
-    bind.py       parses with sqlglot, checks and types with DuckDB
-    reading.py    whether sqlglot reads a text as DuckDB does
-    scope.py      names in scope: FROM items, outer blocks, CTEs
-    build.py      query blocks, clause by clause
-    subquery.py   subqueries in expressions become joins
-    convert.py    expressions
+    bind.py           parses with sqlglot, checks and types with DuckDB
+    reading.py        whether sqlglot reads a text as DuckDB does
+    scope.py          names in scope: FROM items, outer blocks, CTEs
+    build.py          a statement: CTEs, set operations, ORDER BY and LIMIT
+    query_block.py    a query block while it is built
+    select_block.py   a SELECT, clause by clause
+    group_by.py       the keys and grouping sets of a GROUP BY
+    subquery.py       subqueries in expressions become joins
+    convert.py        expressions
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -17,6 +18,13 @@ class Unsupported(Exception):
     """
 
 
+def refuse(node: exp.Expression, known: Collection[str]) -> None:
+    """Raise Unsupported if the node has a part that is not among the `known` ones."""
+    for key, value in node.args.items():
+        if value and key not in known:
+            raise Unsupported(f"{key} in {type(node).__name__}")
+
+
 @dataclass(frozen=True)
 class Source:
     """One FROM item: its alias, what its columns are called, in order (names may repeat), and its rows."""
@@ -28,6 +36,14 @@ class Source:
     def find(self, name: str) -> Column | None:
         """The first column of that (lower-case) name."""
         return next((expr for own, expr in self.columns if own.lower() == name), None)
+
+
+def named_source(alias: str, names: Sequence[str], columns: Sequence[Column], relation: Relation) -> Source:
+    """A FROM item whose first columns have new names. Raises Unsupported if there are more names than columns."""
+    if len(names) > len(columns):
+        raise Unsupported(f"more names than columns in {alias}")
+    every = [*names, *(column.name for column in columns[len(names) :])]
+    return Source(alias, tuple(zip(every, columns, strict=True)), relation)
 
 
 @dataclass

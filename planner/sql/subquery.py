@@ -31,7 +31,8 @@ from qoop.planner.sql.convert import Env
 from qoop.planner.sql.scope import Unsupported
 
 if TYPE_CHECKING:
-    from qoop.planner.sql.build import Block, Builder
+    from qoop.planner.sql.build import Builder
+    from qoop.planner.sql.query_block import Block
 
 _ZERO = Literal("0", "INTEGER", 0)
 _MANY_ROWS = (

@@ -1,0 +1,60 @@
+"""A query block while it is built, and what its ORDER BY sorts by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from qoop.planner.algebra.expr import Column, Expr, Literal
+from qoop.planner.algebra.relation import Relation
+from qoop.planner.sql.convert import Env
+from qoop.planner.sql.scope import Unsupported
+
+
+@dataclass
+class Block:
+    """A query block before its select list is projected.
+
+    relation, exprs, names: the select list `exprs`, called `names`, over the rows of `relation`.
+    correlated: predicates between the block's columns and outer ones that are still to be applied.
+    single: the block has exactly one row (for each value of the correlated columns).
+    grouped: it aggregates. of_nothing: what its columns are where no row is found, if that is not NULL.
+    distinct: of its rows that are equal only one is meant, for each value of the correlated columns.
+    """
+
+    relation: Relation
+    exprs: tuple[Expr, ...]
+    names: tuple[str, ...]
+    correlated: tuple[Expr, ...] = ()
+    single: bool = False
+    grouped: bool = False
+    of_nothing: Mapping[Column, Literal] = field(default_factory=dict)
+    distinct: bool = False
+
+
+def order_exprs(node: exp.Expression, places: Mapping[str, int], env: Env) -> list[Expr | int]:
+    """The ORDER BY items over the block's own columns; its place in the select list where an item names an output
+    column, by number or by name (`places`, lower-case)."""
+    order = node.args.get("order")
+    if order is None:
+        return []
+    found: list[Expr | int] = []
+    for item in order.expressions:
+        position = ordinal(item.this)
+        plain = isinstance(item.this, exp.Column) and not item.this.table
+        if position is not None:
+            found.append(position - 1)
+        elif plain and item.this.name.lower() in places:
+            found.append(places[item.this.name.lower()])
+        elif plain and item.this.name.upper() == "ALL":
+            raise Unsupported("ORDER BY ALL")
+        else:
+            found.append(env.convert(item.this))
+    return found
+
+
+def ordinal(node: exp.Expression) -> int | None:
+    """The number of a column in the select list, from 1, where ORDER BY or GROUP BY names one; else None."""
+    return int(node.this) if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit() else None
