@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from qoop.planner.plan import Plan, Resources, Stage
     from qoop.planner.planner import Planning
     from qoop.planner.sql.bind import Bound
-    from qoop.replanning.replanner import Adaptive
+    from qoop.replanning.adaptive import Adaptive
     from qoop.session import Session
 
 

@@ -52,9 +52,9 @@ from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_g
 from qoop.planner.sql.bind import Binder, Bound
 from qoop.planner.variants import Variant
 from qoop.recall import Recall, about, versions
+from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Greedy, Policy
 from qoop.replanning.observations import MISJUDGED, Seen, committed, outputs, surprise
-from qoop.replanning.replanner import Adaptive
 from qoop.replanning.worthwhile import Worthwhile
 from qoop.result import Result
 from qoop.retrace.story import story

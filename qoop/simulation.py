@@ -39,8 +39,9 @@ from qoop.engine.task import MachineId, TaskSpec
 from qoop.planner.collector import collector_waits
 from qoop.planner.plan import Plan, Resources
 from qoop.profiles import CapacityProfile, Point, Stay
+from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.answers import Answer
 from qoop.replanning.decision import Switch
-from qoop.replanning.replanner import Adaptive, Answer
 from qoop.schedulers.base import Scheduler
 
 T = TypeVar("T")

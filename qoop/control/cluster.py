@@ -71,7 +71,8 @@ from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_islands
 from qoop.planner.packing import Room, Rooms
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.plan_json import dump
-from qoop.replanning.replanner import Answer, Replanner, Useful, Work
+from qoop.replanning.answers import Answer, Useful, Work
+from qoop.replanning.replanner import Replanner
 from qoop.schedulers.base import Claim, Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient

@@ -17,7 +17,8 @@ from qoop.engine.state import Limits
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Plan
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.replanner import Adaptive, Answer, Useful
+from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.answers import Answer, Useful
 from qoop.replanning.worthwhile import Worthwhile
 
 

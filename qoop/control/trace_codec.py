@@ -24,8 +24,9 @@ from qoop.planner.codec import Codec, Pair
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources, Stage
 from qoop.planner.search.candidate import Candidate
+from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Decision, Greedy, Question
-from qoop.replanning.replanner import Adaptive, Triggers
+from qoop.replanning.triggers import Triggers
 
 _ATTEMPT = re.compile(r"(.+?)/(.+)\.(\d+)#(\d+)", re.S)
 _KEY = re.compile(r"(.*)\.([^.]*)\.(\d+)", re.S)

@@ -2,10 +2,14 @@
 
 ::
 
-    replanner.py      when to think again, and what becomes of the answer
+    adaptive.py       what a job needs to change plan
+    triggers.py       when it is time to think again
+    replanner.py      asks at that time, and applies the answers
+    answers.py        how a question is answered, in the planner thread
     decision.py       carries progress over to every plan, and chooses greedily
     observations.py   what a session saw of its stages
     baselines.py      planners that choose once, and the best choice in hindsight
+    regret_budget.py  what was spent against the advice of the greedy choice
     demand.py         how many slots a plan has a use for
     moves.py          how a share moves
     forecast.py       a policy that expects the share to go on moving

@@ -13,7 +13,7 @@ from math import inf
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.decision import Decision, Policy, Question, Stay, switch_to
-from qoop.replanning.replanner import Triggers
+from qoop.replanning.triggers import Triggers
 
 NEVER = Triggers(share=inf, rows=inf)
 """Nothing that changes is a reason to think again about the plan; it is chosen at the start."""

@@ -10,192 +10,25 @@ question asked again.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from math import inf
 
 from qoop.engine.events import Command
-from qoop.engine.history import (
-    Decided,
-    MemoryExhausted,
-    MemoryRaised,
-    Record,
-    ShareTold,
-    StageDone,
-    Switched,
-    size,
-)
-from qoop.engine.progress import Finished
+from qoop.engine.history import Decided, ShareTold, StageDone, Switched
 from qoop.engine.run import Run
-from qoop.engine.task import CheckpointKey, Content, JobId, content_of, own_islands
-from qoop.planner.estimate.observed import NOTHING, Observation, Observations, observe
-from qoop.planner.plan import Plan, Resources, StageId
+from qoop.engine.task import CheckpointKey, JobId
+from qoop.planner.estimate.observed import NOTHING, Observation
+from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate, plan_name
-from qoop.replanning.decision import Decision, Greedy, Option, Policy, Question, Stay, Switch, reestimate, runs, useful
-from qoop.replanning.demand import on_slots, useful_room
-
-SEARCH_SECONDS = 0.03
-"""About how long the search for alternatives takes one core, for each stage of the launch plan."""
+from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, search_seconds
+from qoop.replanning.decision import Option, Question, Stay, Switch, useful
+from qoop.replanning.regret_budget import Wagers
+from qoop.replanning.triggers import Cause, changed
 
 EAGER_PART = 0.02
 """Part of the estimated time that the search may take if it is made as soon as the plan starts. Where it would take
 more, it is made when first there is reason to switch."""
-
-WORTH_PART = 0.05
-"""Part of what is left that the search may take then: most searches find no plan worth going over to."""
-
-WORTH_SECONDS = 0.3
-"""Estimated seconds left below which it is not worth searching again."""
-
-MOST_OPTIONS = 32
-"""Plans of a job from which on the search does not run again."""
-
-
-@dataclass(frozen=True)
-class Cause:
-    """Why to decide. what: a clause. kind: of several causes of one kind only the last counts.
-
-    urgent: there is nothing to wait for (no debounce).
-    """
-
-    kind: str
-    what: str
-    urgent: bool = False
-
-
-@dataclass(frozen=True)
-class Triggers:
-    """Which records of a run are reasons to decide anew.
-
-    share: fraction by which the share must have changed, in any resource, since the last decision.
-    rows: factor by which the rows of a finished stage must differ from the estimate, and `least_rows` the number
-        that one of both must reach to matter.
-    search: factor by which the best plan known takes longer than was believed before the rows were known, from which
-        on the search runs again, with what was seen in place of estimates.
-    quiet: seconds without a further change after which a decision is taken; a burst of changes is one decision.
-    longest: seconds after the first change when it is taken even so.
-    """
-
-    share: float = 0.10
-    rows: float = 4.0
-    least_rows: float = 10_000
-    search: float = 2.0
-    quiet: float = 0.01
-    longest: float = 0.1
-
-    def cause(self, record: Record, basis: Resources, without_a_slot: bool = False) -> Cause | None:
-        """What the record gives reason for. basis: the share at the last decision; without_a_slot: it had none, though
-        plans are made for one at least."""
-        match record:
-            case ShareTold(_, share) if changed(basis, share) > self.share:
-                before = replace(basis, cpu=0.0) if without_a_slot and share.cpu > 0 else basis
-                return Cause("share", f"the share {_movement(before, share)}")
-            case StageDone(_, stage, _, rows, _, _, estimated) if self.misjudged(rows, estimated):
-                return Cause(
-                    f"rows of {stage}", f"stage {stage} had {rows:,} rows where {estimated:,.0f} were expected"
-                )
-            case MemoryRaised(_, stage, before, _):
-                return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(before)} of memory")
-            case MemoryExhausted(_, stage, had):
-                return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(had)}, all there is", urgent=True)
-        return None
-
-    def misjudged(self, rows: float, estimated: float) -> bool:
-        """True if the two numbers of rows are a reason to think again."""
-        low, high = sorted((max(1.0, rows), max(1.0, estimated)))
-        return high >= self.least_rows and high > self.rows * low
-
-
-def changed(before: Resources, after: Resources) -> float:
-    """By which fraction of what it was a share has changed, in the resource where that is most.
-
-    >>> changed(Resources(4, 100), Resources(3, 100))
-    0.25
-    """
-    pairs = ((before.cpu, after.cpu), (before.memory, after.memory), (before.network, after.network))
-    return max((abs(new - old) / old if old else inf) if new != old else 0.0 for old, new in pairs)
-
-
-def _movement(before: Resources, after: Resources) -> str:
-    if before.cpu != after.cpu:
-        return f"{'fell' if after.cpu < before.cpu else 'rose'} from {before.cpu:g} to {after.cpu:g} slots"
-    verb = "fell" if after.memory < before.memory else "rose"
-    return f"{verb} from {size(before.memory)} to {size(after.memory)} of memory"
-
-
-Find = Callable[[Observations], Sequence[Candidate]]
-
-
-@dataclass(frozen=True)
-class Adaptive:
-    """Lets a job change plan.
-
-    find: makes the alternatives, given what is known better than when its statistics were collected. Called in
-        the planner thread, at most once for the start and once for every time that no known plan is good; a pure
-        function. at_once: it has them ready (a plan cache), so it is called at the start.
-    room: the share that the plan was made for. settle: the scheduler is told how much room the chosen plan has a use
-    for (:mod:`qoop.schedulers.settling`). begin_with: slots that are taken at most until the first decision, where that
-    decides on slots, too; None: all.
-    """
-
-    find: Find
-    room: Resources
-    at_once: bool = False
-    policy: Policy = field(default_factory=Greedy)
-    triggers: Triggers = field(default_factory=Triggers)
-    settle: bool = False
-    begin_with: float | None = None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A decision.
-
-    question: with the options as they are by now; found: the alternatives are among them. served: the options as they
-    were decided on, with the finished work of others built in. observed: what the options were estimated with.
-    searched: what a search for plans that were not known has found; None: there was none.
-    seconds: that the answer took; searching: of these, for that search. wanted: the most room that the plan which runs
-    from now on has a use for, if that is to be told.
-    """
-
-    question: Question
-    served: tuple[Option, ...]
-    decision: Decision
-    found: bool
-    observed: Observations
-    searched: tuple[Candidate, ...] | None
-    seconds: float
-    searching: float = 0.0
-    wanted: Resources | None = None
-
-    @property
-    def runs(self) -> int:
-        """The place of the plan that runs from now on."""
-        return self.decision.plan if isinstance(self.decision, Switch) else self.question.running
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """The options from now on: the one that is switched to is as it runs."""
-        return tuple(
-            self.served[place] if place == self.runs else option for place, option in enumerate(self.question.options)
-        )
-
-
-Seen = tuple[Plan, StageId, Observation]
-
-
-@dataclass(frozen=True)
-class Useful:
-    """What to keep of what the running plan of some options has read for the last time."""
-
-    options: tuple[Option, ...]
-    running: int
-    contents: frozenset[Content]
-
-
-Work = Callable[[], Answer | Useful]
 
 
 class Replanner:
@@ -407,36 +240,6 @@ class Replanner:
         return self._run.switch(self._options[self._running].candidate.plan, now=now)
 
 
-@dataclass(frozen=True)
-class Wagers:
-    """What was run against the advice of greed.
-
-    wasted: seconds of tasks, up to the last decision. useful: what the plan that greed wanted then can use of what was
-    run since; None: it has its way. spent: seconds of tasks of each content at the last decision.
-    """
-
-    wasted: float = 0.0
-    useful: frozenset[Content] | None = None
-    spent: Mapping[Content, float] = field(default_factory=dict)
-
-    def until(self, finished: Finished) -> float:
-        """Seconds of tasks by now that the plan which greed wanted has no use for."""
-        if self.useful is None:
-            return self.wasted
-        new = (
-            max(0.0, seconds - self.spent.get(content, 0.0))
-            for content, seconds in finished.worked.items()
-            if content not in self.useful
-        )
-        return self.wasted + sum(new)
-
-    def after(self, answer: Answer) -> Wagers:
-        """With a decision."""
-        question, against = answer.question, answer.decision.against
-        useful = answer.served[against].contents if against is not None else None
-        return Wagers(self.until(question.finished), useful, question.finished.worked if useful is not None else {})
-
-
 def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
     """The answer as it goes down in the history of the job."""
     question, decision = answer.question, answer.decision
@@ -456,102 +259,3 @@ def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
         search_seconds=answer.searching,
         stages_back=switch.stages_back if switch is not None else 0,
     )
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question with what its answer takes. told: what was observed when the options were estimated; news: since
-    then. found: the alternatives are among the options."""
-
-    question: Question
-    told: Observations
-    news: tuple[Seen, ...]
-    adaptive: Adaptive
-    job: JobId
-    found: bool
-
-    @cached_property
-    def observed(self) -> Observations:
-        """All that was observed."""
-        observed = self.told
-        for plan, stage, observation in self.news:
-            observed = observed | observe(plan, {stage: observation})
-        return observed
-
-
-def answer(asked: Asked) -> Answer:
-    """Decide on a question; makes the alternatives first, if that was not done and there is time for it.
-
-    Pure, and the only place where planning takes time: this runs in the planner thread.
-    """
-    begun = time.perf_counter()
-    question = reestimate_all(asked.question, asked.observed)
-    left = question.remaining[question.running].seconds
-    launch = question.options[0].candidate.plan
-    found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= WORTH_PART * left
-    candidates, searching = None, 0.0
-    if found and (not asked.found or _none_is_good(asked, question)):
-        since = time.perf_counter()
-        candidates = tuple(asked.adaptive.find(asked.observed))
-        question = searched(asked, question, candidates)
-        searching = time.perf_counter() - since
-    served = question.with_reuse() if found else question
-    little = Stay("too little is left to make other plans", question.remaining)
-    decision = asked.adaptive.policy.decide(served) if found else little
-    wanted = wanted_by(served, decision) if asked.adaptive.settle and found else None
-    seconds = time.perf_counter() - begun
-    return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching, wanted)
-
-
-def wanted_by(question: Question, decision: Decision) -> Resources:
-    """The most room that the plan which is decided for has a use for."""
-    if decision.slots is not None:
-        return on_slots(question.share, decision.slots)
-    place = runs(question, decision)
-    return useful_room(question.options[place].candidate.finish, question.done[place], question.share)
-
-
-def search_seconds(launch: Plan) -> float:
-    """About how long the search for alternatives of a launch plan takes."""
-    return SEARCH_SECONDS * len(launch.stages)
-
-
-def searched(asked: Asked, question: Question, found: Sequence[Candidate]) -> Question:
-    """The question with the plans that a search found, given all that was observed."""
-    options = with_candidates(question.options, found, asked.job)
-    return reestimate_all(replace(question, options=options), asked.observed)
-
-
-def reestimate_all(question: Question, observed: Observations) -> Question:
-    """The question with the estimates of its options put right."""
-    if not observed.by_signature and not question.finished.memory:
-        return question
-    options = tuple(reestimate(option, observed, question.finished.memory) for option in question.options)
-    same = all(new is old for new, old in zip(options, question.options, strict=True))
-    return question if same else replace(question, options=options)
-
-
-def _none_is_good(asked: Asked, question: Question) -> bool:
-    """True if even the best option takes much longer than was believed before the news."""
-    if len(question.options) >= MOST_OPTIONS or question is asked.question or question.least < WORTH_SECONDS:
-        return False
-    return question.least > asked.adaptive.triggers.search * asked.question.least
-
-
-def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job: JobId) -> tuple[Option, ...]:
-    """The options and those of the found plans that are not among them, with islands of the job's own."""
-    if len(options) == 1 and found:  # of the launch plan only the plan was known, not the machine it is judged by
-        options = (replace(options[0], candidate=replace(found[0], plan=options[0].candidate.plan, origin="launch")),)
-    known = {_sketch(option.candidate.plan) for option in options}
-    result = list(options)
-    for candidate in found:
-        plan = own_islands(candidate.plan, job)
-        if _sketch(plan) not in known:
-            known.add(_sketch(plan))
-            result.append(Option(plan_name(len(result)), replace(candidate, plan=plan)))
-    return tuple(result)
-
-
-def _sketch(plan: Plan) -> tuple[object, ...]:
-    """What makes two plans of one query the same: what their stages put out and how many slots a task has."""
-    return tuple((content_of(stage), stage.slots) for stage in plan.stages)

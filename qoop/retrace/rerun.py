@@ -33,8 +33,8 @@ from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpe
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate
+from qoop.replanning.answers import Answer, Useful
 from qoop.replanning.decision import Policy
-from qoop.replanning.replanner import Answer, Useful
 from qoop.retrace.story import story
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.max_min import MaxMin

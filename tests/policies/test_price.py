@@ -17,9 +17,9 @@ from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Started
 from qoop.planner.finish import NOTHING
 from qoop.planner.plan import Resources
+from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Greedy, Stay, Switch, runs
 from qoop.replanning.price import Offer, Priced, offers, pareto
-from qoop.replanning.replanner import Adaptive
 
 WIDE = option("wide 32 2\nroot 1 1 wide", "A")  # 65 s of work
 LEAN = option("lean 4 10\nroot 1 1 lean", "B")  # 41 s of work, never under 11 s

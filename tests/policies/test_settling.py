@@ -17,9 +17,9 @@ from qoop.engine.history import Decided, ShareTold
 from qoop.engine.state import State
 from qoop.planner.finish import NOTHING
 from qoop.planner.plan import Resources
+from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Option
 from qoop.replanning.demand import TOLERANCE, useful_room
-from qoop.replanning.replanner import Adaptive
 from qoop.schedulers.base import Claim, Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient

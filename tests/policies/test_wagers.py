@@ -17,11 +17,13 @@ from qoop.engine.history import Decided
 from qoop.engine.task import content_of
 from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.plan import Resources
+from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.answers import Answer
 from qoop.replanning.baselines import NO_ROW_COUNTS
 from qoop.replanning.decision import Decision, Greedy, Policy, Question, Stay
 from qoop.replanning.forecast import Forecast, least_work
 from qoop.replanning.moves import Moves
-from qoop.replanning.replanner import Adaptive, Answer, Wagers
+from qoop.replanning.regret_budget import Wagers
 
 WIDE = option("scan 2 1\nwide 32 2 scan\nroot 1 1 wide", "A")
 SLOW = option("scan 2 1\nslow 10 1 scan\nlast 1 8 slow\nroot 1 1 last", "B")  # 21 s of work; on 2 slots 15 s, else 11 s

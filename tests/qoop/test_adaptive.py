@@ -25,8 +25,9 @@ from qoop.engine.task import CheckpointKey, TaskSpec, checkpoint_key
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
+from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Decision, Question, switch_to
-from qoop.replanning.replanner import Adaptive, changed
+from qoop.replanning.triggers import changed
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)

@@ -29,8 +29,8 @@ from qoop.engine.history import Ended
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
+from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Greedy
-from qoop.replanning.replanner import Adaptive
 from qoop.retrace.rerun import Recording, read_trace, rerun
 from qoop.retrace.story import story
 from qoop.schedulers.max_min import MaxMin

@@ -16,7 +16,7 @@ from qoop.engine.task import MachineId, TaskSpec
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.planner.search.candidate import Candidate
 from qoop.profiles import CapacityProfile, Point, Stay
-from qoop.replanning.replanner import Adaptive
+from qoop.replanning.adaptive import Adaptive
 from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 
 COLUMNS = (("x", "INTEGER"),)

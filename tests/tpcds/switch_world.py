@@ -10,8 +10,9 @@ from qoop.job import Job, Planned
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
+from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Decision, Question, Stay, switch_to
-from qoop.replanning.replanner import Adaptive, Cause, Triggers
+from qoop.replanning.triggers import Cause, Triggers
 from qoop.session import Session
 
 MOST_SWITCHES = 6

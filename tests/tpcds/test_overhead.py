@@ -11,8 +11,8 @@ import pytest
 from qoop.__main__ import main
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
+from qoop.replanning.answers import with_candidates
 from qoop.replanning.decision import Option
-from qoop.replanning.replanner import with_candidates
 from qoop.tpcds.bench import overhead, reuse_share
 from qoop.tpcds.bench.overhead import ROWS, START, QueryResult, Taken, Thought, adaptive_by_held, kind
 from qoop.tpcds.bench.reuse_share import Moment, compared, structures

@@ -17,7 +17,7 @@ from qoop.engine.backends.simulated import as_estimated
 from qoop.engine.events import SlotsChanged
 from qoop.planner.plan import Resources
 from qoop.replanning.decision import Greedy
-from qoop.replanning.replanner import Triggers
+from qoop.replanning.triggers import Triggers
 from qoop.simulation import Fleet
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.results import Results

@@ -22,7 +22,7 @@ from qoop.engine.history import Decided
 from qoop.job import Job, Planned
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import local_grid
-from qoop.replanning.replanner import Adaptive
+from qoop.replanning.adaptive import Adaptive
 from qoop.session import Session, connect
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.quantiles import quantile, ratio_of_sums

@@ -29,8 +29,8 @@ from qoop.planner.finish import Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, StageInput
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Candidate, local_grid, plan_name
+from qoop.replanning.answers import with_candidates
 from qoop.replanning.decision import Option, Question, propagate
-from qoop.replanning.replanner import with_candidates
 from qoop.session import Session, connect
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text

@@ -43,7 +43,7 @@ from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Candidate, local_grid
 from qoop.planner.variants import Variant
 from qoop.profiles import CapacityProfile, Point, replay
-from qoop.replanning.replanner import Adaptive
+from qoop.replanning.adaptive import Adaptive
 from qoop.session import Session, connect
 from qoop.simulation import Kernels
 from qoop.tpcds.quantiles import quantile, quantile_if_any

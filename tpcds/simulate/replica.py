@@ -31,7 +31,7 @@ from qoop.engine.task import TaskSpec
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.packing import SERIAL_PART, on_threads
 from qoop.planner.plan import Plan, Resources
-from qoop.replanning.replanner import Adaptive
+from qoop.replanning.adaptive import Adaptive
 from qoop.simulation import Fleet, Kernels, MachineShared, SimulatedJob, SimulatedRun, simulate
 from qoop.tpcds.simulate.truth import TaskKey, share_of, task_key
 

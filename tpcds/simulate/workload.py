@@ -42,7 +42,7 @@ from qoop.planner.planner import Planning
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid
 from qoop.planner.variants import VARIANTS, Variant
-from qoop.replanning.replanner import Adaptive
+from qoop.replanning.adaptive import Adaptive
 from qoop.session import Session, connect
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text

@@ -14,7 +14,7 @@ from typing import Any
 
 from qoop.replanning.baselines import NO_ROW_COUNTS
 from qoop.replanning.decision import Greedy
-from qoop.replanning.replanner import Triggers
+from qoop.replanning.triggers import Triggers
 from qoop.tpcds.simulate.truth import Straggling, Truth, distorted
 from qoop.tpcds.suite import beyond, micro
 from qoop.tpcds.suite.figures import (

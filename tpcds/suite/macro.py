@@ -27,9 +27,9 @@ from typing import Any, Literal
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
+from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.baselines import NEVER, AtLaunch, volcano
 from qoop.replanning.decision import Greedy
-from qoop.replanning.replanner import Adaptive
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.drf import DRF

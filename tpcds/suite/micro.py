@@ -18,9 +18,9 @@ from qoop.engine.history import Decided, Succeeded
 from qoop.engine.task import TaskSpec
 from qoop.planner.search.candidate import Candidate
 from qoop.profiles import CapacityProfile
+from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.baselines import clarinet, volcano
 from qoop.replanning.decision import Greedy
-from qoop.replanning.replanner import Adaptive
 from qoop.simulation import Fleet, JobRun, SimulatedJob, World, simulate
 from qoop.tpcds.simulate.truth import Truth, distorted
 from qoop.tpcds.simulate.truth import measured as truth_of

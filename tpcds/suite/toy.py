@@ -31,9 +31,10 @@ from qoop.engine.history import Record
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
+from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
 from qoop.replanning.decision import Greedy
-from qoop.replanning.replanner import Adaptive, Triggers
+from qoop.replanning.triggers import Triggers
 
 SLOTS = ((0.0, 4), (1.0, 2))
 """From when how many slots."""

@@ -1,0 +1,35 @@
+"""What a job needs to change plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from qoop.planner.estimate.observed import Observations
+from qoop.planner.plan import Resources
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.decision import Greedy, Policy
+from qoop.replanning.triggers import Triggers
+
+Find = Callable[[Observations], Sequence[Candidate]]
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Lets a job change plan.
+
+    find: makes the alternatives, given what is known better than when its statistics were collected. Called in
+        the planner thread, at most once for the start and once for every time that no known plan is good; a pure
+        function. at_once: it has them ready (a plan cache), so it is called at the start.
+    room: the share that the plan was made for. settle: the scheduler is told how much room the chosen plan has a use
+    for (:mod:`qoop.schedulers.settling`). begin_with: slots that are taken at most until the first decision, where that
+    decides on slots, too; None: all.
+    """
+
+    find: Find
+    room: Resources
+    at_once: bool = False
+    policy: Policy = field(default_factory=Greedy)
+    triggers: Triggers = field(default_factory=Triggers)
+    settle: bool = False
+    begin_with: float | None = None

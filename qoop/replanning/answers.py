@@ -1,0 +1,178 @@
+"""A question about the plan of a job, and how it is answered: the only place where planning takes time.
+
+``answer`` runs in the planner thread; it is pure but for the seconds that it measures of itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from qoop.engine.task import Content, JobId, content_of, own_islands
+from qoop.planner.estimate.observed import Observation, Observations, observe
+from qoop.planner.plan import Plan, Resources, StageId
+from qoop.planner.search.candidate import Candidate, plan_name
+from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.decision import Decision, Option, Question, Stay, Switch, reestimate, runs
+from qoop.replanning.demand import on_slots, useful_room
+
+SEARCH_SECONDS = 0.03
+"""About how long the search for alternatives takes one core, for each stage of the launch plan."""
+
+WORTH_PART = 0.05
+"""Part of what is left that the search may take then: most searches find no plan worth going over to."""
+
+WORTH_SECONDS = 0.3
+"""Estimated seconds left below which it is not worth searching again."""
+
+MOST_OPTIONS = 32
+"""Plans of a job from which on the search does not run again."""
+
+Seen = tuple[Plan, StageId, Observation]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with what its answer takes. told: what was observed when the options were estimated; news: since
+    then. found: the alternatives are among the options."""
+
+    question: Question
+    told: Observations
+    news: tuple[Seen, ...]
+    adaptive: Adaptive
+    job: JobId
+    found: bool
+
+    @cached_property
+    def observed(self) -> Observations:
+        """All that was observed."""
+        observed = self.told
+        for plan, stage, observation in self.news:
+            observed = observed | observe(plan, {stage: observation})
+        return observed
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A decision.
+
+    question: with the options as they are by now; found: the alternatives are among them. served: the options as they
+    were decided on, with the finished work of others built in. observed: what the options were estimated with.
+    searched: what a search for plans that were not known has found; None: there was none.
+    seconds: that the answer took; searching: of these, for that search. wanted: the most room that the plan which runs
+    from now on has a use for, if that is to be told.
+    """
+
+    question: Question
+    served: tuple[Option, ...]
+    decision: Decision
+    found: bool
+    observed: Observations
+    searched: tuple[Candidate, ...] | None
+    seconds: float
+    searching: float = 0.0
+    wanted: Resources | None = None
+
+    @property
+    def runs(self) -> int:
+        """The place of the plan that runs from now on."""
+        return self.decision.plan if isinstance(self.decision, Switch) else self.question.running
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options from now on: the one that is switched to is as it runs."""
+        return tuple(
+            self.served[place] if place == self.runs else option for place, option in enumerate(self.question.options)
+        )
+
+
+@dataclass(frozen=True)
+class Useful:
+    """What to keep of what the running plan of some options has read for the last time."""
+
+    options: tuple[Option, ...]
+    running: int
+    contents: frozenset[Content]
+
+
+Work = Callable[[], Answer | Useful]
+
+
+def answer(asked: Asked) -> Answer:
+    """Decide on a question; makes the alternatives first, if that was not done and there is time for it.
+
+    Pure, and the only place where planning takes time: this runs in the planner thread.
+    """
+    begun = time.perf_counter()
+    question = reestimate_all(asked.question, asked.observed)
+    left = question.remaining[question.running].seconds
+    launch = question.options[0].candidate.plan
+    found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= WORTH_PART * left
+    candidates, searching = None, 0.0
+    if found and (not asked.found or _none_is_good(asked, question)):
+        since = time.perf_counter()
+        candidates = tuple(asked.adaptive.find(asked.observed))
+        question = searched(asked, question, candidates)
+        searching = time.perf_counter() - since
+    served = question.with_reuse() if found else question
+    little = Stay("too little is left to make other plans", question.remaining)
+    decision = asked.adaptive.policy.decide(served) if found else little
+    wanted = wanted_by(served, decision) if asked.adaptive.settle and found else None
+    seconds = time.perf_counter() - begun
+    return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching, wanted)
+
+
+def wanted_by(question: Question, decision: Decision) -> Resources:
+    """The most room that the plan which is decided for has a use for."""
+    if decision.slots is not None:
+        return on_slots(question.share, decision.slots)
+    place = runs(question, decision)
+    return useful_room(question.options[place].candidate.finish, question.done[place], question.share)
+
+
+def search_seconds(launch: Plan) -> float:
+    """About how long the search for alternatives of a launch plan takes."""
+    return SEARCH_SECONDS * len(launch.stages)
+
+
+def searched(asked: Asked, question: Question, found: Sequence[Candidate]) -> Question:
+    """The question with the plans that a search found, given all that was observed."""
+    options = with_candidates(question.options, found, asked.job)
+    return reestimate_all(replace(question, options=options), asked.observed)
+
+
+def reestimate_all(question: Question, observed: Observations) -> Question:
+    """The question with the estimates of its options put right."""
+    if not observed.by_signature and not question.finished.memory:
+        return question
+    options = tuple(reestimate(option, observed, question.finished.memory) for option in question.options)
+    same = all(new is old for new, old in zip(options, question.options, strict=True))
+    return question if same else replace(question, options=options)
+
+
+def _none_is_good(asked: Asked, question: Question) -> bool:
+    """True if even the best option takes much longer than was believed before the news."""
+    if len(question.options) >= MOST_OPTIONS or question is asked.question or question.least < WORTH_SECONDS:
+        return False
+    return question.least > asked.adaptive.triggers.search * asked.question.least
+
+
+def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job: JobId) -> tuple[Option, ...]:
+    """The options and those of the found plans that are not among them, with islands of the job's own."""
+    if len(options) == 1 and found:  # of the launch plan only the plan was known, not the machine it is judged by
+        options = (replace(options[0], candidate=replace(found[0], plan=options[0].candidate.plan, origin="launch")),)
+    known = {_sketch(option.candidate.plan) for option in options}
+    result = list(options)
+    for candidate in found:
+        plan = own_islands(candidate.plan, job)
+        if _sketch(plan) not in known:
+            known.add(_sketch(plan))
+            result.append(Option(plan_name(len(result)), replace(candidate, plan=plan)))
+    return tuple(result)
+
+
+def _sketch(plan: Plan) -> tuple[object, ...]:
+    """What makes two plans of one query the same: what their stages put out and how many slots a task has."""
+    return tuple((content_of(stage), stage.slots) for stage in plan.stages)
