@@ -182,7 +182,15 @@ def digest_from_json(text: Mapping[str, object]) -> Digest:
     floats, function = text["floats"], text["function"]
     if not isinstance(floats, list) or function != FUNCTION:
         raise ValueError(f"a digest by {function}")
-    return Digest(int(str(text["rows"])), int(str(text["exact"]), 16), tuple(Floating(**item) for item in floats))
+    return Digest(int(str(text["rows"])), int(str(text["exact"]), 16), tuple(map(_floating, floats)))
+
+
+def _floating(item: Mapping[str, object]) -> Floating:
+    found = Floating(**item)  # type: ignore[arg-type]  # checked here
+    numbers = (found.total, found.magnitude, found.nulls, found.nans, found.above, found.below)
+    if not isinstance(found.column, str) or not all(isinstance(number, int | float) for number in numbers):
+        raise TypeError(f"{item} are no sums of a column")
+    return found
 
 
 def digest_to_json(digest: Digest) -> dict[str, object]:

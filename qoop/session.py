@@ -353,17 +353,21 @@ class Session:
         return self._submit(planned, weight, timeout, reuse)
 
     @interruptible()
-    def resume(self, path: str | os.PathLike[str], data: Sequence[str | os.PathLike[str]] = ()) -> Job:
+    def resume(
+        self, path: str | os.PathLike[str], data: Sequence[str | os.PathLike[str]] = (), trust: bool = False
+    ) -> Job:
         """Go on with a suspended job (:meth:`qoop.job.Job.suspend`), with the plan that is best here and now.
 
         data: folders or DuckDB files of its tables. Others are registered from where they were, unless this session
         has a table of that name.
+        trust: believe what the bundle's tasks have put out although it does not bear the seal of the user's key.
+        Without it such a bundle costs a warning, and its query is done anew.
 
         Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has
         changed.
         """
         folder = Path(path).expanduser().absolute()
-        bundle, saved = read(folder)
+        bundle, saved = read(folder, trust)
         for place in data:
             self.register_path(place)
         for table in bundle.tables:

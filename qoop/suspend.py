@@ -8,21 +8,30 @@
 Tables are not copied: they are found again where they were, or in the data given, and must have the version that
 the query was planned for. The plan to go on with is chosen anew for the size at hand: of all alternatives of the
 text, and the plans that ran, the one that is done first, given what the checkpoints spare it.
+
+A bundle lies where somebody wants it, which others may be able to write to. It is sealed with the user's key
+(:mod:`qoop.catalog.user_key`), and so is each of its checkpoints. Of one that does not bear that seal only the query is
+taken, and planned and done anew; `trust` takes its checkpoints, too, but never its plans.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, PlanError, SourceError, TableChanged
+from qoop.catalog.sealed import NotSealed, opened, sealed
 from qoop.catalog.stores.whole_file import sync_folder, write_synced
+from qoop.catalog.user_key import user_key
 from qoop.engine.digest import Digester
 from qoop.engine.events import Committed
+from qoop.engine.stage_sql import check_plan
 from qoop.engine.storage.guard import versions
 from qoop.engine.storage.manifest import CheckpointDirectory, Saved, manifests
 from qoop.engine.storage.scratch import Scratch
@@ -39,16 +48,18 @@ if TYPE_CHECKING:
     from qoop.job import Job
 
 FORMAT = "qoop-bundle"
-VERSION = 1
+VERSION = 2
 
 _FILE, _CHECKPOINTS = "bundle.json", "checkpoints"
+
+Kind = Literal["source", "folder", "database"]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a table came from: how it was registered, and the path that was given."""
 
-    kind: Literal["source", "folder", "database"]
+    kind: Kind
     path: str
 
 
@@ -104,9 +115,14 @@ def write(path: Path, draft: Path, bundle: Bundle, outputs: Sequence[Committed],
 
     Raises DiskFull if it cannot be written.
     """
+    key = _key()
+    if key is None:
+        warnings.warn(
+            f"the bundle {path} is not sealed: whoever resumes it must trust it", RuntimeWarning, stacklevel=2
+        )
     try:
-        _write_checkpoints(draft / _CHECKPOINTS, outputs, backend)
-        write_synced(draft / _FILE, json.dumps(_to_json(bundle), indent=1).encode())
+        _write_checkpoints(draft / _CHECKPOINTS, outputs, backend, key)
+        write_synced(draft / _FILE, sealed(_to_json(bundle), key, indent=1).encode())
         sync_folder(draft)
         draft.rename(path)
         sync_folder(path.parent)
@@ -114,22 +130,83 @@ def write(path: Path, draft: Path, bundle: Bundle, outputs: Sequence[Committed],
         raise DiskFull(f"the bundle {path} cannot be written: {error.strerror or error}") from error
 
 
-def read(path: Path) -> tuple[Bundle, tuple[Saved, ...]]:
-    """What was written, and the checkpoints that can be believed. Raises ConfigError if `path` holds no bundle that
-    this version can read."""
+def read(path: Path, trust: bool = False) -> tuple[Bundle, tuple[Saved, ...]]:
+    """What was written, and the checkpoints that can be believed.
+
+    trust: believe checkpoints although they do not bear the seal of the user's key. Plans without it are left out, and
+    so are those with stages that are no SELECT over their inputs.
+    Raises ConfigError if `path` holds no bundle that this version can read.
+    """
+    key = _key()
+    data, ours = _body(path / _FILE, key)
     try:
-        data = json.loads((path / _FILE).read_text())
-    except OSError as error:
-        raise ConfigError(f"{path} holds no suspended job: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path / _FILE} is damaged: {error}") from error
-    if not isinstance(data, dict) or (data.get("format"), data.get("version")) != (FORMAT, VERSION):
-        found = (data.get("format"), data.get("version")) if isinstance(data, dict) else data
-        raise ConfigError(f"{path / _FILE} is of format {found}, where {(FORMAT, VERSION)} is wanted")
-    try:
-        return _from_json(data), tuple(manifests(path / _CHECKPOINTS))
-    except (KeyError, TypeError, ValueError, PlanError) as error:
+        bundle = _from_json(data)
+        plans = tuple(plan for plan in bundle.plans if ours and _is_checked(plan))
+        found = manifests(path / _CHECKPOINTS, key if ours else None) if ours or trust else ()
+        if not ours and not trust:
+            warnings.warn(_STRANGE.format(path=path), RuntimeWarning, stacklevel=3)
+        return replace(bundle, plans=plans), tuple(found)
+    except (KeyError, TypeError, ValueError, AttributeError, PlanError) as error:
         raise ConfigError(f"{path / _FILE} is damaged: {error!r}") from error
+
+
+_STRANGE = (
+    "the bundle {path} does not bear the seal of your key, so what it has put out is not believed and is made anew. If "
+    "it comes from another machine or account of yours, give both one key (QOOP_KEY_FILE) before the job is suspended; "
+    "if you trust whoever could write to it, resume it with trust=True"
+)
+
+
+def _key() -> bytes | None:
+    """The user's key; None if there can be none."""
+    try:
+        return user_key()
+    except ConfigError as error:
+        warnings.warn(f"there is no key to seal bundles with: {error}", RuntimeWarning, stacklevel=3)
+        return None
+
+
+def _body(path: Path, key: bytes | None) -> tuple[dict[str, Any], bool]:
+    """What the file says, and whether it bears the seal of the key. Raises ConfigError."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path.parent} holds no suspended job: {error.strerror}") from error
+    ours = key is not None
+    try:
+        try:
+            data = opened(text, key)
+        except NotSealed:
+            data, ours = opened(text), False
+    except ValueError as error:
+        _refuse_older(path, text)
+        raise ConfigError(f"{path} is damaged: {error}") from error
+    _refuse_others(path, data)
+    return data, ours
+
+
+def _refuse_older(path: Path, text: bytes) -> None:
+    """Raise ConfigError for a bundle of before bundles had checksums."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(data, dict) and "checksum" not in data:
+        _refuse_others(path, data)
+
+
+def _refuse_others(path: Path, data: Mapping[str, object]) -> None:
+    if (found := (data.get("format"), data.get("version"))) != (FORMAT, VERSION):
+        raise ConfigError(f"{path} is of format {found}, where {(FORMAT, VERSION)} is wanted")
+
+
+def _is_checked(plan: Plan) -> bool:
+    """Whether all that would run is a SELECT over inputs. What is not, such as a user's own text, is planned anew."""
+    try:
+        check_plan(plan)
+    except PlanError:
+        return False
+    return True
 
 
 def check_tables(wanted: Iterable[TableRef], found: Mapping[str, Table]) -> None:
@@ -157,8 +234,8 @@ def _done(plan: Plan, held: Collection[CheckpointKey]) -> Done:
     return Done(parts)
 
 
-def _write_checkpoints(root: Path, outputs: Sequence[Committed], backend: Backend) -> None:
-    directory, digester = CheckpointDirectory(root), Digester()
+def _write_checkpoints(root: Path, outputs: Sequence[Committed], backend: Backend, key: bytes | None) -> None:
+    directory, digester = CheckpointDirectory(root, key=key), Digester()
     try:
         for output in outputs:
             try:
@@ -191,16 +268,33 @@ def _from_json(data: Mapping[str, object]) -> Bundle:
     if not (isinstance(settings, list) and isinstance(tables, list) and isinstance(plans, list)):
         raise TypeError("settings, tables or plans are no lists")
     return Bundle(
-        str(data["query"]),
-        tuple((str(name), str(value)) for name, value in settings),
-        tuple(
-            TableRef(item["name"], item["version"], Place(**item["place"]) if item["place"] else None)
-            for item in tables
-        ),
+        _text(data["query"]),
+        tuple((_text(name), _text(value)) for name, value in settings),
+        tuple(_table(item) for item in tables),
         tuple(load(plan) for plan in plans),
         float(str(data["fraction"])),
-        str(data["moment"]) if data.get("moment") is not None else None,
+        None if data.get("moment") is None else _moment(_text(data["moment"])),
     )
+
+
+def _table(item: Mapping[str, Any]) -> TableRef:
+    place = item["place"]
+    if place is not None and place["kind"] not in get_args(Kind):
+        raise ValueError(f"a table of a {place['kind']}")
+    found = None if place is None else Place(place["kind"], _text(place["path"]))
+    return TableRef(_text(item["name"]), _text(item["version"]), found)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _moment(text: str) -> str:
+    """The text, which must be a moment: it becomes a part of SQL. Raises ValueError."""
+    datetime.fromisoformat(text)
+    return text
 
 
 def resume(
@@ -211,12 +305,13 @@ def resume(
     replan: bool | None = None,
     data: Sequence[str | os.PathLike[str]] = (),
     ray: str | None = None,
+    trust: bool = False,
 ) -> Job:
     """Go on with a suspended job on this machine, or on the nodes of a Ray cluster, in a session of its own that ends
     when the result is taken.
 
     slots, memory, checkpoints, replan, ray: as for :func:`qoop.connect`. data: folders or DuckDB files of the tables,
-        if they are not where they were.
+        if they are not where they were. trust: see :meth:`qoop.session.Session.resume`.
 
     Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has changed.
     """
@@ -224,7 +319,7 @@ def resume(
 
     session = connect(slots, memory, checkpoints, replan, ray=ray)
     try:
-        job = session.resume(path, data)
+        job = session.resume(path, data, trust)
     except BaseException:
         session.close()
         raise

@@ -26,10 +26,11 @@ from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopEr
 from qoop.catalog.forks import Home
 from qoop.catalog.stores.node_cache import node_cache
 from qoop.catalog.stores.objects import is_remote, open_objects
+from qoop.catalog.user_key import chosen_key
 from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage.guard import Ledger, Origin, Side, mismatch
-from qoop.engine.storage.manifest import CheckpointDirectory, Checkpoints, Saved
+from qoop.engine.storage.manifest import CheckpointDirectory, Checkpoints, Saved, refuse_if_open
 from qoop.engine.storage.segments import Damaged, read_segment, spilled
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
@@ -87,15 +88,18 @@ class Keeping:
 
 
 def open_checkpoints(keeping: Keeping) -> Checkpoints | None:
-    """The place that durable outputs go to. Raises DiskFull if it cannot be written, ConfigError if it is none."""
+    """The place that durable outputs go to. Raises DiskFull if it cannot be written, ConfigError if it is none, or one
+    whose content cannot be believed."""
     if keeping.directory is None:
         return None
-    place = str(keeping.directory)
+    place, key = str(keeping.directory), chosen_key()
     if not is_remote(place):
-        return CheckpointDirectory(Path(place), keeping.budget)
+        if key is None:
+            refuse_if_open(Path(place))
+        return CheckpointDirectory(Path(place), keeping.budget, key)
     from qoop.engine.storage.shared_store import SharedCheckpoints  # few need it
 
-    return SharedCheckpoints(open_objects(place), node_cache(), keeping.budget)
+    return SharedCheckpoints(open_objects(place), node_cache(), keeping.budget, key=key)
 
 
 class Store:

@@ -114,7 +114,7 @@ def complete(error: GuardMismatch, more: Mapping[str, object]) -> None:
     try:
         report = json.loads(error.file.read_text())
         error.file.write_text(json.dumps({**report, **more}, indent=1))
-    except OSError as problem:
+    except (OSError, ValueError, TypeError) as problem:
         error.add_note(f"{error.file} could not be completed: {problem}")
 
 

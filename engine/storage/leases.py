@@ -118,10 +118,10 @@ class Leases:
         """For how long a lease holds and what it names; None if it was removed meanwhile."""
         try:
             found = json.loads(self._objects.read(name)[1])
-            return float(found["seconds"]), set(found["needed"])
+            return float(found["seconds"]), set(map(str, found["needed"]))
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):  # not written by us: it counts as dead
+        except (ValueError, KeyError, TypeError, RecursionError):  # not written by us: it counts as dead
             return 0.0, set()
 
 

@@ -10,6 +10,11 @@
 Several processes may use a directory at once. Who finds a user dead removes its garbage. With a budget, room for
 a checkpoint is made by removing others that no living process needs, those worth least first; where that is
 not enough, the checkpoint is not written.
+
+A manifest bears a checksum (:mod:`qoop.catalog.sealed`), and so does every segment of the data. Both find damage. Where
+a key is given, a manifest must bear its seal, and its segments have checksums that nobody can meet on purpose, so that
+what somebody else has put there is not believed. Without a key everybody who can write to the directory is trusted; a
+directory to which all can write, or that belongs to another user, is refused (`refuse_if_open`).
 """
 
 from __future__ import annotations
@@ -22,14 +27,17 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from dataclasses import fields as fields_of
 from hashlib import blake2b
 from itertools import count
+from math import isfinite
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from qoop.catalog.errors import CheckpointError, DiskFull
+from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull
+from qoop.catalog.sealed import opened, sealed
 from qoop.catalog.stores.whole_file import sync_folder, write_synced
 from qoop.engine.digest import digest_from_json, digest_to_json
 from qoop.engine.events import Committed
@@ -37,8 +45,10 @@ from qoop.engine.storage.segments import Segment, read_segment, write_segments
 from qoop.engine.storage.users import Users
 from qoop.engine.task import CheckpointKey
 
+T = TypeVar("T")
+
 FORMAT = "qoop-checkpoint"
-VERSION = 2
+VERSION = 3
 
 _FULL = 0.9  # fraction of the budget to which eviction makes room, so that it is not needed again at once
 _MANIFEST_BYTES = 1024
@@ -118,16 +128,17 @@ class _Candidate:
 class CheckpointDirectory:
     """The durable checkpoints of one directory. Thread-safe.
 
-    budget: bytes that all files together may take; None: no limit.
+    budget: bytes that all files together may take; None: no limit. key: manifests must bear its seal; None: a checksum.
     Raises DiskFull if the directory cannot be made or written.
     """
 
     far = False
     writers = 1
 
-    def __init__(self, root: Path, budget: int | None = None) -> None:
+    def __init__(self, root: Path, budget: int | None = None, key: bytes | None = None) -> None:
         self.root = root
         self._budget = budget
+        self._key = key
         self._numbers = count(1)
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -160,8 +171,8 @@ class CheckpointDirectory:
                 return None
             if needed:
                 self._users.need([name])
-            segments = _write_data(data, partitions)
-            write_synced(draft, dump_manifest(committed, data.name, segments).encode())
+            segments = _write_data(data, partitions, strong=self._key is not None)
+            write_synced(draft, dump_manifest(committed, data.name, segments, self._key))
             present = self._commit(name, draft) or Saved(committed, data, segments)
         except BaseException as error:
             _remove(data, draft)
@@ -178,7 +189,7 @@ class CheckpointDirectory:
         """Make a draft the manifest, unless there is one by now that can be believed."""
         manifest = self.root / f"{name}.json"
         with self._users.alone():
-            present = read_manifest(manifest)
+            present = read_manifest(manifest, self._key)
             if present is not None:
                 return present
             before = self._data_of(name)
@@ -199,7 +210,7 @@ class CheckpointDirectory:
             self._users.need([name])
         except OSError as error:
             raise CheckpointError(f"the checkpoints in {self.root} cannot be used: {error.strerror}") from error
-        saved = read_manifest(self.root / f"{name}.json")
+        saved = read_manifest(self.root / f"{name}.json", self._key)
         if saved is None or saved.committed.key != key:
             self._users.let_go([name])
             return None
@@ -292,7 +303,7 @@ class CheckpointDirectory:
             match = _OURS.fullmatch(path.name)
             if match is None or match["user"] is not None or match["name"] in needed:
                 continue
-            saved = read_manifest(path)
+            saved = read_manifest(path, self._key)
             with contextlib.suppress(OSError):
                 age = max(1.0, now - path.stat().st_mtime)
                 size = path.stat().st_size + (saved.path.stat().st_size if saved is not None else 0)
@@ -310,33 +321,51 @@ class CheckpointDirectory:
     def _data_of(self, name: str) -> str | None:
         try:
             data = str(json.loads((self.root / f"{name}.json").read_text())["data"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return data if _OURS.fullmatch(data) else None
 
 
-def read_manifest(path: Path) -> Saved | None:
-    """The checkpoint whose manifest this is, or None: missing, cut short or of another version counts as if it had
-    never been written."""
+def read_manifest(path: Path, key: bytes | None = None) -> Saved | None:
+    """The checkpoint whose manifest this is, or None: missing, damaged, of another version, or without the seal of the
+    key counts as if it had never been written."""
     try:
-        saved = _load(path)
+        saved = _load(path, key)
         end = max((segment.offset + segment.length for segment in saved.segments), default=0)
         return saved if saved.path.stat().st_size >= end else None
     except (OSError, ValueError, CheckpointError):
         return None
 
 
-def manifests(root: Path) -> Iterator[Saved]:
+def manifests(root: Path, key: bytes | None = None) -> Iterator[Saved]:
     """All checkpoints in a directory that can be believed, in order of name."""
     for path in sorted(root.glob("*.json")):
         match = _OURS.fullmatch(path.name)
-        if match is not None and match["user"] is None and (saved := read_manifest(path)) is not None:
+        if match is not None and match["user"] is None and (saved := read_manifest(path, key)) is not None:
             yield saved
 
 
-def _write_data(path: Path, partitions: Sequence[pa.Table]) -> tuple[Segment, ...]:
+def refuse_if_open(root: Path) -> None:
+    """Raise ConfigError if the directory is there, and everybody can write to it or it belongs to another user."""
+    try:
+        stat = root.stat()
+    except OSError:
+        return  # who makes it says what is wrong
+    if stat.st_mode & 0o002:
+        why = "everybody can write to it: chmod o-w it"
+    elif os.geteuid() not in (0, stat.st_uid) and stat.st_uid != 0:
+        why = "it belongs to another user: name a folder of your own"
+    else:
+        return
+    raise ConfigError(
+        f"what lies in the folder of checkpoints {root} cannot be believed: {why}, or set QOOP_KEY_FILE to a file with "
+        "a key, and only what is sealed with it is believed"
+    )
+
+
+def _write_data(path: Path, partitions: Sequence[pa.Table], strong: bool) -> tuple[Segment, ...]:
     with path.open("r+b", buffering=0) as stream:
-        segments = write_segments(stream, partitions)
+        segments = write_segments(stream, partitions, strong=strong)
         stream.truncate()
         os.fsync(stream.fileno())
     return segments
@@ -356,8 +385,8 @@ def _name(key: CheckpointKey) -> str:
 _FACTS = ("seconds", "cpu_seconds", "peak_memory", "width", "finished")
 
 
-def dump_manifest(committed: Committed, data: str, segments: Sequence[Segment]) -> str:
-    """The text of a manifest. data: the name of the data file."""
+def dump_manifest(committed: Committed, data: str, segments: Sequence[Segment], key: bytes | None = None) -> bytes:
+    """The text of a manifest. data: the name of the data file. key: to seal it with."""
     fields = {
         "format": FORMAT,
         "version": VERSION,
@@ -367,36 +396,59 @@ def dump_manifest(committed: Committed, data: str, segments: Sequence[Segment]) 
         "facts": {name: getattr(committed, name) for name in _FACTS},
         "digest": None if committed.digest is None else digest_to_json(committed.digest),
     }
-    return json.dumps(fields)
+    return sealed(fields, key).encode()
 
 
-def load_manifest(text: str) -> tuple[Committed, str, tuple[Segment, ...]]:
-    """What `dump_manifest` was given. Raises CheckpointError if it is damaged or of another version."""
+def load_manifest(text: bytes, key: bytes | None = None) -> tuple[Committed, str, tuple[Segment, ...]]:
+    """What `dump_manifest` was given. Raises CheckpointError if it is damaged, of another version or not sealed with
+    the key."""
     try:
-        return _from_json(json.loads(text))
+        return _from_json(opened(text, key))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"a manifest that is damaged: {error!r}") from error
 
 
-def _load(path: Path) -> Saved:
-    committed, data, segments = load_manifest(path.read_text())
+def _load(path: Path, key: bytes | None) -> Saved:
+    committed, data, segments = load_manifest(path.read_bytes(), key)
     if not _OURS.fullmatch(data):
         raise CheckpointError(f"a manifest names {data}, which is no data file")
     return Saved(committed, path.parent / data, segments)
 
 
-def _from_json(text: dict[str, object]) -> tuple[Committed, str, tuple[Segment, ...]]:
+def _from_json(text: dict[str, Any]) -> tuple[Committed, str, tuple[Segment, ...]]:
     if (text["format"], text["version"]) != (FORMAT, VERSION):
         raise CheckpointError(f"a manifest of format {text['format']} version {text['version']}")
     fields, segments, facts, digest = text["key"], text["segments"], text["facts"], text["digest"]
     if not (isinstance(fields, dict) and isinstance(segments, list) and isinstance(facts, dict)):
         raise CheckpointError("a manifest lacks its key, segments or facts")
-    index = tuple(Segment(**segment) for segment in segments)
+    index = tuple(_checked(Segment(**segment)) for segment in segments)
     committed = Committed(
-        CheckpointKey(**fields),
+        _checked(CheckpointKey(**fields)),
         tuple(segment.rows for segment in index),
         tuple(segment.bytes for segment in index),
-        **{name: facts[name] for name in _FACTS},
+        **{name: _fact(name, facts[name]) for name in _FACTS},
         digest=digest_from_json(digest) if isinstance(digest, dict) else None,
     )
     return committed, str(text["data"]), index
+
+
+def _checked(what: T) -> T:
+    """The dataclass, whose fields are whole numbers from 0 on, or texts. Raises TypeError."""
+    for item in fields_of(what):  # type: ignore[arg-type]
+        value = getattr(what, item.name)
+        right = type(value) is int and value >= 0 if item.type == "int" else isinstance(value, str)
+        if not right:
+            raise TypeError(f"{item.name} is {value!r}")
+    return what
+
+
+def _fact(name: str, value: Any) -> Any:
+    """The fact, if it is of its type. Raises TypeError."""
+    if name == "finished":
+        right = isinstance(value, bool)
+    else:
+        whole = name in ("width", "peak_memory")
+        right = type(value) is int or (type(value) is float and not whole and isfinite(value))
+    if not right or value < 0:
+        raise TypeError(f"{name} is {value!r}")
+    return value

@@ -78,14 +78,23 @@ class SharedCheckpoints:
     """The durable checkpoints of one store. Thread-safe.
 
     cache: where parts stand on this machine. budget: bytes that all objects together may take; None: no limit.
-    lease: seconds for which the process counts as alive without a word of it.
+    lease: seconds for which the process counts as alive without a word of it. key: manifests must bear its seal; None:
+        who can write to the store is trusted.
     Raises DiskFull if the store cannot be written, CheckpointError if it cannot be read.
     """
 
     far = True
     writers = 4  # outputs to write at a time, since most of the time is spent waiting
 
-    def __init__(self, objects: Objects, cache: NodeCache, budget: int | None = None, lease: float = SECONDS) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        cache: NodeCache,
+        budget: int | None = None,
+        lease: float = SECONDS,
+        key: bytes | None = None,
+    ) -> None:
+        self._key = key
         self._objects = objects
         self._cache = cache
         self._budget = budget
@@ -126,7 +135,7 @@ class SharedCheckpoints:
         try:
             self._cache.add(
                 _base(data),
-                lambda stream: segments.extend(write_segments(stream, partitions)),
+                lambda stream: segments.extend(write_segments(stream, partitions, strong=self._key is not None)),
                 lambda path: self._objects.upload(data, path),
             )
             saved = self._commit(name, Saved(committed, Path(data), tuple(segments)))
@@ -144,7 +153,7 @@ class SharedCheckpoints:
 
     def _commit(self, name: str, mine: Saved) -> Saved | None:
         """Make the manifest mine, or find whose it is. None: neither, for as long as this tried."""
-        text = dump_manifest(mine.committed, mine.path.name, mine.segments).encode()
+        text = dump_manifest(mine.committed, mine.path.name, mine.segments, self._key)
         for _ in range(_TRIES):
             try:
                 self._objects.create(f"{name}.json", text)
@@ -301,8 +310,8 @@ class SharedCheckpoints:
         except FileNotFoundError:
             return None, None
         try:
-            committed, data, segments = load_manifest(text.decode())
-        except (CheckpointError, UnicodeDecodeError):
+            committed, data, segments = load_manifest(text, self._key)
+        except CheckpointError:
             return seen.tag, None
         path = Path(name).parent / data
         match = _OURS.fullmatch(path.as_posix())

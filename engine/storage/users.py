@@ -133,6 +133,6 @@ class Users:
 def _read_log(path: Path) -> set[str]:
     names: set[str] = set()
     with contextlib.suppress(FileNotFoundError):
-        for line in path.read_text().splitlines():
+        for line in path.read_text(errors="replace").splitlines():  # a damaged name is nobody's
             names.add(line[1:]) if line[:1] == "+" else names.discard(line[1:])
     return names

@@ -57,7 +57,8 @@ def _told(at: str, zone: str | None, type_: str) -> tuple[str, str]:
     with open_duckdb(files=False, threads=1) as connection:
         if zone is not None:
             connection.execute(f"SET TimeZone = '{zone.replace(chr(39), chr(39) * 2)}'")
-        value = f"CAST(CAST(TIMESTAMPTZ '{at}' AS {through}) AS {type_})"
+        quoted = at.replace("'", "''")
+        value = f"CAST(CAST(TIMESTAMPTZ '{quoted}' AS {through}) AS {type_})"
         row = connection.execute(f"SELECT CAST({value} AS VARCHAR), typeof({value})").fetchone()
     assert row is not None
     text, name = row

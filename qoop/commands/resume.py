@@ -30,9 +30,13 @@ def add(
     parser.add_argument("path", metavar="PATH", help="the folder that Job.suspend wrote")
     parser.add_argument("--format", choices=sorted(formats), help="how to print the answer (table)")
 
+    parser.add_argument(
+        "--trust", action="store_true", help="believe its outputs although they are not sealed with your key"
+    )
+
     def run(options: argparse.Namespace) -> int:
         with closing(open_session(options)) as session:
-            job = session.resume(options.path)
+            job = session.resume(options.path, trust=options.trust)
             watch(job)
             show(options, job.result())
         return 0

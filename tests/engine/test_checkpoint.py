@@ -278,8 +278,8 @@ class Full:
         self.room = room
         monkeypatch.setattr(module, "write_segments", self)
 
-    def __call__(self, stream: object, *args: object) -> object:
-        return write_segments(_Small(stream, self.room), *args)  # type: ignore[arg-type]
+    def __call__(self, stream: object, *args: object, **more: object) -> object:
+        return write_segments(_Small(stream, self.room), *args, **more)  # type: ignore[arg-type]
 
 
 class _Small:
@@ -369,10 +369,10 @@ def test_a_put_can_be_stopped_while_it_spills(spill: Path) -> None:
 def test_a_put_waits_for_the_writer(spill: Path, durable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     may_write, writing = threading.Event(), threading.Event()
 
-    def slowly(stream: object, *args: object) -> object:
+    def slowly(stream: object, *args: object, **more: object) -> object:
         writing.set()
         may_write.wait(10)
-        return write_segments(stream, *args)  # type: ignore[arg-type]
+        return write_segments(stream, *args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(manifest, "write_segments", slowly)
     store = Store(100_000, spill, Keeping(durable))  # half of it may wait

@@ -50,10 +50,10 @@ class Gate:
         self.reached, self.open = threading.Event(), threading.Event()
         monkeypatch.setattr(manifest, "write_segments", self)
 
-    def __call__(self, stream: object, *arguments: object) -> object:
+    def __call__(self, stream: object, *arguments: object, **more: object) -> object:
         self.reached.set()
         assert self.open.wait(20)
-        return write_segments(stream, *arguments)  # type: ignore[arg-type]
+        return write_segments(stream, *arguments, **more)  # type: ignore[arg-type]
 
 
 class FullLogs:

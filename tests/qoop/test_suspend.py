@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import itertools
 import json
 import os
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,8 @@ import qoop
 from qoop import suspend
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, DiskFull, SourceError, Suspended, TableChanged
+from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.user_key import user_key
 from qoop.engine.history import Started
 from qoop.engine.kernel import Kernel
 from qoop.job import Job
@@ -106,7 +110,7 @@ def test_a_job_goes_on_elsewhere_on_another_size_and_back(
 def test_a_bundle_is_plain_and_whole(data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:
     suspended(data, tmp_path / "bundle", pause(3))
     facts = json.loads((tmp_path / "bundle" / "bundle.json").read_text())
-    assert (facts["format"], facts["version"], facts["query"]) == ("qoop-bundle", 1, TEXT)
+    assert (facts["format"], facts["version"], facts["query"]) == ("qoop-bundle", 2, TEXT)
     assert facts["tables"][0]["place"] == {"kind": "folder", "path": str(data)}
     names = {path.suffix for path in (tmp_path / "bundle" / "checkpoints").iterdir()}
     assert names == {".json", ".arrow"}
@@ -182,8 +186,19 @@ def test_what_is_no_bundle(tmp_path: Path, data: Path, pause: Callable[[int], th
         qoop.resume(tmp_path / "nothing", slots=1)
     suspended(data, tmp_path / "bundle", pause(3))
     text = tmp_path / "bundle" / "bundle.json"
-    text.write_text(text.read_text().replace('"version": 1', '"version": 99', 1))
+    body = opened(text.read_bytes())
+    text.write_text(sealed({**body, "version": 99}, user_key()))
     with pytest.raises(ConfigError, match="99"):
+        qoop.resume(tmp_path / "bundle", slots=1)
+    text.write_text(json.dumps({**body, "version": 1}))  # of before there were checksums
+    with pytest.raises(ConfigError, match=r"of format \('qoop-bundle', 1\)"):
+        qoop.resume(tmp_path / "bundle", slots=1)
+    for change in ({"moment": "2020'; COPY x TO 'y'; '"}, {"tables": 3}, {"settings": [[1, 2]]}, {"plans": [{}]}):
+        text.write_text(sealed({**body, **change}, user_key()))
+        with pytest.raises(ConfigError, match="damaged"):
+            qoop.resume(tmp_path / "bundle", slots=1)
+    text.write_text(sealed(body, user_key()).replace("50", "51", 1))
+    with pytest.raises(ConfigError, match="damaged: its content does not match its checksum"):
         qoop.resume(tmp_path / "bundle", slots=1)
     text.write_text("{")
     with pytest.raises(ConfigError, match="damaged"):
@@ -313,3 +328,47 @@ def test_the_moment_of_a_query_is_kept(data: Path, tmp_path: Path, pause: Callab
         assert begun == {moment.replace("+00", "+00:00")}
         again = {record.key.signature for record in job.history() if isinstance(record, Started)}
         assert held and job.plans[0].stages and not held <= again
+
+
+def started(job: Job) -> int:
+    return sum(isinstance(record, Started) for record in job.history())
+
+
+def test_a_bundle_of_somebody_else_is_done_anew_unless_it_is_trusted(
+    data: Path,
+    tmp_path: Path,
+    expected: list[tuple[object, ...]],
+    pause: Callable[[int], threading.Event],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suspended(data, tmp_path / "bundle", pause(3), slots=2)
+    pause(1 << 30)
+    monkeypatch.setenv("QOOP_KEY", "the key of another machine")
+    with pytest.warns(RuntimeWarning, match="does not bear the seal of your key"):
+        anew = qoop.resume(tmp_path / "bundle", slots=2, memory="2GB")
+    assert anew.result().fetchall() == expected
+    trusted = qoop.resume(tmp_path / "bundle", slots=2, memory="2GB", trust=True)
+    assert trusted.result().fetchall() == expected
+    monkeypatch.delenv("QOOP_KEY")
+    own = qoop.resume(tmp_path / "bundle", slots=2, memory="2GB")
+    assert own.result().fetchall() == expected
+    assert started(own) < started(anew) > started(trusted)
+
+
+def test_planted_outputs_and_plans_are_not_believed(
+    data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
+) -> None:
+    """Whoever can write to the folder changes rows and meets every checksum; the seal is what he cannot make."""
+    suspended(data, tmp_path / "bundle", pause(5))
+    pause(1 << 30)
+    for path in (tmp_path / "bundle" / "checkpoints").glob("*.json"):
+        body = opened(path.read_bytes())
+        file = path.parent / body["data"]
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        for segment in body["segments"]:
+            rows = bytes(content)[segment["offset"] :][: segment["length"]]
+            segment["checksum"], segment["sha256"] = zlib.crc32(rows), hashlib.sha256(rows).hexdigest()
+        path.write_text(sealed(body))
+    assert qoop.resume(tmp_path / "bundle", slots=2).result().fetchall() == expected
