@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
-from qoop.catalog.errors import BindError, ParseError
+from qoop.catalog.errors import BindError, ParseError, QueryError
 from qoop.planner.algebra.types import parse_tree
 
 _SUSPECT = re.compile(r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show", re.I)
@@ -38,11 +39,7 @@ def refuse_foreign(text: str) -> None:
     """
     if not _SUSPECT.search(text):
         return
-    try:
-        tree = json.loads(parse_tree(text))
-    except ParseError:
-        return  # DuckDB has no tree of it: what it binds is checked elsewhere
-    for node in _nodes(tree):
+    for node in _nodes(_tree(text)):
         _check(node)
 
 
@@ -71,6 +68,49 @@ def _unknown(what: str) -> BindError:
         f"{what} would tell of the DuckDB that runs a task, not of this session: "
         "SHOW TABLES lists its tables, DESCRIBE the columns of one"
     )
+
+
+@lru_cache(maxsize=128)
+def tables_read(text: str) -> tuple[str, ...]:
+    """The names that stand for tables, views or files in a query, as they are written, each once; names that its own
+    WITHs give are none where they hold. Empty where DuckDB has no tree of the text.
+
+    >>> tables_read("WITH a AS (FROM b JOIN 'c.csv' USING (x)) SELECT (SELECT max(d) FROM e) FROM a, main.a")
+    ('b', 'c.csv', 'e', 'a')
+    """
+    return tuple(dict.fromkeys(_read(_tree(text), frozenset())))
+
+
+def _read(tree: Any, outer: frozenset[str]) -> Iterator[str]:
+    """outer: names in lower case that WITHs around the tree give."""
+    waiting = [(tree, outer)]
+    while waiting:
+        node, hidden = waiting.pop()
+        if isinstance(node, list):
+            waiting += [(item, hidden) for item in reversed(node)]
+        elif isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                name = str(node["table_name"])
+                if node.get("schema_name") or name.lower() not in hidden:
+                    yield name
+            below = []
+            for common in node.get("cte_map", {}).get("map", ()):
+                own, query = str(common["key"]).lower(), common["value"]["query"]
+                recursive = query.get("node", {}).get("type") == "RECURSIVE_CTE_NODE"
+                below.append((common["value"], hidden | {own} if recursive else hidden))
+                hidden |= {own}
+            below += [(value, hidden) for key, value in node.items() if key != "cte_map"]
+            waiting += reversed(below)
+
+
+def _tree(text: str) -> Any:
+    """DuckDB's parse tree, None where it has none: what is no SELECT is refused where it is bound."""
+    try:
+        return json.loads(parse_tree(text))
+    except ParseError:
+        return None
+    except RecursionError as error:
+        raise QueryError("the query is nested too deeply to tell which tables and functions it reads") from error
 
 
 def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:

@@ -225,7 +225,7 @@ class Cursor:
         session = self._session()
         self._result = None
         with _as_here():
-            self._result = session.sql(text, parameters or ())
+            self._result = session.sql(text, () if parameters is None else parameters)
         return self
 
     def executemany(self, text: str, rows: Sequence[Sequence[object] | Mapping[str, object]]) -> Cursor:

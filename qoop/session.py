@@ -63,7 +63,7 @@ from qoop.schedulers.patient import Patient
 from qoop.schedulers.settling import Settling
 from qoop.statements import copying
 from qoop.statements.definitions import Definitions
-from qoop.statements.parameters import Parameters, with_values
+from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
 from qoop.statements.settings import option, options
 from qoop.statements.statement import Explain, Query, SetOption, ShowTables, Statement, query_text, statements
@@ -288,7 +288,7 @@ class Session:
         Raises QueryError if the text is at fault, ExecutionError if a task failed, SessionClosed.
         """
         result = None
-        for statement in statements(with_values(text, parameters) if parameters else text):
+        for statement in statements(with_parameters(text, parameters)):
             result = self.execute(statement, watch)
         assert result is not None  # a text without statements was refused
         return result
@@ -347,7 +347,7 @@ class Session:
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
-        query = query_text(with_values(text, parameters) if parameters else text)
+        query = query_text(with_parameters(text, parameters))
         planned = self._plan(query) if plan is None else self._with_plan(query, plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
         return self._submit(planned, weight, timeout, reuse)

@@ -10,8 +10,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from qoop.repl.names import Names
+from qoop.repl.tokens import Token, name_of, words
 from qoop.repl.typed import is_command, statement_at
-from qoop.statements.tokens import Token, name_of, words
 
 _TABLE_FOLLOWS = {"from", "join", "into", "describe", "desc", "summarize", "table", "view", "update"}
 _NO_ALIAS = {

@@ -9,8 +9,8 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 
 from qoop.repl.names import COMMON, Names
+from qoop.repl.tokens import Token, tokens
 from qoop.repl.typed import is_command
-from qoop.statements.tokens import Token, tokens
 
 STYLE = {
     "sql.keyword": "bold ansiblue",

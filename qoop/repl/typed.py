@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from qoop.statements.tokens import tokens
+from qoop.repl.tokens import tokens
 
 
 def is_whole(text: str) -> bool:

@@ -1,8 +1,7 @@
 """Texts of queries that say the same but for comments, white space and the case of keywords.
 
-A text is taken apart into the tokens that DuckDB sees; equal tokens make equal queries.  Names keep their case, which
-shows in the names of result columns; only words that cannot be names are folded.  Where the reading is not certain
-(dollar quotes, escape strings, nested comments …) the text stands for itself, so that in doubt two texts differ.
+A text is taken apart into the words that DuckDB's lexer sees; equal words make equal queries.  Names keep their case,
+which shows in the names of result columns; only words that cannot be names are folded.
 """
 
 from __future__ import annotations
@@ -11,22 +10,13 @@ import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
+from itertools import zip_longest
 
 from qoop.catalog.asking import ask
+from qoop.catalog.lexed import lexed
 
 MOST_CHARACTERS = 1 << 20
 """Longer texts stand for themselves."""
-
-_TOKEN = re.compile(
-    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
-    |(?P<string>\w*'(?:[^']|'')*')
-    |(?P<quoted>"(?:[^"]|"")*")
-    |(?P<number>\.?\d(?:[eE][+-]|[\w.])*)
-    |(?P<word>[^\W\d]\w*)
-    |(?P<mark>[()\[\]{},;.#]|:+|[-+*/<>=~!@%^&|?`]+?(?=--|/\*|[^-+*/<>=~!@%^&|?`]|$))""",
-    re.X | re.S,
-)
-_UNCERTAIN = re.compile(r"""\$|\b[eE]'|\b[uU]&['"]|:=|=>|/\*(?:(?!\*/).)*/\*""", re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,43 +42,36 @@ def normal_text(text: str) -> NormalText:
     >>> normal_text("FROM t WHERE a = 1").pattern == normal_text("FROM t WHERE a = 22").pattern
     True
     """
-    found = None if len(text) > MOST_CHARACTERS or _UNCERTAIN.search(text) else _tokens(text)
     words = frozenset(re.findall(r"\w+", text.lower()))
-    if found is None:
+    if len(text) > MOST_CHARACTERS:
         own = _digest("verbatim", text)
         return NormalText(own, own, words)
-    tokens, pattern = found
+    tokens, pattern = _tokens(text)
     return NormalText(_digest("tokens", *tokens), _digest("pattern", *pattern), words)
 
 
-def _tokens(text: str) -> tuple[list[str], list[str]] | None:
-    """The tokens, and the same with its literals left open; None where a character is part of none."""
+def _tokens(text: str) -> tuple[list[str], list[str]]:
+    """The words of the text, and the same with its literals left open."""
     tokens: list[str] = []
     pattern: list[str] = []
-    end, before, keywords = 0, "", _keywords()
-    for match in _TOKEN.finditer(text):
-        if match.start() != end:
-            return None
-        end = match.end()
-        kind, token = match.lastgroup, match[0]
-        if kind == "space":
-            continue
-        if kind == "string" and before[-1:] == "'":
-            return None  # a line break, and nothing less, makes them one
-        if kind == "word" and before not in ("as", "."):
+    before, keywords, words = "", _keywords(), lexed(text)
+    for word, after in zip_longest(words, words[1:]):
+        token = word.text
+        names = before in ("as", ".") or (after is not None and after.text in (":=", "=>", ":"))
+        if word.kind == "word" and not names:
             lower = token.lower()
             token = lower if lower in keywords else token
         tokens.append(token)
-        pattern.append(f"<{kind}>" if kind in ("string", "number") else token)
+        pattern.append(f"<{word.kind}>" if word.kind in ("string", "number") else token)
         before = token.lower()
     while tokens and tokens[-1] == ";":
         del tokens[-1], pattern[-1]
-    return (tokens, pattern) if end == len(text) else None
+    return tokens, pattern
 
 
 @cache
 def _keywords() -> frozenset[str]:
-    """Words that no column, table or alias can be called, but after AS or a dot."""
+    """Words that cannot be names, but after AS or a dot, or before what gives a name its value."""
     rows = ask("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')")
     return frozenset(str(name) for (name,) in rows)
 

@@ -7,16 +7,28 @@ with other values are found by the same decisions (see :mod:`qoop.plan_cache`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from qoop.catalog.errors import QueryError
-from qoop.statements.tokens import tokens
+from qoop.catalog.lexed import lexed
+from qoop.statements.statement import folded, parameters_of
+
+_TOUCHED = re.compile("([\0\u00a0\u1680\u180e\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff])")
 
 Parameters = Sequence[object] | Mapping[str, object]
+
+
+def with_parameters(text: str, parameters: Parameters | None) -> str:
+    """The text as it is where no values are given, else `with_values`."""
+    if parameters is None or (isinstance(parameters, Sized) and len(parameters) == 0):
+        return text
+    return with_values(text, parameters)
 
 
 def with_values(text: str, parameters: Parameters) -> str:
@@ -25,30 +37,78 @@ def with_values(text: str, parameters: Parameters) -> str:
     >>> with_values("SELECT ?, '?', $2, $1", [1, "it's"]), with_values("SELECT $a", {"a": None})
     ("SELECT CAST(1 AS INTEGER), '?', 'it''s', CAST(1 AS INTEGER)", 'SELECT NULL')
 
-    Raises QueryError for a parameter without a value, a value without a parameter, or one of a type that has no
-    literal.
+    DuckDB's parser says which parameters there are, and its lexer where they stand: what looks like one within a string
+    or a comment is none. A literal is a whole expression of SQL between two spaces, so that no value can be anything
+    else.
+
+    Raises ParseError where DuckDB cannot parse the text, QueryError for a parameter without a value, a value without a
+    parameter, or one of a type that has no literal.
     """
     given = dict(parameters) if isinstance(parameters, Mapping) else _numbered(parameters)
-    pieces, used, place = [], set(), 0
-    for token in tokens(text):
-        if token.kind != "parameter":
-            pieces.append(token.text)
-            continue
-        place += token.text == "?"
-        name = str(place) if token.text == "?" else token.text[1:]
-        if name not in given:
-            known = ", ".join(given) or "none"
-            raise QueryError(f"the parameter {token.text} has no value; there are values for: {known}")
-        used.add(name)
-        pieces.append(literal(given[name]))
-    left = [name for name in given if name not in used]
+    given = {folded(str(name)): value for name, value in given.items()}
+    found = _found(text)
+    for one in found:
+        if one.name not in given:
+            raise QueryError(
+                f"the parameter {one.text} has no value; there are values for: {', '.join(given) or 'none'}"
+            )
+    left = given.keys() - {one.name for one in found}
     if left:
-        raise QueryError(f"there are values, but no parameters, for: {', '.join(left)}")
-    return "".join(pieces)
+        raise QueryError(
+            f"there are values, but no parameters, for: {', '.join(name for name in given if name in left)}"
+        )
+    return _replaced(text, [(one.start, one.end, literal(given[one.name])) for one in found])
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a parameter stands. text: as it is written."""
+
+    name: str
+    text: str
+    start: int
+    end: int
+
+
+def _found(text: str) -> list[_Place]:
+    """The parameters of a text. Raises ParseError, and QueryError where the parser and the lexer do not agree."""
+    for statement, names in parameters_of(text):
+        if {place.name for place in _places(statement)} != names:
+            raise QueryError("it cannot be told for sure where the parameters of the text stand")
+    return list(_places(text))
+
+
+def _places(text: str) -> Iterator[_Place]:
+    highest = 0  # a mere ? comes after all numbers so far
+    for word in lexed(text):
+        if word.kind == "parameter":
+            name = _name(word.text) or str(highest + 1)
+            highest = max(highest, int(name)) if name.isdecimal() else highest
+            yield _Place(name, word.text, word.start, word.end)
+
+
+def _name(written: str) -> str:
+    """Of ``$a``, ``$1``, ``?1`` or ``$"a b"``; empty for ``?``."""
+    name = folded(written[1:].strip())
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
+
+
+def _replaced(text: str, places: Iterable[tuple[int, int, str]]) -> str:
+    """The text with literals in these places, each apart from the words beside it."""
+    pieces, done = [], 0
+    for start, end, value in places:
+        before, after = text[done:start], text[end : end + 1]
+        pieces += [before, " " * _touches(before[-1:]), value, " " * _touches(after)]
+        done = end
+    return "".join((*pieces, text[done:]))
+
+
+def _touches(beside: str) -> bool:
+    return beside.isalnum() or (beside in ("_", "&", "$", "'", '"', "?") and beside != "")
 
 
 def _numbered(values: Sequence[object]) -> dict[str, object]:
-    if isinstance(values, str | bytes):
+    if isinstance(values, str | bytes) or not (isinstance(values, Sequence) or hasattr(values, "tolist")):
         raise QueryError(f"the values of parameters come as a list or a dict, not as {values!r}")
     return {str(place): value for place, value in enumerate(values, 1)}
 
@@ -58,7 +118,7 @@ def literal(value: object) -> str:
 
     >>> from datetime import date
     >>> literal(date(2026, 1, 2)), literal([1, None]), literal(1.5), literal(True)
-    ("DATE '2026-01-02'", '[CAST(1 AS INTEGER), NULL]', 'CAST(1.5 AS DOUBLE)', 'true')
+    ("CAST('2026-01-02' AS DATE)", '[CAST(1 AS INTEGER), NULL]', 'CAST(1.5 AS DOUBLE)', 'true')
 
     Raises QueryError for a type that has none.
     """
@@ -76,8 +136,7 @@ def literal(value: object) -> str:
         case str():
             return _quoted(value)
         case bytes() | bytearray() | memoryview():
-            escaped = "".join(f"\\x{byte:02X}" for byte in bytes(value))
-            return f"'{escaped}'::BLOB"
+            return f"unhex('{bytes(value).hex()}')"
         case UUID():
             return f"CAST('{value}' AS UUID)"
         case _:
@@ -89,9 +148,9 @@ def _time(value: object) -> str | None:
         return "NULL"
     match value:
         case datetime():
-            return f"{'TIMESTAMPTZ' if value.tzinfo else 'TIMESTAMP'} '{value.isoformat(sep=' ')}'"
+            return f"CAST('{value.isoformat(sep=' ')}' AS {'TIMESTAMPTZ' if value.tzinfo else 'TIMESTAMP'})"
         case date():
-            return f"DATE '{value.isoformat()}'"
+            return f"CAST('{value.isoformat()}' AS DATE)"
         case time():
             return f"CAST('{value.isoformat()}' AS {'TIMETZ' if value.tzinfo else 'TIME'})"
         case timedelta():
@@ -104,13 +163,24 @@ def _nested(value: Any) -> str:
     if isinstance(value, Mapping):
         if not value:
             return "MAP {}"
-        return f"{{{', '.join(f'{_quoted(str(name))}: {literal(item)}' for name, item in value.items())}}}"
+        return f"{{{', '.join(f'{_plain(str(name))}: {literal(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(literal, value))}]"
+        return _plain_list(value) or f"[{', '.join(map(literal, value))}]"
     if hasattr(value, "dtype") and hasattr(value, "tolist"):  # of NumPy
         finest = value.dtype.name.endswith(("[ns]", "[ps]", "[fs]", "[as]"))  # Python has numbers for such times
         return literal((value.astype(f"{value.dtype.kind}8[us]") if finest else value).tolist())
     raise QueryError(f"a {type(value).__name__} cannot be the value of a parameter: {value!r}")
+
+
+def _plain_list(values: Sequence[object]) -> str | None:
+    """Integers of 64 bits as one cast, None for others: DuckDB takes long to bind a cast for each of 100,000 values."""
+    if not values or any(type(value) is not int for value in values):
+        return None
+    numbers = [int(value) for value in values if isinstance(value, int)]
+    bits = max(max(numbers).bit_length(), (-1 - min(numbers)).bit_length())
+    if bits > 63:
+        return None
+    return f"CAST([{', '.join(map(str, numbers))}] AS {'INTEGER' if bits <= 31 else 'BIGINT'}[])"
 
 
 def _integer(value: int) -> str:
@@ -134,22 +204,30 @@ def _digits(value: Decimal) -> str:
     """Precision and scale.
 
     >>> _digits(Decimal("-12.50")), _digits(Decimal("0.001")), _digits(Decimal("1E+3"))
-    ('4, 2', '3, 3', '4, 0')
+    ('4, 2', '4, 3', '4, 0')
     """
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
-    return f"{max(len(digits) + max(0, exponent), scale, 1)}, {scale}"
+    return f"{len(digits) + max(0, exponent) if scale <= len(digits) else scale + 1}, {scale}"
 
 
 def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    """A string, in which a backslash is a backslash.
 
+    Characters that DuckDB's parser does not leave alone are given by number: a NUL ends the text, and other spaces than
+    that of ASCII become one where the parser, misled by an ``E'\\''`` before, does not know that it is in a string.
 
-def names_of(text: str) -> Iterator[str]:
-    """The parameters of a text as they are written.
-
-    >>> list(names_of("SELECT $b, ?, '$c'"))
-    ['$b', '?']
+    >>> _quoted("it's"), _quoted("a\\0b")
+    ("'it''s'", "('a' || chr(0) || 'b')")
     """
-    return (token.text for token in tokens(text) if token.kind == "parameter")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(f"a parameter is not UTF-8: see character {error.start + 1} of its value") from error
+    pieces = [f"chr({ord(piece)})" if _TOUCHED.fullmatch(piece) else _plain(piece) for piece in _TOUCHED.split(text)]
+    return pieces[0] if len(pieces) == 1 else f"({' || '.join(pieces)})"
+
+
+def _plain(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from qoop.catalog.errors import QueryError
 from qoop.planner.sql.bind import without_end
 from qoop.statements.views import View
-
-_NAME = r'(?P<name>"(?:[^"]|"")+"|[^\W\d]\w*)'
-_VIEW = re.compile(
-    rf"CREATE\s+(?P<replace>OR\s+REPLACE\s+)?(?:TEMP\s+|TEMPORARY\s+)?VIEW\s+(?P<unless>IF\s+NOT\s+EXISTS\s+)?{_NAME}"
-    r"\s*(?P<columns>\([^()]*\))?\s*AS\b\s*(?P<query>.+)",
-    re.I | re.S,
-)
-_TABLE = re.compile(
-    rf"CREATE\s+(?P<replace>OR\s+REPLACE\s+)?(?:TEMP\s+|TEMPORARY\s+)?TABLE\s+(?P<unless>IF\s+NOT\s+EXISTS\s+)?{_NAME}"
-    r"\s*AS\b\s*(?P<query>.+)",
-    re.I | re.S,
-)
-_DROP = re.compile(rf"DROP\s+(?P<kind>TABLE|VIEW)\s+(?P<exists>IF\s+EXISTS\s+)?{_NAME}\s*(?:CASCADE|RESTRICT)?", re.I)
-_COPY = re.compile(
-    rf"COPY\s+(?:{_NAME}|(?P<query>\(.+\)))\s*TO\s+(?P<to>'(?:[^']|'')+')\s*(?P<options>.*)", re.I | re.S
-)
+from qoop.statements.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +49,18 @@ class Copy:
 
 def created(text: str) -> CreateView | CreateTable:
     """What a CREATE statement asks for. Raises QueryError for what is not to be created here."""
-    text = without_end(text)
-    if match := _VIEW.fullmatch(text):
-        view = View(_plain(match["name"]), match["columns"] or "", match["query"])
-        return CreateView(view, bool(match["replace"]), bool(match["unless"]))
-    if match := _TABLE.fullmatch(text):
-        return CreateTable(_plain(match["name"]), match["query"], bool(match["replace"]), bool(match["unless"]))
+    words = Words(without_end(text))
+    replace = words.take("CREATE", "OR", "REPLACE") or not words.take("CREATE")
+    _ = words.take("TEMP") or words.take("TEMPORARY")
+    is_view = words.take("VIEW")
+    if is_view or words.take("TABLE"):
+        unless = words.take("IF", "NOT", "EXISTS")
+        name = words.take_name()
+        columns = words.parenthesised() if is_view else None
+        if name and words.take("AS") and words.next is not None:
+            if is_view:
+                return CreateView(View(name, columns or "", words.rest), replace, unless)
+            return CreateTable(name, words.rest, replace, unless)
     raise QueryError(
         "a session creates views, CREATE [OR REPLACE] VIEW name AS …, and tables out of queries, "
         "CREATE [OR REPLACE] TABLE name AS …, under a name without a schema; data comes in through register()"
@@ -79,19 +69,29 @@ def created(text: str) -> CreateView | CreateTable:
 
 def dropped(text: str) -> Drop:
     """What a DROP statement asks for. Raises QueryError for what is not to be dropped here."""
-    if match := _DROP.fullmatch(without_end(text)):
-        return Drop(match["kind"].upper(), _plain(match["name"]), bool(match["exists"]))
+    words = Words(without_end(text))
+    is_table = words.take("DROP", "TABLE")
+    if is_table or words.take("DROP", "VIEW"):
+        exists = words.take("IF", "EXISTS")
+        name = words.take_name()
+        _ = words.take("CASCADE") or words.take("RESTRICT")
+        if name and words.next is None:
+            return Drop("TABLE" if is_table else "VIEW", name, exists)
     raise QueryError("a session drops tables and views: DROP TABLE|VIEW [IF EXISTS] name")
 
 
 def copied(text: str) -> Copy:
     """What a COPY statement asks for. Raises QueryError for one that reads a file."""
-    match = _COPY.fullmatch(without_end(text))
-    if match is None:
-        raise QueryError("a session copies to files: COPY (query) TO 'file' (options); FROM 'file' reads one")
-    query = match["query"][1:-1] if match["query"] else f"FROM {match['name']}"
-    return Copy(query.strip(), match["to"][1:-1].replace("''", "'"), match["options"])
+    words = Words(without_end(text))
+    if words.take("COPY"):
+        query = words.parenthesised()
+        name = None if query else words.take_name()
+        if (query or name) and words.take("TO"):
+            path = words.string()
+            if path:
+                return Copy(query[1:-1].strip() if query else f"FROM {_quoted(str(name))}", path, words.rest)
+    raise QueryError("a session copies to files: COPY (query) TO 'file' (options); FROM 'file' reads one")
 
 
-def _plain(name: str) -> str:
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -5,7 +5,6 @@ DuckDB's own parser splits the text and says of what kind each statement is, so 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,18 +16,7 @@ from qoop.catalog.asking import parsed
 from qoop.catalog.errors import ParseError, QueryError
 from qoop.planner.sql.bind import without_end
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop, copied, created, dropped
-
-_SET = re.compile(
-    r"\s*SET\s+(?:GLOBAL\s+|SESSION\s+|LOCAL\s+)?([\w.]+|\"[^\"]+\")\s*(?:=|\bTO\b)\s*(.+?)\s*;?\s*", re.I | re.S
-)
-_RESET = re.compile(r"\s*RESET\s+(?:GLOBAL\s+|SESSION\s+|LOCAL\s+)?([\w.]+|\"[^\"]+\")\s*;?\s*", re.I)
-_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(.+)", re.I | re.S)
-_OURS = re.compile(r"EXPLAIN\s+(ALTERNATIVES|HISTORY)\b(.+)", re.I | re.S)
-_SHOW_TABLES = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.I)
-_DESCRIBE = re.compile(r"\s*(?:DESCRIBE|DESC|SUMMARIZE)\b", re.I)
-_PRAGMA = re.compile(r"\s*PRAGMA\b", re.I)
-_COMMENTS = re.compile(r"\s*(?:--[^\n]*(?:\n|$)\s*|/\*.*?\*/\s*)*", re.S)
-
+from qoop.statements.words import Words
 
 What = Literal["plan", "analyze", "alternatives", "history"]
 
@@ -76,27 +64,34 @@ def statements(text: str) -> tuple[Statement, ...]:
 
     Raises ParseError where DuckDB cannot parse it, QueryError for what a session does not do.
     """
-    _check_encoding(text)
-    if match := _OURS.fullmatch(text[_COMMENTS.match(text).end() :]):  # type: ignore[union-attr]
-        what: What = "history" if match[1].upper() == "HISTORY" else "alternatives"
-        return (Explain(query_text(match[2]), what),)  # DuckDB does not know it
-    try:
-        found = parsed(text)
-    except duckdb.Error as error:
-        raise ParseError(str(error)) from error
-    if any(not item.query for item in found):  # DuckDB turns it into two statements without a text of their own
-        raise QueryError("PIVOT needs its values here, as its columns are found from the text alone: ON … IN (…)")
-    if not found:
-        raise QueryError("there is no statement in the text")
-    return tuple(_statement(item) for item in found)
+    _check_characters(text)
+    words = Words(text)
+    if (what := _ours(words)) is not None:
+        return (Explain(query_text(words.rest), what),)  # DuckDB does not know it
+    return tuple(_statement(item) for item in _parsed(text))
 
 
-def _check_encoding(text: str) -> None:
-    """Bytes that are not UTF-8 come as surrogates from a command line, and DuckDB takes none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ParseError(f"the text is not UTF-8: see character {error.start + 1}") from error
+def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:
+    """The statements of a text, each with the names of its parameters, folded; ``?`` are numbered from 1 on.
+
+    >>> [sorted(names) for _, names in parameters_of("SELECT ?, $2, '$a'; FROM t")]
+    [['1', '2'], []]
+
+    Raises as `statements` does.
+    """
+    _check_characters(text)
+    words = Words(text)
+    found = _parsed(text if _ours(words) is None else words.rest)
+    return [(item.query, frozenset(map(folded, item.named_parameters))) for item in found]
+
+
+def folded(name: str) -> str:
+    """A name by which it is known in whatever case it is written: DuckDB folds the letters of ASCII.
+
+    >>> folded("ÄB")
+    'Äb'
+    """
+    return name.lower() if name.isascii() else "".join(sign.lower() if sign.isascii() else sign for sign in name)
 
 
 def query_text(text: str) -> str:
@@ -107,16 +102,48 @@ def query_text(text: str) -> str:
     return found[0].text
 
 
+def _parsed(text: str) -> list[duckdb.Statement]:
+    try:
+        found = parsed(text)
+    except duckdb.Error as error:
+        raise ParseError(str(error)) from error
+    if any(not item.query for item in found):  # DuckDB turns it into two statements without a text of their own
+        raise QueryError("PIVOT needs its values here, as its columns are found from the text alone: ON … IN (…)")
+    if not found:
+        raise QueryError("there is no statement in the text")
+    return found
+
+
+def _check_characters(text: str) -> None:
+    """Bytes that are not UTF-8 come as surrogates from a command line, and DuckDB takes none; a NUL is the end to it,
+    and what follows would be read by us alone."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ParseError(f"the text is not UTF-8: see character {error.start + 1}") from error
+    if "\0" in text:
+        raise ParseError(f"the text holds a NUL: see character {text.index(chr(0)) + 1}")
+
+
+def _ours(words: Words) -> What | None:
+    """What is to be explained in a way that DuckDB does not know."""
+    if words.take("EXPLAIN", "ALTERNATIVES"):
+        return "alternatives"
+    return "history" if words.take("EXPLAIN", "HISTORY") else None
+
+
 def _statement(item: duckdb.Statement) -> Statement:
-    text = item.query[_COMMENTS.match(item.query).end() :]  # type: ignore[union-attr]  # it matches the empty string
     if item.named_parameters:
         raise QueryError("the text has parameters ($1, $name or ?) and no values for them")
-    if item.type == duckdb.StatementType.SELECT and not _PRAGMA.match(text):  # DuckDB takes some PRAGMAs for a SELECT
-        return ShowTables() if _SHOW_TABLES.fullmatch(text) else Query(_as_query(text))
-    if item.type == duckdb.StatementType.EXPLAIN and (match := _EXPLAIN.fullmatch(text)):
-        return Explain(query_text(match[2]), "analyze" if match[1] else "plan")
+    words = Words(item.query)
+    text = words.rest  # without comments before it
+    if item.type == duckdb.StatementType.SELECT and not words.take("PRAGMA"):  # DuckDB takes some for a SELECT
+        return ShowTables() if _shows_tables(words) else Query(_as_query(text))
+    if item.type == duckdb.StatementType.EXPLAIN and words.take("EXPLAIN"):
+        analyze = words.take("ANALYZE")
+        return Explain(query_text(words.rest), "analyze" if analyze else "plan")
     if item.type == duckdb.StatementType.SET:
-        return _option(text)
+        return _option(Words(without_end(text)))
     read = _OTHERS.get(item.type)
     if read is None:
         raise QueryError(f"{item.type.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
@@ -132,26 +159,37 @@ _OTHERS: dict[duckdb.StatementType, Callable[[str], CreateView | CreateTable | D
 }
 
 
+def _shows_tables(words: Words) -> bool:
+    shows = words.take("SHOW", "TABLES") or words.take("SHOW", "ALL", "TABLES")
+    return shows and (words.next is None or words.next.says(";"))
+
+
 def _as_query(text: str) -> str:
-    """DESCRIBE and SUMMARIZE give rows, but only as the source of a query are they a query to every parser."""
-    if not _DESCRIBE.match(text):
+    """DESCRIBE, SUMMARIZE and SHOW give rows, but only as the source of a query are they a query to every parser."""
+    first = Words(text).next
+    if first is None or not first.says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW"):
         return text
     text = without_end(text)
     return f"FROM ({text}\n)" if "--" in text else f"FROM ({text})"  # a comment may end it
 
 
-def _option(text: str) -> SetOption:
-    if match := _RESET.fullmatch(text):
-        return SetOption(match[1].strip('"'), None)
-    if (match := _SET.fullmatch(text)) is None:
-        raise QueryError(f"cannot read {text.strip()!r}: write SET option = value")
-    value = match[2]
-    if value.upper() == "DEFAULT":
-        return SetOption(match[1].strip('"'), None)
-    return SetOption(match[1].strip('"'), _literal(value))
+def _option(words: Words) -> SetOption:
+    """SET [scope] name = value, RESET [scope] name. Raises QueryError for what is neither."""
+    whole = words.rest
+    reset = words.take("RESET")
+    if reset or words.take("SET"):
+        _ = words.take("GLOBAL") or words.take("SESSION") or words.take("LOCAL")
+        name = words.dotted_name()
+        if name is not None and reset and words.next is None:
+            return SetOption(name, None)
+        if name is not None and not reset and (words.take("=") or words.take("TO")):
+            return SetOption(name, None if words.take("DEFAULT") else _value(words))
+    raise QueryError(f"cannot read {whole!r}: write SET option = value")
 
 
-def _literal(value: str) -> str:
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
-        return value[1:-1].replace(value[0] * 2, value[0])
-    return value
+def _value(words: Words) -> str:
+    """A string or a name as what it stands for, all else as it is written."""
+    text, first = words.rest, words.next
+    if first is None or len(words.left) > 1:
+        return text
+    return words.string() or first.name or text

@@ -3,10 +3,10 @@ computed anew wherever it is named."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from qoop.statements.tokens import Token, name_of, words
+from qoop.planner.sources import tables_read
+from qoop.statements.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,55 +60,26 @@ class Views:
         needed = self._needed(text)
         if not needed:
             return text
-        first = next(words(text))
+        words = Words(text)
         common = ", ".join(view.as_common_table for view in needed)
-        if first.text.lower() != "with":
+        if not words.take("WITH"):
             return f"WITH {common}\n{text}"
-        second = next(token for token in words(text) if token.start > first.start)
-        recursive = second.text.lower() == "recursive"
-        rest = text[second.end if recursive else first.end :]
-        return f"WITH {'RECURSIVE ' if recursive else ''}{common},\n{rest}"
+        recursive = "RECURSIVE " if words.take("RECURSIVE") else ""
+        return f"WITH {recursive}{common},\n{words.rest}"
 
     def _needed(self, text: str) -> list[View]:
         """In an order in which every view comes after those that it names."""
         found: dict[str, View] = {}
 
         def need(text: str, hidden: frozenset[str]) -> None:
-            for token in words(text):
-                name = (name_of(token) or "").lower()
+            lower = text.lower()
+            if not any(name.replace('"', '""') in lower for name in self._views):
+                return
+            for name in map(str.lower, tables_read(text)):
                 if name in self._views and name not in found and name not in hidden:
                     view = self._views[name]
-                    need(view.text, hidden | own_common_tables(view.text) | {name})
+                    need(view.text, hidden | {name})
                     found[name] = view
 
-        need(text, own_common_tables(text))
+        need(text, frozenset())
         return list(found.values())
-
-
-def own_common_tables(text: str) -> frozenset[str]:
-    """The names that the WITH at the beginning of a text gives, in lower case.
-
-    >>> sorted(own_common_tables("WITH a AS (SELECT 1 AS b), c(x) AS MATERIALIZED (FROM a) FROM c AS d"))
-    ['a', 'c']
-    """
-    pieces = list(words(text))
-    if not pieces or pieces[0].text.lower() != "with":
-        return frozenset()
-    return frozenset(_defined(pieces[1:]))
-
-
-def _defined(pieces: list[Token]) -> Iterator[str]:
-    depth, waiting = 0, True  # for a name: after WITH and after each comma that is in no parentheses
-    for token in pieces:
-        depth += (token.text == "(") - (token.text == ")")
-        if depth or token.text == ")":
-            continue
-        if token.text == ",":
-            waiting = True
-        elif waiting and token.text.lower() != "recursive":
-            name = name_of(token)
-            if name is not None:
-                yield name.lower()
-            waiting = False
-        elif token.text.lower() in ("select", "from", "values", "table"):
-            return

@@ -20,6 +20,8 @@ SAME = [
     ("SELECT t . a FROM t", "SELECT t.a FROM t"),
     ("SELECT 1 AS x WHERE true", "select 1 as x where TRUE"),
     ("SELECT 'a''b'", "select 'a''b' -- b"),
+    ("SELECT 1 /* /* */ + 1 -- */", "SELECT 1"),  # comments nest
+    (r"SELECT E'\'' + $$a$$", r"select /* /* */ */ E'\''   +   $$a$$ -- $$"),
     ("FROM t LEFT JOIN u ON a IS NULL GROUP BY a", "from t left join u on a is null group by a"),
 ]
 OTHER = [
@@ -41,7 +43,11 @@ OTHER = [
     ('SELECT "a"', "SELECT a"),
     ("SELECT $$a  b$$", "SELECT $$a b$$"),
     (r"SELECT E'\'  a'", r"SELECT E'\' a'"),
-    ("SELECT 1 /* /* */ + 1 -- */", "SELECT 1"),
+    ("SELECT 1 /* /* */ + 1 -- */ + 1", "SELECT 1"),
+    (r"SELECT E'a\' -- b'", r"SELECT E'a\' -- c'"),
+    ("SELECT $$ -- a $$", "SELECT $$ -- b $$"),
+    ("SELECT 'a' -- 1\n'b'", "SELECT 'a'"),
+    ("SELECT {Left: 1}", "SELECT {left: 1}"),
     ("SELECT x < = 1", "SELECT x <= 1"),
 ]
 

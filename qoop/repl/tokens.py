@@ -1,4 +1,4 @@
-"""The words of SQL, of a text that may end anywhere, even within a string.
+"""The words of SQL for the eye, of a text that may end anywhere, even within a string.
 
 DuckDB's own tokenizer gives up on a text that it cannot take to its end, which is what a text is most of the time
 while it is being typed.

@@ -1,0 +1,106 @@
+"""The words of a text as DuckDB's own lexer sees them.
+
+Nothing here decides where a string, a comment or a quoted name ends: DuckDB says where each word begins, and what lies
+before the next one belongs to it, but for white space and comments at its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Literal, NamedTuple, cast
+
+import duckdb
+
+Kind = Literal["string", "quoted", "number", "word", "parameter", "mark", "comment"]
+
+_FIRST = re.compile(
+    r"""(?P<string>[eExXbB]?'|\$\w*\$) | (?P<quoted>") | (?P<number>\.?\d) | (?P<word>[^\W\d])
+    | (?P<parameter>[?$]) | (?P<comment>--|/\*) | (?P<mark>.)""",
+    re.X | re.S,
+)
+_STRING = re.compile(r"""[xXbB]?'(?:[^']|'')*' | [eE]'(?:[^'\\]|\\.|'')*' | \$(\w*)\$.*?\$\1\$""", re.X | re.S)
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_COMMENT = re.compile(r"--|/\*")
+
+
+class Lexeme(NamedTuple):
+    """A word, number, sign … of a text. start: where it begins, in characters.
+
+    A string is all that DuckDB takes for one string, which may be of several lines.
+    """
+
+    kind: Kind
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+    def says(self, *words: str) -> bool:
+        """Whether it is one of these words or signs, which are given in upper case; a quoted name is none."""
+        return self.kind in ("word", "mark") and self.text.upper() in words
+
+    @property
+    def name(self) -> str | None:
+        """The name that it gives, None if it is none."""
+        if self.kind == "word":
+            return self.text
+        return self.text[1:-1].replace('""', '"') if self.kind == "quoted" else None
+
+
+@lru_cache(maxsize=64)
+def lexed(text: str) -> tuple[Lexeme, ...]:
+    r"""All words of a text that DuckDB can parse. Of other texts there may be only the first ones.
+
+    >>> [(word.kind, word.text) for word in lexed(r"SELECT E'it\'s ?', $1 /* /* */ ? */ + $a") if word.text != ","]
+    [('word', 'SELECT'), ('string', "E'it\\'s ?'"), ('parameter', '$1'), ('mark', '+'), ('parameter', '$a')]
+    """
+    starts = _starts(text)
+    words = (_word(text[start:after], start) for start, after in pairwise([*starts, len(text)]))
+    return tuple(_joined(word for word in words if word is not None))
+
+
+def _starts(text: str) -> list[int]:
+    """Where words begin, in characters; DuckDB counts bytes."""
+    offsets = [offset for offset, _ in duckdb.tokenize(text)]
+    if text.isascii():
+        return offsets
+    raw = text.encode()
+    lengths = (len(raw[first:after].decode(errors="replace")) for first, after in pairwise([0, *offsets]))
+    return list(accumulate(lengths))
+
+
+def _word(text: str, start: int) -> Lexeme | None:
+    """What stands from the beginning of a word up to the next one: the word, white space and comments."""
+    first = _FIRST.match(text)
+    kind = cast(Kind, first.lastgroup) if first else "mark"
+    match kind:
+        case "comment":  # is a word to DuckDB 2 only
+            return None
+        case "string":
+            whole = _STRING.match(text)  # a string that follows in another line belongs to it
+            return Lexeme(kind, whole[0] if whole and "'" not in text[whole.end() :] else text.rstrip(), start)
+        case "quoted":
+            whole = _QUOTED.match(text)
+            return Lexeme(kind, whole[0] if whole else text.rstrip(), start)
+    comment = _COMMENT.search(text)
+    return Lexeme(kind, text[: comment.start() if comment else None].rstrip(), start)
+
+
+def _joined(words: Iterable[Lexeme]) -> Iterator[Lexeme]:
+    """The dollar of a parameter and its name are two words to DuckDB."""
+    dollar: Lexeme | None = None
+    for word in words:
+        if dollar is not None:
+            yield Lexeme("parameter", f"${' ' * (word.start - dollar.end)}{word.text}", dollar.start)
+            dollar = None
+        elif word.text == "$":
+            dollar = word
+        else:
+            yield word
+    if dollar is not None:
+        yield dollar

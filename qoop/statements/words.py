@@ -1,0 +1,77 @@
+"""A statement, read word by word."""
+
+from __future__ import annotations
+
+from qoop.catalog.asking import ask
+from qoop.catalog.lexed import Lexeme, lexed
+
+
+class Words:
+    """The words of a text that are left to read.
+
+    >>> words = Words("DROP /* it */ TABLE \\"a b\\" CASCADE")
+    >>> words.take("DROP", "VIEW"), words.take("DROP", "TABLE"), words.take_name(), words.rest
+    (False, True, 'a b', 'CASCADE')
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._words = lexed(text)
+        self._at = 0
+
+    @property
+    def next(self) -> Lexeme | None:
+        """The next word, None at the end."""
+        return self._words[self._at] if self._at < len(self._words) else None
+
+    @property
+    def left(self) -> tuple[Lexeme, ...]:
+        """All words that are left."""
+        return self._words[self._at :]
+
+    @property
+    def rest(self) -> str:
+        """The text from the next word on."""
+        return "" if self.next is None else self._text[self.next.start :]
+
+    def take(self, *words: str) -> bool:
+        """Go past these words, if they are the next ones."""
+        found = self._words[self._at : self._at + len(words)]
+        if len(found) < len(words) or not all(map(Lexeme.says, found, words)):
+            return False
+        self._at += len(words)
+        return True
+
+    def take_name(self) -> str | None:
+        """Go past a name, and return it; None if there is none."""
+        name = None if self.next is None else self.next.name
+        self._at += name is not None
+        return name
+
+    def dotted_name(self) -> str | None:
+        """Go past a name, or several with dots between them."""
+        name = self.take_name()
+        while name is not None and self.take("."):
+            part = self.take_name()
+            name = None if part is None else f"{name}.{part}"
+        return name
+
+    def string(self) -> str | None:
+        """Go past a string, of whatever form, and return what it holds; None if there is none."""
+        if self.next is None or self.next.kind != "string":
+            return None
+        ((value,),) = ask(f"SELECT {self.next.text}\n")
+        self._at += 1
+        return str(value)
+
+    def parenthesised(self) -> str | None:
+        """Go past what stands in parentheses, and return it with them; None if there is none."""
+        first, depth = self.next, 0
+        if first is None or first.text != "(":
+            return None
+        for word in self.left:
+            self._at += 1
+            depth += (word.text == "(") - (word.text == ")")
+            if depth == 0:
+                return self._text[first.start : word.end]
+        return None
