@@ -10,6 +10,7 @@
     stores/           folders and buckets that several machines share
     opening.py        the one way to open a DuckDB
     asking.py         questions to DuckDB: its keywords, types and options, and how it parses a text
+    lexed.py          the words of a text as DuckDB's lexer sees them
     forks.py          what a forked process may not share with its parent
     interrupts.py     Ctrl-C while DuckDB works
     arrow_input.py    Arrow rows as DuckDB's input, without pandas

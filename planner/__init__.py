@@ -21,6 +21,5 @@
     plan_json.py   plans as JSON
     lock.py        what the SQL of a locked session may do
     options.py     DuckDB's options that change results
-    sources.py     what a query reads besides the tables of its session
     collector.py   garbage collection waits while a query is planned
 """

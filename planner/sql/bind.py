@@ -19,7 +19,7 @@ from qoop.catalog.errors import BindError, ParseError, QueryError
 from qoop.catalog.opening import open_duckdb
 from qoop.planner.algebra.expr import quote
 from qoop.planner.algebra.moment import Moment
-from qoop.planner.sources import refuse_foreign
+from qoop.planner.sql.sources import refuse_foreign
 
 if TYPE_CHECKING:
     from sqlglot import exp

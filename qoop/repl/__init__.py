@@ -3,6 +3,7 @@
 ::
 
     shell.py          reads, runs, prints
+    tokens.py         the words of SQL in an unfinished text
     typed.py          what is typed: a command, or statements, whole or not
     commands.py       \\d, \\resize, \\jobs …
     names.py          names of keywords, functions, tables and columns

@@ -2,7 +2,7 @@
 
 ::
 
-    tokens.py        the words of SQL in an unfinished text
+    words.py         a statement, read word by word
     statement.py     texts into statements
     reading.py       CREATE, DROP and COPY
     parameters.py    values for ``?`` and ``$name``

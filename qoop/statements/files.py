@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qoop.catalog.stores.objects import without_options
-from qoop.planner.sources import tables_read
+from qoop.planner.sql.sources import tables_read
 
 _GLOB = frozenset("*?[")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qoop.planner.sources import tables_read
+from qoop.planner.sql.sources import tables_read
 from qoop.statements.words import Words
 
 
