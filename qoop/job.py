@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
-    from qoop.control.cluster import JobHandle
+    from qoop.control.job_handle import JobHandle
     from qoop.control.standing import Standing
     from qoop.engine.progress import Progress
     from qoop.engine.task import CheckpointKey

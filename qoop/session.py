@@ -32,7 +32,8 @@ from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.catalog.user_folders import cache_directory
 from qoop.config import Config, configure, truth
-from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster
+from qoop.control.job_handle import JobHandle
 from qoop.control.letters import JobRequest
 from qoop.control.sizing import AUTO, Auto, Sizing
 from qoop.control.trace import TraceFile

@@ -20,7 +20,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from qoop.catalog.errors import ConfigError, QoopError, SourceError
 from qoop.catalog.table import Columns, Range, Split, Table
-from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster
+from qoop.control.job_handle import JobHandle
 from qoop.control.letters import JobRequest
 from qoop.engine.backends.crew import Kernels
 from qoop.engine.backends.simulated import (

@@ -14,16 +14,13 @@ from nothing else; a trace holds all of these, so that the turn can be gone thro
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count
 
 from qoop.catalog.errors import (
@@ -37,6 +34,8 @@ from qoop.catalog.errors import (
     Timeout,
 )
 from qoop.catalog.forks import Home
+from qoop.control.announcements import AnnouncedSize, Announcements
+from qoop.control.job_handle import LOOK, JobHandle
 from qoop.control.journal import Journal
 from qoop.control.letters import (
     Answered,
@@ -55,15 +54,14 @@ from qoop.control.letters import (
 from qoop.control.outlook import RunOutlook
 from qoop.control.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.control.revocation import Fate, decide, offers, shared_evenly
-from qoop.control.standing import Standing, left_of
+from qoop.control.spare_memory import with_spare_memory
 from qoop.control.trace import Trace
 from qoop.control.turns import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Turn
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Command, Committed, Demand, Event, Grant, Release, Running, ShareChanged, SlotsChanged
-from qoop.engine.history import Decided, Record
-from qoop.engine.progress import Progress
+from qoop.engine.history import Decided
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
@@ -78,183 +76,11 @@ from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
 from qoop.schedulers.waiting import Waiting
 
-_LOOK = 0.1
-"""Seconds between looks for Ctrl-C: one that comes just before the main thread begins to wait wakes nobody."""
-
-_PAUSE = 0.01
-"""Seconds between looks at whether attempts have ended that are let finish."""
-
 ROUNDS = 8
 """How often shares are told again because plans want other room, for every change of jobs or machines."""
 
-_STREAM_PAUSE = 0.02
-"""Seconds between looks for outputs that can be handed out before the job has ended."""
-
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
-
-
-class JobHandle:
-    """A submitted job as its owner sees it. All methods may be called from any thread."""
-
-    def __init__(self, cluster: Cluster, job: JobId, run: Run, submitted: float) -> None:
-        self.id = job
-        self.done: Future[tuple[Committed, ...]] = Future()
-        self._cluster = cluster
-        self._run = run
-        self._submitted = submitted
-
-    def check(self) -> None:
-        """Raise SessionClosed in a process that was forked from the job's."""
-        self._cluster.home.check()
-
-    @property
-    def state(self) -> State:
-        """RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED; final only once nothing of the job is left running."""
-        return self._run.state
-
-    @property
-    def error(self) -> QoopError | None:
-        """Why the job failed or was cancelled; None if it succeeded or has not ended."""
-        self.check()
-        if not self.done.done():
-            return None
-        error = self.done.exception()
-        assert error is None or isinstance(error, QoopError)
-        return error
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block until the job has ended, at most `timeout` seconds. True if it has ended, however it did."""
-        self.check()
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self.done.done():
-            left = _LOOK if deadline is None else min(_LOOK, deadline - time.monotonic())
-            if left < 0:
-                return False
-            futures.wait([self.done], left)
-        return True
-
-    def outputs(self) -> tuple[Committed, ...]:
-        """Wait for the end and return the root's outputs, in order of parts. Raises the job's error."""
-        self.wait()
-        return self.done.result()
-
-    def stream(self) -> Iterator[Committed]:
-        """The root's outputs in order of parts, each as soon as it is there and will not be made again.
-
-        Once one was handed out the job changes only to plans that keep it. Raises the job's error.
-        """
-        given, pinned = 0, False
-        while not self.wait(_STREAM_PAUSE):
-            pinned = pinned or self._pin()
-            if pinned:
-                parts = self._first_outputs()[given:]
-                yield from parts
-                given += len(parts)
-        yield from self.done.result()[given:]
-
-    def _first_outputs(self) -> tuple[Committed, ...]:
-        with self._cluster.lock:
-            return self._run.first_outputs
-
-    def _pin(self) -> bool:
-        """Have the parts of the root kept that there are; False if there are none or the job has ended."""
-        if not self._first_outputs():
-            return False
-        asked = PinAsked(self.id)
-        self._cluster.post(asked)
-        while not (asked.done.done() or self.done.done()):
-            futures.wait([asked.done], _LOOK)
-        return asked.done.done() and asked.done.result()
-
-    def cancel(self, error: Cancelled | None = None) -> None:
-        """Stop the job; returns at once. Does nothing if it has ended. error: why, if somebody shall know."""
-        self._cluster.post(CancelAsked(self.id, error))
-
-    @contextlib.contextmanager
-    def held(self, keeper: JobId, grace: float) -> Iterator[tuple[Committed, ...]]:
-        """Begin nothing new of the job; yield the outputs that may serve elsewhere, kept for `keeper` meanwhile. If the
-        block fails the job goes on; if it does not, the job is to be cancelled.
-
-        grace: seconds that attempts under way may go on before. Raises ConfigError if the job has ended,
-        CheckpointError if the outputs cannot be looked up.
-        """
-        asked = SuspendAsked(self.id, keeper)
-        try:
-            if grace > 0:
-                self._cluster.post(HoldAsked(self.id))
-            deadline = time.monotonic() + grace
-            while time.monotonic() < deadline and self._is_busy() and not self.done.done():
-                time.sleep(_PAUSE)
-            self._cluster.post(asked)
-            while not (asked.kept.done() or self.done.done()):
-                futures.wait([asked.kept, self.done], _LOOK, futures.FIRST_COMPLETED)
-            if self.done.done():
-                raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
-            yield asked.kept.result()
-        except BaseException:
-            self._cluster.post(HoldAsked(self.id, on=False))
-            raise
-        finally:
-            asked.kept.add_done_callback(partial(self._let_go, keeper))  # at once, or when the letter is opened
-
-    def _let_go(self, keeper: JobId, kept: Future[tuple[Committed, ...]]) -> None:
-        if kept.exception() is None:
-            self._cluster.post(ReleaseAsked(keeper, tuple(output.key for output in kept.result())))
-
-    def _is_busy(self) -> bool:
-        with self._cluster.lock:
-            return bool(self._run.alive)
-
-    def when_ended(self, then: Callable[[], object]) -> None:
-        """Have something done, in whatever thread, once the job has ended; at once if it has."""
-        self.check()
-        self.done.add_done_callback(lambda _: then())
-
-    def release(self) -> None:
-        """The owner needs the outputs no more; the store may drop them."""
-        self.check()
-        if self.done.done() and self.done.exception() is None:
-            keys = tuple(fact.key for fact in self.done.result())
-            self._cluster.post(ReleaseAsked(self.id, keys))
-
-    def progress(self) -> Progress:
-        """How far the job is."""
-        with self._cluster.lock:
-            return self._run.progress()
-
-    def standing(self) -> Standing:
-        """How the job stands, and when it will end."""
-        with self._cluster.lock:
-            now, run, progress = self._cluster.now(), self._run, self._run.progress()
-            used = self._cluster.used_by(self.id)
-            going_on = run.plans and not run.ending and run.share is not None
-            finished = run.finished(now) if going_on else None
-            elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
-        left = None
-        if finished is not None:
-            assert run.share is not None
-            left = left_of(run.plan, finished, progress, run.share)
-        return Standing(progress, elapsed, run.share, used, left)
-
-    def history(self) -> list[Record]:
-        """What happened so far, as records that print as sentences."""
-        with self._cluster.lock:
-            return list(self._run.history)
-
-    def plans(self) -> tuple[Plan, ...]:
-        """The plans it has run, in order."""
-        with self._cluster.lock:
-            return tuple(self._run.plans)
-
-    def reconsider(self, why: str = "it was asked for") -> None:
-        """Have the choice of the plan thought over now. Does nothing if the job may not change plan."""
-        self._cluster.post(ReconsiderAsked(self.id, why))
-
-    def story(self, key: CheckpointKey) -> str:
-        """All that happened to one checkpoint, a sentence a line."""
-        with self._cluster.lock:
-            return self._run.story(key)
 
 
 @dataclass(slots=True)
@@ -267,22 +93,6 @@ class _Job:
     deadline: float | None
     replanner: Replanner | None
     outlook: RunOutlook
-
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """What the backend is to have from some time on; None: what it has. why: see `ResizeAsked`."""
-
-    slots: int | None
-    memory: int | None
-    at: float
-    why: str = ""
-
-    def without(self, other: _Size) -> _Size | None:
-        """What it says of that which another does not say anything of; None: nothing."""
-        slots = self.slots if other.slots is None else None
-        memory = self.memory if other.memory is None else None
-        return None if slots is None and memory is None else replace(self, slots=slots, memory=memory)
 
 
 _WHY = {
@@ -328,7 +138,7 @@ class Cluster:
         self._wants_stale = False
         self._rounds = 0  # told again for the wants of plans since jobs or machines changed
         self._wait_for_capacity = wait_for_capacity
-        self._next_sizes: list[_Size] = []  # as announced, the next first
+        self._announcements = Announcements(self._tell_size)
         self._empty_since: float | None = None  # when the last slot went, while there is none
         self._closing = False
         self._give_up_at: float | None = None
@@ -394,7 +204,7 @@ class Cluster:
             self.post(asked)
         if self._thread is None:
             self.step(0.0)
-        while not futures.wait([asked.done], _LOOK).done:
+        while not futures.wait([asked.done], LOOK).done:
             if self._thread is not None and not self._thread.is_alive():
                 self._check_open()
         asked.done.result()
@@ -464,7 +274,7 @@ class Cluster:
                 letter = self._mail.popleft()
                 self._note(letter)
                 self._open(letter, now)
-            self._resize_as_announced(now)
+            self._announcements.carry_out(now)
             if self._deadlines:
                 self._end_late_jobs(now)
             self._end_starved_jobs(now)
@@ -500,7 +310,7 @@ class Cluster:
             case PinAsked(name, done):
                 self._pin(name, done)
             case ResizeAsked(slots, memory, notice, why, done):
-                self._resize(_Size(slots, memory, now + notice, why), now, done)
+                self._resize(AnnouncedSize(slots, memory, now + notice, why), now, done)
             case Answered():
                 self._answered(letter, now)
             case CloseAsked():
@@ -556,22 +366,15 @@ class Cluster:
         if self._closing:
             raise SessionClosed("the session was closed")
 
-    def _resize(self, size: _Size, now: float, done: Future[None]) -> None:
-        """Have the backend be so, or hear that it will; what was announced of other things is to come still."""
-        rest = [left for one in self._next_sizes if (left := one.without(size)) is not None]
-        coming = sorted([*rest, size] if size.at > now else rest, key=lambda one: one.at)
+    def _resize(self, size: AnnouncedSize, now: float, done: Future[None]) -> None:
         try:
-            self._tell_size(size if size.at <= now else _merged(coming), now)
+            self._announcements.resize(size, now)
         except ConfigError as error:
             done.set_exception(error)
-            return
-        self._next_sizes = coming
-        done.set_result(None)
-        if size.at <= now and coming:
-            with contextlib.suppress(ConfigError):  # noted; it was not refused before, and comes when it is due
-                self._tell_size(_merged(coming), now)
+        else:
+            done.set_result(None)
 
-    def _tell_size(self, size: _Size, now: float) -> None:
+    def _tell_size(self, size: AnnouncedSize, now: float) -> None:
         """Tell the backend, and the jobs what comes of it. Raises ConfigError if it cannot be so."""
         self._note(Resizing(size.slots, size.memory, size.at))
         try:
@@ -584,11 +387,6 @@ class Cluster:
             raise
         events = [_because(size.why, event) for event in self._backend.wait(0.0)]
         self._shares_stale |= self._driver.take(events, now)  # before anything is granted
-
-    def _resize_as_announced(self, now: float) -> None:
-        while self._next_sizes and now >= self._next_sizes[0].at:
-            size = self._next_sizes.pop(0)  # once, even if it is refused
-            self._resize(size, now, Future())
 
     def _loop(self) -> None:
         try:
@@ -801,8 +599,8 @@ class Cluster:
             moments += [self._starved_at(job, self._empty_since) for job in going_on]
         if self._give_up_at is not None:
             moments.append(self._give_up_at)
-        if self._next_sizes:
-            moments.append(self._next_sizes[0].at)
+        if (announced := self._announcements.next_at) is not None:
+            moments.append(announced)
         if not moments:
             return timeout
         left = max(0.0, min(moments) - self._clock.now())
@@ -834,13 +632,6 @@ class Cluster:
         self._coming.clear()
 
 
-def _merged(sizes: Sequence[_Size]) -> _Size:
-    """What is to be announced of several sizes, the next of them first: all of it, to be had by the next moment."""
-    slots = next((one.slots for one in sizes if one.slots is not None), None)
-    memory = next((one.memory for one in sizes if one.memory is not None), None)
-    return replace(sizes[0], slots=slots, memory=memory)
-
-
 def _because(why: str, event: Event) -> Event:
     return replace(event, why=why) if why and isinstance(event, SlotsChanged) else event
 
@@ -851,35 +642,6 @@ def within(ready: Sequence[Demand], used: Resources, slots: float) -> tuple[Dema
     A task that needs more runs alone.
     """
     return tuple(one for one in ready if not used.cpu or used.cpu + one.resources.cpu <= slots)
-
-
-def with_spare_memory(grant: Grant, room: Room, claims: Sequence[Claim]) -> Grant:
-    """The grant with the memory of the slots it takes, if the machine has it free and no ready task needs it.
-
-    A demand is the least a task needs; a kernel with more memory spills less. It gets at most the same
-    fraction of the memory as of the slots, so that tasks that ask for no more than that never wait for it.
-    """
-    demand = grant.resources
-    by_slots = room.capacity.memory * demand.cpu / room.capacity.cpu
-    if demand.memory >= by_slots:
-        return grant
-    if room.free.cpu <= demand.cpu:  # nothing else fits there
-        return _with_memory(grant, min(by_slots, room.free.memory))
-    rest = room.free - demand
-    needed = 0.0
-    most = claims.bound.memory if isinstance(claims, Waiting) else max(claim.most.memory for claim in claims)
-    if by_slots > room.free.memory - most:
-        waiting = [claim for claim in claims if claim.least.fits(rest)]
-        others = (other for claim in waiting for other in claim.demands if other.task != grant.task)
-        needed = max((other.resources.memory for other in others if other.resources.fits(rest)), default=0.0)
-    return _with_memory(grant, min(by_slots, room.free.memory - needed))
-
-
-def _with_memory(grant: Grant, memory: float) -> Grant:
-    """The grant with so much memory, in whole bytes; never with less than it has."""
-    had = grant.resources
-    more = max(had.memory, float(math.floor(memory)))
-    return Grant(grant.job, grant.task, grant.machine, Resources(had.cpu, more, had.disk, had.network))
 
 
 def answered(job: JobId, outcome: Answer | Useful | Exception) -> Answered:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qoop.catalog.errors import CheckpointError, ConfigError, PlanError, QoopError
-from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster
+from qoop.control.job_handle import JobHandle
 from qoop.control.letters import Answered, Letter, PinAsked, ResizeAsked, Submitted, SuspendAsked
 from qoop.control.trace import FORMAT, INPUTS, LETTERS, OUTPUTS, VERSION, Lines
 from qoop.control.trace_codec import TraceCodec

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from policies_world import option
 
-from qoop.control.cluster import ROUNDS, Cluster, JobHandle
+from qoop.control.cluster import ROUNDS, Cluster
+from qoop.control.job_handle import JobHandle
 from qoop.control.letters import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qoop.catalog.errors import CheckpointError, OutOfMemory
-from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster
+from qoop.control.job_handle import JobHandle
 from qoop.control.letters import JobRequest, PinAsked
 from qoop.control.trace import MemoryTrace
 from qoop.control.turns import Decision as Noted

@@ -23,8 +23,10 @@ from qoop.catalog.errors import (
     SessionClosed,
     Timeout,
 )
-from qoop.control.cluster import Cluster, JobHandle, with_spare_memory
+from qoop.control.cluster import Cluster
+from qoop.control.job_handle import JobHandle
 from qoop.control.letters import JobRequest
+from qoop.control.spare_memory import with_spare_memory
 from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.crew import Kernels
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated

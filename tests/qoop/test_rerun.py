@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 import qoop
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, ExecutionError, OutOfMemory, Revoked, Suspended
-from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster
+from qoop.control.job_handle import JobHandle
 from qoop.control.letters import CancelAsked, JobRequest, PinAsked, SuspendAsked
 from qoop.control.trace import INPUTS, OUTPUTS, MemoryTrace
 from qoop.control.trace_codec import read_error, write_error

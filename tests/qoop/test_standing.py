@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster
+from qoop.control.job_handle import JobHandle
 from qoop.control.letters import JobRequest
 from qoop.control.standing import Left
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated

@@ -14,7 +14,8 @@ from sim_script import GB, JobLine, Node, Schedule, plan_of, room
 from sim_watch import Watch
 
 from qoop.catalog.errors import CheckpointError, ExecutionError, OutOfMemory, PlanError, Suspended
-from qoop.control.cluster import Cluster, JobHandle
+from qoop.control.cluster import Cluster
+from qoop.control.job_handle import JobHandle
 from qoop.control.letters import CancelAsked, HoldAsked, JobRequest, PinAsked, ReleaseAsked, ResizeAsked, SuspendAsked
 from qoop.engine.backends.crew import Kernels
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend

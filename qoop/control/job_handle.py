@@ -1,0 +1,197 @@
+"""A submitted job as its owner sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import Cancelled, ConfigError, QoopError
+from qoop.control.letters import CancelAsked, HoldAsked, PinAsked, ReconsiderAsked, ReleaseAsked, SuspendAsked
+from qoop.control.standing import Standing, left_of
+from qoop.engine.events import Committed
+from qoop.engine.history import Record
+from qoop.engine.progress import Progress
+from qoop.engine.run import Run
+from qoop.engine.state import State
+from qoop.engine.task import CheckpointKey, JobId
+from qoop.planner.plan import Plan
+
+if TYPE_CHECKING:
+    from qoop.control.cluster import Cluster
+
+LOOK = 0.1
+"""Seconds between looks for Ctrl-C: one that comes just before the main thread begins to wait wakes nobody."""
+
+_PAUSE = 0.01
+"""Seconds between looks at whether attempts have ended that are let finish."""
+
+_STREAM_PAUSE = 0.02
+"""Seconds between looks for outputs that can be handed out before the job has ended."""
+
+
+class JobHandle:
+    """A submitted job as its owner sees it. All methods may be called from any thread."""
+
+    def __init__(self, cluster: Cluster, job: JobId, run: Run, submitted: float) -> None:
+        self.id = job
+        self.done: Future[tuple[Committed, ...]] = Future()
+        self._cluster = cluster
+        self._run = run
+        self._submitted = submitted
+
+    def check(self) -> None:
+        """Raise SessionClosed in a process that was forked from the job's."""
+        self._cluster.home.check()
+
+    @property
+    def state(self) -> State:
+        """RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED; final only once nothing of the job is left running."""
+        return self._run.state
+
+    @property
+    def error(self) -> QoopError | None:
+        """Why the job failed or was cancelled; None if it succeeded or has not ended."""
+        self.check()
+        if not self.done.done():
+            return None
+        error = self.done.exception()
+        assert error is None or isinstance(error, QoopError)
+        return error
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the job has ended, at most `timeout` seconds. True if it has ended, however it did."""
+        self.check()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.done.done():
+            left = LOOK if deadline is None else min(LOOK, deadline - time.monotonic())
+            if left < 0:
+                return False
+            futures.wait([self.done], left)
+        return True
+
+    def outputs(self) -> tuple[Committed, ...]:
+        """Wait for the end and return the root's outputs, in order of parts. Raises the job's error."""
+        self.wait()
+        return self.done.result()
+
+    def stream(self) -> Iterator[Committed]:
+        """The root's outputs in order of parts, each as soon as it is there and will not be made again.
+
+        Once one was handed out the job changes only to plans that keep it. Raises the job's error.
+        """
+        given, pinned = 0, False
+        while not self.wait(_STREAM_PAUSE):
+            pinned = pinned or self._pin()
+            if pinned:
+                parts = self._first_outputs()[given:]
+                yield from parts
+                given += len(parts)
+        yield from self.done.result()[given:]
+
+    def _first_outputs(self) -> tuple[Committed, ...]:
+        with self._cluster.lock:
+            return self._run.first_outputs
+
+    def _pin(self) -> bool:
+        """Have the parts of the root kept that there are; False if there are none or the job has ended."""
+        if not self._first_outputs():
+            return False
+        asked = PinAsked(self.id)
+        self._cluster.post(asked)
+        while not (asked.done.done() or self.done.done()):
+            futures.wait([asked.done], LOOK)
+        return asked.done.done() and asked.done.result()
+
+    def cancel(self, error: Cancelled | None = None) -> None:
+        """Stop the job; returns at once. Does nothing if it has ended. error: why, if somebody shall know."""
+        self._cluster.post(CancelAsked(self.id, error))
+
+    @contextlib.contextmanager
+    def held(self, keeper: JobId, grace: float) -> Iterator[tuple[Committed, ...]]:
+        """Begin nothing new of the job; yield the outputs that may serve elsewhere, kept for `keeper` meanwhile. If the
+        block fails the job goes on; if it does not, the job is to be cancelled.
+
+        grace: seconds that attempts under way may go on before. Raises ConfigError if the job has ended,
+        CheckpointError if the outputs cannot be looked up.
+        """
+        asked = SuspendAsked(self.id, keeper)
+        try:
+            if grace > 0:
+                self._cluster.post(HoldAsked(self.id))
+            deadline = time.monotonic() + grace
+            while time.monotonic() < deadline and self._is_busy() and not self.done.done():
+                time.sleep(_PAUSE)
+            self._cluster.post(asked)
+            while not (asked.kept.done() or self.done.done()):
+                futures.wait([asked.kept, self.done], LOOK, futures.FIRST_COMPLETED)
+            if self.done.done():
+                raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
+            yield asked.kept.result()
+        except BaseException:
+            self._cluster.post(HoldAsked(self.id, on=False))
+            raise
+        finally:
+            asked.kept.add_done_callback(partial(self._let_go, keeper))  # at once, or when the letter is opened
+
+    def _let_go(self, keeper: JobId, kept: Future[tuple[Committed, ...]]) -> None:
+        if kept.exception() is None:
+            self._cluster.post(ReleaseAsked(keeper, tuple(output.key for output in kept.result())))
+
+    def _is_busy(self) -> bool:
+        with self._cluster.lock:
+            return bool(self._run.alive)
+
+    def when_ended(self, then: Callable[[], object]) -> None:
+        """Have something done, in whatever thread, once the job has ended; at once if it has."""
+        self.check()
+        self.done.add_done_callback(lambda _: then())
+
+    def release(self) -> None:
+        """The owner needs the outputs no more; the store may drop them."""
+        self.check()
+        if self.done.done() and self.done.exception() is None:
+            keys = tuple(fact.key for fact in self.done.result())
+            self._cluster.post(ReleaseAsked(self.id, keys))
+
+    def progress(self) -> Progress:
+        """How far the job is."""
+        with self._cluster.lock:
+            return self._run.progress()
+
+    def standing(self) -> Standing:
+        """How the job stands, and when it will end."""
+        with self._cluster.lock:
+            now, run, progress = self._cluster.now(), self._run, self._run.progress()
+            used = self._cluster.used_by(self.id)
+            going_on = run.plans and not run.ending and run.share is not None
+            finished = run.finished(now) if going_on else None
+            elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
+        left = None
+        if finished is not None:
+            assert run.share is not None
+            left = left_of(run.plan, finished, progress, run.share)
+        return Standing(progress, elapsed, run.share, used, left)
+
+    def history(self) -> list[Record]:
+        """What happened so far, as records that print as sentences."""
+        with self._cluster.lock:
+            return list(self._run.history)
+
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans it has run, in order."""
+        with self._cluster.lock:
+            return tuple(self._run.plans)
+
+    def reconsider(self, why: str = "it was asked for") -> None:
+        """Have the choice of the plan thought over now. Does nothing if the job may not change plan."""
+        self._cluster.post(ReconsiderAsked(self.id, why))
+
+    def story(self, key: CheckpointKey) -> str:
+        """All that happened to one checkpoint, a sentence a line."""
+        with self._cluster.lock:
+            return self._run.story(key)
