@@ -2,7 +2,7 @@
 
 As JSON lines (law 8: no pickle), each written once the turn is over::
 
-    {"format": "qoop-trace", "version": 3, "qoop": "0.1"}
+    {"format": "qoop-trace", "version": 4, "qoop": "0.1"}
     {"in": "Opened", "at": 0.0, "machines": {"local": {"cpu": 4, "memory": 8e9}}, …}
     {"define": "5e1f…", "kind": "Stage", "value": {…}}      a stage or plan; said once, later named by its digest
     {"turn": 1, "at": 0.25}
@@ -11,6 +11,7 @@ As JSON lines (law 8: no pickle), each written once the turn is over::
     {"out": "Starting", "attempt": "job1/s1.0#1", …}
     {"end": 1}                                              the session was closed after so many turns
 
+Every line ends with ``"sum": "…"``, which sums the line and all before it (:class:`Chain`).
 :mod:`qoop.control.turns` and :mod:`qoop.control.letters` say what the lines mean, :mod:`qoop.retrace.rerun` goes
 through them again.
 """
@@ -21,9 +22,11 @@ import fcntl
 import itertools
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from io import FileIO
 from pathlib import Path
 from typing import Protocol
@@ -62,7 +65,7 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 3
+VERSION = 4
 
 EVENTS = (
     TaskSucceeded, TaskFailed, TaskStopped, MachineJoined, MachineLost, SlotsChanged, CapacityNotice, CheckpointLost,
@@ -115,12 +118,12 @@ class MemoryTrace:
 
     def to_json(self) -> Iterator[str]:
         """Yield it as the lines of a file."""
-        lines, turns = Lines(), 0
-        yield header()
+        lines, chain, turns = Lines(), Chain(), 0
+        yield chain.sealed(header())
         for entry in self.entries:
             turns += isinstance(entry.what, Turn)
-            yield from lines.of(entry.what)
-        yield json.dumps({"end": turns})
+            yield from map(chain.sealed, lines.of(entry.what))
+        yield chain.sealed(json.dumps({"end": turns}))
 
 
 class TraceFile:
@@ -136,6 +139,7 @@ class TraceFile:
         self._file = _opened(self.path)
         keep_private(self._file.fileno())
         self._lines = Lines()
+        self._chain = Chain()
         self._waiting = [header()]
         self._turns = 0
         self._problem: Exception | None = None
@@ -152,7 +156,7 @@ class TraceFile:
     def flush(self) -> None:
         if self._problem is not None:
             return
-        data = memoryview("".join(f"{line}\n" for line in self._waiting).encode())
+        data = memoryview("".join(f"{self._chain.sealed(line)}\n" for line in self._waiting).encode())
         self._waiting = []
         try:
             while data:
@@ -188,6 +192,42 @@ class Lines:
         name = type(what).__name__
         text = json.dumps({"out" if name in OUTPUTS else "in": name, **self._codec.write(what)}, allow_nan=False)
         return [*self._codec.definitions(), text]
+
+
+class Chain:
+    """Gives every line of a trace a checksum, over itself and the one before it.
+
+    So a line that was changed, left out or put elsewhere is found, and told from a last line that is cut off.
+
+    >>> line = Chain().sealed('{"turn": 1}')
+    >>> line, Chain().opened(line)
+    ('{"turn": 1, "sum": "143bc81ab84cafe4"}', '{"turn": 1}')
+    """
+
+    def __init__(self) -> None:
+        self._last = b""
+
+    def sealed(self, line: str) -> str:
+        """The next line, an object of JSON, with its checksum as its last field."""
+        return f'{line[:-1]}, "sum": "{self._next(line)}"}}'
+
+    def opened(self, line: str) -> str:
+        """The line as it was before it was `sealed`. Raises ValueError where it is not the next line as it was."""
+        found = _SUM.search(line)
+        if found is None:
+            raise ValueError("it has no checksum")
+        content = line[: found.start()] + "}"
+        if self._next(content) != found[1]:
+            raise ValueError("it, or the line before it, is not as it was written: the checksum differs")
+        return content
+
+    def _next(self, content: str) -> str:
+        digest = blake2b(content.encode(), digest_size=8, salt=self._last)
+        self._last = digest.digest()
+        return digest.hexdigest()
+
+
+_SUM = re.compile(r', "sum": "([0-9a-f]{16})"\}$')
 
 
 def header() -> str:

@@ -23,7 +23,7 @@ from qoop.catalog.errors import CheckpointError, ConfigError, PlanError, QoopErr
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.letters import Answered, Letter, PinAsked, ResizeAsked, Submitted, SuspendAsked
-from qoop.control.trace import FORMAT, INPUTS, LETTERS, OUTPUTS, VERSION, Lines
+from qoop.control.trace import FORMAT, INPUTS, LETTERS, OUTPUTS, VERSION, Chain, Lines
 from qoop.control.trace_codec import TraceCodec
 from qoop.control.turns import Found, Opened, Refused
 from qoop.engine.clock import VirtualClock
@@ -230,6 +230,7 @@ class _Reader:
     def __init__(self, name: str) -> None:
         self._name = name
         self._codec = TraceCodec()
+        self._chain = Chain()
         self._turns: list[RecordedTurn] = []
         self._turn: _Pages | None = None
         self._opened: Opened | None = None
@@ -239,19 +240,19 @@ class _Reader:
         header = self._header(lines[0] if lines else "")
         for number, line in enumerate(lines[1:], 2):
             try:
-                self._line(json.loads(line))
-            except (ValueError, KeyError, TypeError, QoopError) as error:
+                self._line(json.loads(self._chain.opened(line)))
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError, QoopError) as error:
                 raise ConfigError(f"line {number} of the trace {self._name} is damaged: {error}") from error
         self._close_turn()
         if self._opened is None:
             raise ConfigError(f"the trace {self._name} is empty")
-        made_by = {name: str(value) for name, value in header.items() if name not in ("format", "version")}
+        made_by = {name: str(value) for name, value in header.items() if name not in ("format", "version", "sum")}
         return Recording(made_by, self._opened, tuple(self._turns), self._ended, cut_off)
 
     def _header(self, line: str) -> Mapping[str, Any]:
         try:
             header = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             header = None
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise ConfigError(f"{self._name} is no trace of qoop: it does not begin with a line that says so")
@@ -259,6 +260,10 @@ class _Reader:
             raise ConfigError(
                 f"the trace {self._name} is of version {header.get('version')}; only {VERSION} can be read"
             )
+        try:
+            self._chain.opened(line)
+        except ValueError as error:
+            raise ConfigError(f"line 1 of the trace {self._name} is damaged: {error}") from error
         return header
 
     def _line(self, line: Any) -> None:

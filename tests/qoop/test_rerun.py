@@ -21,7 +21,7 @@ from qoop.catalog.errors import ConfigError, ExecutionError, OutOfMemory, Revoke
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.letters import CancelAsked, JobRequest, PinAsked, SuspendAsked
-from qoop.control.trace import INPUTS, OUTPUTS, MemoryTrace
+from qoop.control.trace import INPUTS, OUTPUTS, Chain, MemoryTrace
 from qoop.control.trace_codec import read_error, write_error
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
@@ -321,11 +321,32 @@ def test_an_unknown_job_is_named(traced: Path, capsys: pytest.CaptureFixture[str
 
 
 def damaged(path: Path, folder: Path, change: Callable[[list[str]], object]) -> Path:
-    lines = path.read_text().splitlines(keepends=True)
+    """A trace that was changed by somebody who knows how lines are summed."""
+    before, after = Chain(), Chain()
+    lines = [before.opened(line) + "\n" for line in path.read_text().splitlines()]
     change(lines)
     other = folder / "damaged.jsonl"
-    other.write_text("".join(lines))
+    other.write_text("".join(after.sealed(line.rstrip("\n")) + "\n" for line in lines if line))
     return other
+
+
+def test_a_flipped_bit_anywhere_is_told_with_its_line(traced: Path, tmp_path: Path) -> None:
+    whole, other = traced.read_bytes(), tmp_path / "flipped.jsonl"
+    for place in range(0, len(whole) - 1, max(1, len(whole) // 100)):
+        content = bytearray(whole)
+        content[place] ^= 1
+        other.write_bytes(content)
+        line = whole[:place].count(b"\n") + 1
+        with pytest.raises(ConfigError, match=rf"line {line} of the trace .* is damaged|is no trace|is of version"):
+            read_trace(other)
+
+
+def test_lines_that_are_missing_or_swapped_are_told(traced: Path, tmp_path: Path) -> None:
+    lines, other = traced.read_text().splitlines(keepends=True), tmp_path / "other.jsonl"
+    for changed in ([*lines[:5], *lines[6:]], [*lines[:5], lines[6], lines[5], *lines[7:]], [*lines[:6], *lines[5:]]):
+        other.write_text("".join(changed))
+        with pytest.raises(ConfigError, match=r"line [67] of the trace .* is damaged: it, or the line before it"):
+            read_trace(other)
 
 
 def test_a_cut_off_last_line_is_left_out_and_told(traced: Path, tmp_path: Path) -> None:
@@ -352,7 +373,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 3', '"version": 9'), "is of version 9; only 3"),
+        (tamper("qoop-trace", '"version": 4', '"version": 3'), "is of version 3; only 4"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),
