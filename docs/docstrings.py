@@ -1,8 +1,8 @@
 """The reference pages of `make docs`: where the code is found, and docstrings as Markdown.
 
 Our docstrings are plain text with a few conventions, which mkdocstrings does not know: what parameters mean is told in
-lines ``name: meaning``, names of code stand in ``double`` or `single` backquotes or in a role such as :class:`Result`,
-a drawing follows a line that ends with ``::``. Each is turned into what Markdown has for it.
+lines ``name: meaning``, names of code stand in ``double`` or `single` backquotes or in a role such as
+:class:`qoop.Result`, a drawing follows a line that ends with ``::``. Each is turned into what Markdown has for it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class AsMarkdown(griffe.Extension):
 def markdown(text: str, names: Collection[str]) -> str:
     r"""A docstring as Markdown. names: those that a line ``name: meaning`` may explain.
 
-    >>> print(markdown("Run it, see :meth:`Job.wait`.\n\nslots: tasks at a time.", {"slots"}))
-    Run it, see `Job.wait`.
+    >>> print(markdown("Run it, see :meth:`qoop.job.Job.wait`.\n\nslots: tasks at a time.", {"slots"}))
+    Run it, see `qoop.job.Job.wait`.
     <BLANKLINE>
     - **`slots`**: tasks at a time.
     """

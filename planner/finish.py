@@ -1,4 +1,4 @@
-"""When a plan would be finished on a share of the resources: the completion time estimate (spec section 4).
+"""When a plan would be finished on a share of the resources: the completion time estimate (paper section 4).
 
 The tasks that are left are simulated on the share as one machine that stays as it is for ever.  Which task goes
 next is asked of :mod:`~qoop.planner.packing`, as the scheduler asks it, with the demands in the order in which

@@ -51,7 +51,7 @@ class Resources:
         )  # fmt: skip
 
     def dominant_share(self, capacity: Resources) -> float:
-        """The largest fraction of capacity over the dimensions (spec section 2); absent dimensions count 0."""
+        """The largest fraction of capacity over the dimensions (paper section 2); absent dimensions count 0."""
         pairs = (
             (self.cpu, capacity.cpu), (self.memory, capacity.memory),
             (self.disk, capacity.disk), (self.network, capacity.network),

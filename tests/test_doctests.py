@@ -20,7 +20,7 @@ MODULES = sorted(
 )
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-_NAME = re.compile(r"`(qoop(?:\.\w+)+)(?:\(\))?`")
+_NAME = re.compile(r"`(qoop(?:\.(?!toml\b)\w+)+)(?:\(\))?`")
 _FILE = re.compile(r"`((?:catalog|planner|engine|qoop|tpcds|tests|docs)/[\w/.-]*)`|\]\((?!http)([^)#]+)\)")
 _BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -28,7 +28,7 @@ _PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring(name: str) -> None:
-    """The installed module is tested, as pytest would import planner/x.py a second time as planner.x."""
+    """The installed module is tested, as pytest would import `planner/<name>.py` a second time as `planner.<name>`."""
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:

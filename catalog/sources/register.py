@@ -31,7 +31,7 @@ _READERS = 4  # threads that look at the tables of a folder: DuckDB tells types 
 
 
 def open_source(probe: Probe, name: str, source: object) -> Table:
-    """A table over anything that :meth:`Catalog.register` takes."""
+    """A table over anything that :meth:`qoop.catalog.catalog.Catalog.register` takes."""
     if isinstance(source, str | os.PathLike):
         return _open_path(probe, name, os.fspath(source))
     return _open_arrow(probe, name, source)

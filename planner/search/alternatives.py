@@ -142,7 +142,7 @@ def _without_redundant(chosen: Sequence[int], covers: Sequence[frozenset[int]]) 
 
 
 def prune_by_work(rectangles: Sequence[tuple[float, float]]) -> tuple[int, ...]:
-    """The places of plans, given as (width, work), that the paper's algorithm keeps (spec section 5).
+    """The places of plans, given as (width, work), that the paper's algorithm keeps (paper section 5).
 
     By width ascending, a plan stays only if its work is at most half that of the one kept before it.
 

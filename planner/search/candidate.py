@@ -82,7 +82,7 @@ def local_grid(room: Resources) -> Grid:
 
 
 def cluster_grid() -> Grid:
-    """The cluster of the paper (spec section 6): 20 machines of 30 one-core containers, 1 Gbit/s each or a quarter.
+    """The cluster of the paper (paper section 6): 20 machines of 30 one-core containers, 1 Gbit/s each or a quarter.
 
     Of five rooms, those chosen give the best pools: 7 % in the mean of TPC-DS queries behind plans made for all of its
     points.

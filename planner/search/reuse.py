@@ -7,7 +7,7 @@ into reach. A stage of the plan is
   them, or partitions of the same layout;
 - replaced by one that reads a finished stage of equal signature part by part and cuts it as the plan wants it;
 - replaced by one that reads a finished stage of which its rows and columns are a part (:func:`~qoop.planner.
-  containment.served`), and filters and projects it.
+  identity.containment.served`), and filters and projects it.
 
 The finished stage joins the plan under its own key. All of its parts are held, so the engine runs none of it, nor of
 the stages below, which come along so that a lost checkpoint can be made again. The replaced stage keeps its signature.

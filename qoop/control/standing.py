@@ -1,6 +1,6 @@
 """How a running job stands, for people: what it has done, what it uses, and when it will end.
 
-When it will end is the completion time estimate of the re-planner (spec section 4) for the plan that runs, put right
+When it will end is the completion time estimate of the re-planner (paper section 4) for the plan that runs, put right
 by how long its finished tasks took against how long they were thought to take. Nobody knows what the tasks that are
 left will do, so it is told as a range.
 """

@@ -7,7 +7,7 @@ amount (as in jump diffusions; Kou 2002). The price has a floor, as the markets 
 the price of a machine that is not taken away.
 
 The constants were fitted so that `qoop.profiles.spot.bid` makes of it what the paper reports of its series
-(specification, section 6). Over the seeds 0 to 199, mean and standard deviation:
+(paper section 6). Over the seeds 0 to 199, mean and standard deviation:
 
 =========================  ============  ==================
 figure of five hours       here          paper's one series

@@ -10,7 +10,7 @@ Regions of a class are cut otherwise than from a market. With a job that comes o
 ten minutes pass without a run over 20 %: all of them are high. A job sees less, since it is not always there for so
 long. So here a region is what one job saw while it was there (`job_region`), ten minutes at most.
 
-A job is told its share, one part of as many as there are jobs (specification, section 2), at most every `STEP` seconds.
+A job is told its share, one part of as many as there are jobs (paper section 2), at most every `STEP` seconds.
 """
 
 from __future__ import annotations

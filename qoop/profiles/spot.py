@@ -1,6 +1,6 @@
 """Machines of a spot market: how many a bidder with a budget has while the price goes up and down.
 
-The rule is that of the paper (specification, section 6): each minute two machines are added by bidding 5 % over the
+The rule is that of the paper (paper section 6): each minute two machines are added by bidding 5 % over the
 price, as far as the budget allows; a machine whose bid is under the price is taken at once. What the paper leaves open
 is settled so: what is paid is the price of the moment, as on the market of that time, so one more machine is within
 the budget if all of them at the present price are; what is taken goes before the bids of the same minute are made; and

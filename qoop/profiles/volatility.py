@@ -2,8 +2,8 @@
 
 A run is as many changes in one direction, one after the other, as there are, however long nothing happens between
 them; its size is relative to what there was before the first of them. An event of x % is a run of at least that size.
-A region is low if its largest run is under 10 %, high if it is over 20 %, and medium between (specification, section
-6). What is looked at are the slots of all machines together; memory follows them.
+A region is low if its largest run is under 10 %, high if it is over 20 %, and medium between (paper
+section 6). What is looked at are the slots of all machines together; memory follows them.
 """
 
 from __future__ import annotations

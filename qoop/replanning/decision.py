@@ -1,4 +1,4 @@
-"""Which plan to run from here on: progress carried over to every plan, and a greedy choice (spec sections 3 to 5).
+"""Which plan to run from here on: progress carried over to every plan, and a greedy choice (paper sections 3 to 5).
 
     Finished ──propagate──> Done of each option ──finish time on the share──> Remaining ──policy──> Stay | Switch
 
@@ -80,7 +80,7 @@ def reestimate(option: Option, observed: Observations, memory: Mapping[Content, 
 
 
 def propagate(option: Option, finished: Finished, by: Option) -> Done:
-    """How far a plan is, given what was done under others: spec section 3, at any depth.
+    """How far a plan is, given what was done under others: paper section 3, at any depth.
 
     A stage has all parts that are held under its own signature and layout, whichever plan they were made for. That
     what a finished stage reads need not be done follows in the estimate. It also has the attempts of the plan that runs
@@ -341,7 +341,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class Greedy:
-    """The plan that ends first on the share as it is now (spec section 5), whatever finished work that leaves out,
+    """The plan that ends first on the share as it is now (paper section 5), whatever finished work that leaves out,
     of those that end sooner than the running one by enough.
 
     hysteresis: another plan must end sooner than the running one by this fraction of its time, since estimates

@@ -1,4 +1,4 @@
-"""What every scheduling policy is given and must answer. Policies know no plan (spec, section 1)."""
+"""What every scheduling policy is given and must answer. Policies know no plan (paper section 1)."""
 
 from __future__ import annotations
 

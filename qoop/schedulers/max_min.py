@@ -1,4 +1,4 @@
-"""Instantaneous, work-conserving max-min fairness over resource vectors (spec section 2, Pseudocode 1)."""
+"""Instantaneous, work-conserving max-min fairness over resource vectors (paper section 2, Pseudocode 1)."""
 
 from __future__ import annotations
 

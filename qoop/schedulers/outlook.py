@@ -1,6 +1,6 @@
 """What a job has still to do, as far as some policies want to know: an estimate, worked out only if it is asked for.
 
-Max-min fairness looks at no plan and asks for nothing of this (spec section 1). The policies it is compared with do:
+Max-min fairness looks at no plan and asks for nothing of this (paper section 1). The policies it is compared with do:
 they go by the remaining work of a job (SJF, Tetris) or by what it can wait with (Carbyne).
 """
 

@@ -1,6 +1,6 @@
 """Shares that settle with the plans: what a job's plan has no use for is promised to the others.
 
-The loop of resources and plans, by its two halves (after the primal-dual view in section 7 of the spec):
+The loop of resources and plans, by its two halves (after the primal-dual view in paper section 7):
 
     shares ──the jobs' policies──> plans ──useful_room──> what each job wants ──max-min with limits──> shares
 

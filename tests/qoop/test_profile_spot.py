@@ -92,7 +92,7 @@ def test_a_machine_costs_the_price_of_the_moment() -> None:
 
 
 def test_made_up_markets_are_like_that_of_the_paper() -> None:
-    """The figures of the specification's section 6 lie within one standard deviation of the mean over the seeds."""
+    """The figures of paper section 6 lie within one standard deviation of the mean over the seeds."""
     series = [prices(seed) for seed in SEEDS]
     found = [summary(bid(one)) for one in series]
     assert {one.machines for one in found} == {(2, 20)}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parent.parent.parent
-WORKER = "qoop/engine/backends/ray/worker.py"
+WORKER = "/".join(("qoop", "engine", "backends", "ray", "worker.py"))
 
 DRIVER = """
 import sys

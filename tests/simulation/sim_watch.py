@@ -8,7 +8,7 @@ that the first has led to is done, and everything must hold:
 - what a job believes to hold is held for it, and nothing else is; nothing is let go that it needs;
 - an attempt is told to stop once, and for a reason;
 - the job with the lowest share goes first, and no room is left free that somebody could use;
-- shares are those of Pseudocode 1 (spec section 2);
+- shares are those of Pseudocode 1 (paper section 2);
 - what was handed out of an answer stays in it: the job changes to no plan with another one, and makes nothing of it
   again, unless it was lost;
 - a job fails if, and only if, it must; afterwards nothing of it is left;

@@ -18,7 +18,7 @@ from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId,
 from qoop.simulation import Fleet, SimulatedJob, simulate
 
 MACHINES, CAPACITY = 20, Resources(30, 128e9)
-"""The paper's cluster (spec section 6): 600 containers."""
+"""The paper's cluster (paper section 6): 600 containers."""
 
 _COLUMNS = (("x", "INTEGER"),)
 _SCANS = 1 / 3

@@ -1,6 +1,6 @@
 """An adversary for real plans: the changes of capacity under which re-planning does worst.
 
-For rectangles (spec section 5) greedy switching has a proven bound. For real plans there is none, so it is looked for:
+For rectangles (paper section 5) greedy switching has a proven bound. For real plans there is none, so it is looked for:
 profiles of capacity are bred, in virtual time and on the engine's own core, for the largest ratio of the time of the
 adaptive run to that of the best single plan chosen in hindsight, knowing the whole profile. The worst one is then
 shrunk to few events. The ratio is reported, not bounded; below 1 switching was better than any single plan.

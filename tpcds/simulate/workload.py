@@ -55,7 +55,7 @@ Show = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Setting:
-    """What the plans are made for: the cluster of the paper's evaluation (spec section 6).
+    """What the plans are made for: the cluster of the paper's evaluation (paper section 6).
 
     scale: of the data. pace: how many times our kernel's seconds everything takes there (see above).
     grain: the work of a task, as part of what it would be if tasks became longer with the pace: more and shorter tasks.

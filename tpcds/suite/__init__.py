@@ -1,4 +1,4 @@
-"""The paper's evaluation in virtual time: parts that are measured, kept, drawn and reported.
+"""The paper's evaluation (paper section 6) in virtual time: parts that are measured, kept, drawn and reported.
 
 ::
 

@@ -1,6 +1,6 @@
 """What the evaluation must show, what it showed, and whether that is met: the table of the report.
 
-The figures asked for are those of the paper (spec section 6). A claim of which nothing was measured is left out.
+The figures asked for are those of the paper (paper section 6). A claim of which nothing was measured is left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The figures of the paper's evaluation (spec section 6) drawn from our results, with the paper's values beside ours.
+"""The figures of the paper's evaluation (paper section 6) drawn from our results, with the paper's values beside ours.
 
 One function a figure, from what was measured to a picture; None where nothing of it was measured yet.
 """
