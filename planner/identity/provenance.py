@@ -3,8 +3,8 @@
 Two relations of equal signature have equal rows, however they are made. A relation is first brought into a
 normal form that forgets how it is computed, a :class:`~qoop.planner.identity.block.Block`: a product of *leaves*,
 restricted by a set of predicates, with every column an expression over the leaves. Filters, projections and
-inner joins only add to their input's block, so their order and nesting leave no trace. The other operators close the blocks below
-them and become leaves, or terms, of the next one:
+inner joins only add to their input's block, so their order and nesting leave no trace. The other operators close
+the blocks below them and become leaves, or terms, of the next one:
 
 - a left join keeps the left block and adds a leaf whose rows depend on it: the partners of a row, or one
   padded row. So filters and inner joins commute with it.

@@ -5,9 +5,9 @@
 
 **The guard.** A forecast may be wrong, and whoever sells the machines may know it. In the model in which greed has a
 bound (paper section 5: plans i of b_i tasks of a_i units, w_i = a_i·b_i, each kept plan at most half the work of the
-one kept before) let an algorithm run any kept plan it likes in some steps, its *wagers*, and what greed would run, from the
-state it is in, in all others; and let the units held in wagers never be more than ε·w, w the least work of any plan. It
-then ends before 4 + ε copies of the query on any one plan p (2 + ε where all plans halve the work):
+one kept before) let an algorithm run any kept plan it likes in some steps, its *wagers*, and what greed would run, from
+the state it is in, in all others; and let the units held in wagers never be more than ε·w, w the least work of any
+plan. It then ends before 4 + ε copies of the query on any one plan p (2 + ε where all plans halve the work):
 
 1. Let i be the largest kept plan with a_i ≤ a_p, so i = p or w_i < 2·w_p. Only steps that offer a_p units serve p.
 2. Steps in which plans larger than i run hold w_i/2 + w_i/4 + … < w_i units at most: no plan holds more than its work,

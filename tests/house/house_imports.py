@@ -34,7 +34,7 @@ class Import:
 
 
 def name_of(path: Path) -> str:
-    """The import name of a source file: planner/rules/x.py is qoop.planner.rules.x."""
+    """The import name of a source file: `planner/rules/<rule>.py` is `qoop.planner.rules.<rule>`."""
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
     parts = parts if parts[0] == "qoop" else ["qoop", *parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
