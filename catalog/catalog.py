@@ -6,11 +6,12 @@ import difflib
 import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType, TracebackType
 
 from qoop.catalog.errors import CatalogError, UnknownTable
 from qoop.catalog.sources.probe import Probe
-from qoop.catalog.sources.register import open_database, open_folder, open_source
+from qoop.catalog.sources.register import is_current, open_database, open_folder, open_source, reopen
 from qoop.catalog.statistics.stats import TableStats
 from qoop.catalog.statistics.stats_cache import StatsCache
 from qoop.catalog.table import Table
@@ -66,6 +67,25 @@ class Catalog:
         tables = open_database(path)
         self._add(*tables)
         return tables
+
+    def refresh(self, name: str) -> Table | None:
+        """Look again at where a table came from: files added, removed, replaced or written to count from now on.
+
+        Returns the table as it is now if it is another one than before, None if nothing changed. Raises UnknownTable;
+        SourceError if it cannot be read any more, and then it stays what it was.
+        """
+        before = self.table(name)
+        if is_current(before):
+            return None
+        table = reopen(self._probe, before)
+        self._add(table)
+        return table if table.version != before.version else None
+
+    def take_for(self, name: str, version: str) -> Table:
+        """Give a table the version of another one that holds the same rows. Raises UnknownTable."""
+        table = replace(self.table(name), version=version)
+        self._add(table)
+        return table
 
     def drop(self, name: str) -> None:
         """Forget a table. Raises UnknownTable."""

@@ -13,6 +13,7 @@ from qoop.catalog.forks import stays
 _NEVER = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
+    "enable_external_file_cache": False,
     "python_enable_replacements": False,
 }
 
@@ -22,6 +23,8 @@ def open_duckdb(*, files: bool = True, **config: Any) -> duckdb.DuckDBPyConnecti
 
     By default the client looks a name that it does not know up in the frames of its callers, which are ours: a query
     could read what belongs to the engine, and a name would mean one thing here and another on the next machine.
+
+    It keeps no bytes of files either: it tells files by whole seconds, so it would read what one held before.
 
     files: whether it may open any; most never do.
 

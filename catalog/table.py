@@ -1,7 +1,8 @@
 """Tables: a name, a schema and a version over a source that can be read in splits.
 
 A :class:`Table` is immutable and pinned: it stands for the rows its source held when it was registered.
-`check` fails when the source no longer holds them, so a plan can never mix two states of one table.
+`check` fails when the source no longer holds them, so a plan can never mix two states of one table. What its files
+hold by now is another Table, of another version; see :meth:`qoop.catalog.catalog.Catalog.refresh`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Source(Protocol):
         ...
 
     def digest(self) -> str:
-        """What the rows were at registration, as a digest of their content."""
+        """What the rows were at registration: another text whenever they may have been others."""
         ...
 
     def pieces(self) -> tuple[Range, ...]:
@@ -111,13 +112,22 @@ class Source(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What was asked to be a table: a path, a glob, a folder or a place in a bucket, and the endings of files in it."""
+
+    place: str
+    endings: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Table:
     """A registered table, pinned to the rows it had then.
 
     columns: (name, DuckDB type text) in order.
-    version: digest of the content and the schema; equal versions mean equal rows.
+    version: digest of the files (or the content) and the schema; equal versions mean equal rows.
     rows: number of rows.
+    origin: where to look for what the table is by now; None for rows in memory, which stay what they are.
     """
 
     name: str
@@ -125,6 +135,7 @@ class Table:
     version: str
     source: Source
     rows: int
+    origin: Origin | None = field(default=None, compare=False)
     _splits: dict[int, tuple[Split, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def max_parts(self) -> int:
@@ -145,7 +156,8 @@ class Table:
     def check(self, split: Split | None = None) -> None:
         """Make sure the source (or just the files of one split) still holds this version.
 
-        Costs a stat per file while nothing was touched. Raises TableChanged or SourceError.
+        Costs a stat per file while nothing was touched. Rows that were read before are those of this version if
+        this passes. Raises TableChanged or SourceError.
         """
         self.source.check(split)
 
@@ -187,8 +199,13 @@ def width_of(type_: str) -> float:
 
 
 def table_version(source: Source, columns: Columns) -> str:
-    """The version of a table: a digest of its content and its schema."""
-    return blake2b(repr((source.digest(), columns)).encode(), digest_size=16).hexdigest()
+    """The version of a table: a digest of what its rows are and of its schema."""
+    return digest_of(source.digest(), columns)
+
+
+def digest_of(rows: str, columns: Columns) -> str:
+    """Digest of rows, which some text tells apart from others, with their names and types."""
+    return blake2b(repr((rows, columns)).encode(), digest_size=16).hexdigest()
 
 
 def balanced_runs(pieces: Sequence[Range], parts: int) -> list[tuple[Range, ...]]:

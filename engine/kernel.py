@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,13 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_input
+from qoop.catalog.errors import CatalogError
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.quiet import silence
 from qoop.catalog.sources.memory import ArrowSource
-from qoop.catalog.sources.parquet import reach
+from qoop.catalog.sources.parquet import ParquetSource, reach
+from qoop.catalog.sources.seen import File
+from qoop.catalog.table import Split, Table
 from qoop.engine.storage.partition import cut, quoted, with_partition_number
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Stage, TableInput
@@ -46,9 +49,9 @@ _CONFIG = {
     "autoload_known_extensions": False,
     "arrow_lossless_conversion": True,
     "produce_arrow_string_view": False,
-    "parquet_metadata_cache": True,
-    "enable_external_file_cache": False,
 }
+
+_IN_DOUBT = "in doubt"
 
 
 class Kernel:
@@ -61,6 +64,7 @@ class Kernel:
         self._spill = spill
         self._connection = self._open()
         self._applied: dict[str, object] = {}
+        self._footers: dict[str, str] = {}  # the digests of Parquet files whose footers DuckDB may have kept
         self._querying = False
         self._lock = threading.Lock()
 
@@ -81,13 +85,31 @@ class Kernel:
         Raises Stopped, DuckDB's and Arrow's own errors, and the catalog's (TableChanged, SourceError).
         """
         with contextlib.ExitStack() as undo:
+            self._forget_footers(spec)
             self._configure(spec)
             sql = self._bind(spec, read, undo)
+            rows = [self._read(sql, spec, between)]
             if spec.stage.layout.parts == 1:
-                return (self._query(sql, between),)
-            return cut(
-                self._query(sql, between), spec.stage.layout.parts, between
-            )  # the only reference: freed as it is cut
+                return (rows.pop(),)
+            return cut(rows.pop(), spec.stage.layout.parts, between)  # the only reference: freed as it is cut
+
+    def _read(self, sql: str, spec: TaskSpec, between: Callable[[], None]) -> pa.Table:
+        """The rows, if they are of the versions of the tables that were planned for."""
+        try:
+            table = self._query(sql, between)
+            _check_tables(spec)
+        except (duckdb.Error, CatalogError):
+            self._footers = dict.fromkeys(self._footers, _IN_DOUBT)
+            raise
+        return table
+
+    def _forget_footers(self, spec: TaskSpec) -> None:
+        """DuckDB tells a Parquet file whose footer it has kept by whole seconds: one that changed within a second would
+        be read by the footer it had."""
+        files = {file.path: file.digest for table, split in _read_tables(spec) for file in _parquet_files(table, split)}
+        if any(self._footers.get(path, digest) != digest for path, digest in files.items()):
+            self.restart()
+        self._footers |= files
 
     def _query(self, sql: str, between: Callable[[], None]) -> pa.Table:
         between()
@@ -121,7 +143,7 @@ class Kernel:
         """Open a new instance, after an error that made this one refuse further work."""
         self._connection.close()
         self._connection = self._open()
-        self._applied = {}
+        self._applied, self._footers = {}, {}
 
     def close(self) -> None:
         """Free the instance; DuckDB removes what it spilled."""
@@ -133,6 +155,7 @@ class Kernel:
         if spec.resources.memory > 0:
             wanted["memory_limit"] = f"{int(spec.resources.memory)}B"
         arrow = any(isinstance(spec.tables[item.table].source, ArrowSource) for item in spec.stage.table_inputs)
+        wanted["parquet_metadata_cache"] = spec.stage.opaque is None  # opaque text may read files that nobody looks at
         wanted["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
         # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
         wanted["preserve_insertion_order"] = spec.stage.layout.parts == 1
@@ -174,8 +197,7 @@ class Kernel:
         self, spec: TaskSpec, item: TableInput, attached: dict[str, str], undo: contextlib.ExitStack
     ) -> str | pa.Table:
         table = spec.tables[item.table]
-        split = table.split(spec.stage.width)[spec.attempt.task.part] if item.split else None
-        table.check(split)
+        split = _split(spec, item)
         reach(table.source, self._connection)
         found = table.attach()
         if found is not None and found[0] not in attached:
@@ -184,6 +206,25 @@ class Kernel:
             undo.callback(self._connection.execute, f"DETACH {quoted(alias)}")
             attached[alias] = path
         return table.scan(item.columns, split)
+
+
+def _check_tables(spec: TaskSpec) -> None:
+    """To be done after reading. Raises TableChanged or SourceError."""
+    for table, split in _read_tables(spec):
+        table.check(split)
+
+
+def _read_tables(spec: TaskSpec) -> Iterator[tuple[Table, Split | None]]:
+    for item in spec.stage.table_inputs:
+        yield spec.tables[item.table], _split(spec, item)
+
+
+def _split(spec: TaskSpec, item: TableInput) -> Split | None:
+    return spec.tables[item.table].split(spec.stage.width)[spec.attempt.task.part] if item.split else None
+
+
+def _parquet_files(table: Table, split: Split | None) -> Sequence[File]:
+    return table.source.local_files(split) if isinstance(table.source, ParquetSource) else ()
 
 
 def disabled_optimizers(stage: Stage, arrow_tables: bool = False) -> str:

@@ -156,7 +156,7 @@ def key_of(kind: str, text: str, settings: Settings, tables: Mapping[str, Table]
     room, the cost model), as values whose repr says all.
     """
     normal = normal_text(text)
-    named = sorted(f"{name} {table.version} {table.max_parts()}" for name, table in _named(normal, tables))
+    named = sorted(f"{name} {table.version} {table.max_parts()}" for name, table in named_tables(normal, tables))
     said = normal.pattern if kind == "decisions" else normal.digest
     return _digest(kind, said, repr(settings), *named, *map(repr, circumstances), planner_version())
 
@@ -169,7 +169,7 @@ def may_be_kept(text: str, plans: Iterable[Plan]) -> bool:
     return not normal_text(text).words & _unsteady_words()  # asked last: DuckDB needs 10 ms to list its functions
 
 
-def _named(normal: NormalText, tables: Mapping[str, Table]) -> Iterable[tuple[str, Table]]:
+def named_tables(normal: NormalText, tables: Mapping[str, Table]) -> Iterable[tuple[str, Table]]:
     """The tables that the text might name: all words of the name are somewhere in the text."""
     for name, table in tables.items():
         if name in normal.words or (not name.isidentifier() and _words(name) <= normal.words):

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from qoop.calibrated import calibration_path, load
 from qoop.catalog.catalog import Catalog
-from qoop.catalog.errors import ConfigError, Forbidden, QoopError, QueryError, SessionClosed, Suspended
+from qoop.catalog.errors import CatalogError, ConfigError, Forbidden, QoopError, QueryError, SessionClosed, Suspended
 from qoop.catalog.forks import Home
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
@@ -45,7 +45,7 @@ from qoop.engine.task import checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.monitor.judging import Size
-from qoop.plan_cache import PlanCache, Settings
+from qoop.plan_cache import PlanCache, Settings, named_tables
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources
@@ -64,6 +64,7 @@ from qoop.schedulers.patient import Patient
 from qoop.schedulers.settling import Settling
 from qoop.statements import copying
 from qoop.statements.definitions import Definitions
+from qoop.statements.normal_text import normal_text
 from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
 from qoop.statements.settings import option, options
@@ -188,11 +189,19 @@ class Session:
         self._numbers = itertools.count(1)
         self._names = threading.RLock()  # what the binder knows and what the catalog holds change together
         self._closed = False
+        self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
         self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
         self._catalog = Catalog()
         self._binder = Binder(locked=config.locked)
         self._definitions = Definitions(
-            self._catalog, self._binder, self._names, _weakly(self.register), DATA_FILES, config.tables, config.locked
+            self._catalog,
+            self._binder,
+            self._names,
+            _weakly(self.register),
+            _weakly(self._look_again),
+            DATA_FILES,
+            config.tables,
+            config.locked,
         )
         self._trace = TraceFile(config.trace) if config.trace is not None else None
         share = _share(config)
@@ -264,13 +273,17 @@ class Session:
     @interruptible()
     def describe(self, text: str) -> tuple[tuple[str, str], ...]:
         """Names and types of the columns of a query, which is not run. Raises ParseError, BindError."""
+        query = query_text(text)
         with self._naming():
-            return self._binder.describe(query_text(text))
+            self._definitions.as_read(query)
+            return self._binder.describe(query)
 
     @interruptible()
     def statistics(self, table: str) -> TableStats:
         """What is known of a table's rows and columns, collected on first use. Raises UnknownTable, SourceError."""
         self._open()
+        with self._names:
+            self._refresh(table)
         return self._catalog.stats(table)
 
     # Queries
@@ -641,6 +654,7 @@ class Session:
         known = self._recall.plan(text, room)
         if known is not None:
             bound, plan, tables = known
+            self._pinned(tables)
             adaptive = self._adaptive(text, room, bound, tables)
             return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0, adaptive, room)
         prepared = self.prepare(text, at)
@@ -729,7 +743,7 @@ class Session:
         """The bound query and the tables it reads, pinned."""
         with self._naming():
             bound = self._binder.bind(text, at)
-            return bound, {name: self._catalog.table(name) for name in bound.tables}
+            return bound, self._pinned({name: self._catalog.table(name) for name in bound.tables})
 
     def _submit(self, planned: Planned, weight: float = 1.0, timeout: float | None = None, resume: bool = False) -> Job:
         self._open()
@@ -783,8 +797,33 @@ class Session:
             else:
                 self._places.pop(table.name.lower(), None)
             self._definitions.table_came(table.name)
+            self._unreadable.pop(table.name.lower(), None)
             self._binder.add_table(table.name, table.version, table.columns)
         self.plan_cache.tables_changed(versions({table.name: table for table in tables}))
+
+    def _look_again(self, text: str) -> None:
+        """Have the tables that a text may name be what their files hold now."""
+        tables = {name.lower(): table for name, table in self._catalog.tables().items()}
+        with self._names:
+            for name, table in named_tables(normal_text(text), tables):
+                try:
+                    self._unreadable.pop(name, None)
+                    self._refresh(table.name)
+                except CatalogError as error:  # it may be that the text does not read the table after all
+                    self._unreadable[name] = error
+
+    def _pinned(self, tables: Mapping[str, Table]) -> Mapping[str, Table]:
+        """The tables that a text reads, if they could be looked at. Raises SourceError, TableChanged."""
+        for name in tables:
+            if name.lower() in self._unreadable:
+                raise self._unreadable[name.lower()]
+        return tables
+
+    def _refresh(self, name: str) -> None:
+        table = self._catalog.refresh(name)
+        if table is not None:
+            self._binder.add_table(table.name, table.version, table.columns)
+            self.plan_cache.tables_changed(versions({table.name: table}))
 
     def _open(self) -> None:
         self._parts.home.check()

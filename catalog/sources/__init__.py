@@ -2,8 +2,9 @@
 
 ::
 
-    register.py   finds out what a path or an object is and makes a table of it
-    files.py      finds files and tells whether they still hold what they held
+    register.py   finds out what a path or an object is and makes a table of it, now or anew
+    files.py      finds files, and names them in SQL
+    seen.py       tells whether files still hold what they held
     parquet.py    Parquet files: footers give schema, row groups and version
     text.py       CSV and JSON files
     database.py   tables of a DuckDB file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -12,8 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import SourceError
-from qoop.catalog.sources.files import File, check_file, fingerprint, hashed_row, reading, sql_name
+from qoop.catalog.sources.files import hashed_row, sql_name
 from qoop.catalog.sources.probe import attached, describe
+from qoop.catalog.sources.seen import File, Seen, check_content, content_file, look, reading
 from qoop.catalog.table import Columns, Range, Split, joined
 
 # Default rows of a DuckDB row group; a table that uses another size is merely cut less well.
@@ -55,7 +57,8 @@ class DatabaseSource:
 
     def check(self, split: Split | None) -> None:
         """Compare the checksums in the file with those registered; any write to the file changes some."""
-        check_file(self.file, f"duckdb{self.block_size}", partial(database_digest, block_size=self.block_size))
+        digest = partial(database_digest, block_size=self.block_size)
+        check_content(self.file, f"duckdb{self.block_size}", digest, database_look)
 
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
         """SELECT from the attached table; ranges become predicates on the row id, which prune row groups."""
@@ -101,7 +104,7 @@ def open_tables(path: str) -> list[tuple[Columns, DatabaseSource]]:
     with attached(alias, path) as cursor:
         block_size = _block_size(cursor, alias)
         digest = partial(database_digest, block_size=block_size)
-        file = File(path, fingerprint(path, f"duckdb{block_size}", digest))
+        file = content_file(path, f"duckdb{block_size}", digest, database_look)
         names = cursor.execute(
             "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL", [alias]
         ).fetchall()
@@ -129,12 +132,22 @@ def _block_size(cursor: duckdb.DuckDBPyConnection, alias: str) -> int:
 def database_digest(path: str, block_size: int) -> str:
     """Digest of size, headers and the checksum of every block, and of the write-ahead log if there is one."""
     state = blake2b(digest_size=16)
-    with reading(path), open(path, "rb", buffering=0) as stream:
+    with open(path, "rb", buffering=0) as stream:
         size = stream.seek(0, os.SEEK_END)
         state.update(f"{size}:".encode() + os.pread(stream.fileno(), _HEADERS, 0))
         for start in range(_HEADERS, size, block_size):
             state.update(os.pread(stream.fileno(), _CHECKSUM, start))
-    if os.path.exists(path + ".wal"):
-        with reading(path + ".wal"), open(path + ".wal", "rb") as log:
-            state.update(log.read())
+    with suppress(FileNotFoundError), open(_log(path), "rb") as log:
+        state.update(log.read())
     return state.hexdigest()
+
+
+def database_look(path: str) -> Seen:
+    """How a DuckDB file and its write-ahead log look: what is in the log belongs to the tables."""
+    with suppress(FileNotFoundError):
+        return look(path) + look(_log(path))
+    return look(path)
+
+
+def _log(path: str) -> str:
+    return path + ".wal"

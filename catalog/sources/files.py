@@ -1,85 +1,20 @@
-"""Files behind tables: finding them, and telling whether they still hold what they held.
-
-A file is known by its *fingerprint*, a digest of content. What is cheap to see from outside (size, times,
-inode) only caches the fingerprint: while it stands still the digest is not computed again.
-"""
+"""Files behind tables: finding them, and naming them in SQL."""
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from hashlib import blake2b
-from pathlib import Path
+import re
+from collections.abc import Iterator, Sequence
 
-from qoop.catalog.errors import SourceError, TableChanged
+from qoop.catalog.errors import SourceError
+from qoop.catalog.sources.seen import reading
 from qoop.catalog.table import Columns
 
-Digest = Callable[[str], str]
-_Seen = tuple[int, int, int, int]
-
-# A file touched less than this before it was read may be written again with equal times (clocks tick coarsely).
-_SETTLED_NS = 50_000_000
-_CHUNK = 1 << 20
 # A stripe is one vector of DuckDB; so many of them show values that lie together in proportion.
 _STRIPE_ROWS = 2048
 _STRIPES = 2000
-
-_cache: dict[tuple[str, str], tuple[_Seen, str]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A file and the digest it had at registration."""
-
-    path: str
-    digest: str
-
-
-@contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Turn every failure to read a file into a SourceError that names it and the reason."""
-    try:
-        yield
-    except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def fingerprint(path: str, kind: str, digest: Digest) -> str:
-    """The digest of a file, computed only if the file was touched since the last time."""
-    with reading(path):
-        before = _look(path)
-        cached = _cache.get((path, kind))
-        if cached is not None and cached[0] == before:
-            return cached[1]
-        value = digest(path)
-        settled = time.time_ns() - max(before[1], before[2]) > _SETTLED_NS
-        if settled and _look(path) == before:
-            _cache[path, kind] = (before, value)
-        return value
-
-
-def check_file(file: File, kind: str, digest: Digest) -> None:
-    """Raise TableChanged if the file's content differs from what was registered, SourceError if it is gone."""
-    if fingerprint(file.path, kind, digest) != file.digest:
-        raise TableChanged(f"{file.path} changed after it was registered; register it again to read the new data")
-
-
-def _look(path: str) -> _Seen:
-    stat = os.stat(path)
-    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
-
-
-def content_digest(path: str) -> str:
-    """Digest of all bytes of a file."""
-    state = blake2b(digest_size=16)
-    with reading(path), open(path, "rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            state.update(chunk)
-    return state.hexdigest()
 
 
 def find_files(path: str, suffixes: tuple[str, ...]) -> list[str]:
@@ -90,20 +25,41 @@ def find_files(path: str, suffixes: tuple[str, ...]) -> list[str]:
     path = os.path.abspath(os.path.expanduser(path))
     with reading(path):
         if os.path.isdir(path):
-            return sorted(str(file) for file in Path(path).rglob("*") if _belongs(file, Path(path), suffixes))
+            return sorted(_files_below(path, suffixes))
         if os.path.exists(path):
             return [path]
-    if not glob.has_magic(path):
-        raise SourceError(f"cannot read {path}: no such file or folder")
-    found = sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
+        if not glob.has_magic(path):
+            raise SourceError(f"cannot read {path}: no such file or folder")
+        found = sorted(_matches(path))
     if not found:
         raise SourceError(f"no file matches {path}")
     return found
 
 
-def _belongs(file: Path, root: Path, suffixes: tuple[str, ...]) -> bool:
-    hidden = any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
-    return not hidden and file.name.lower().endswith(suffixes) and file.is_file()
+def _files_below(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith((".", "_")):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files_below(entry.path, suffixes)
+            elif entry.name.lower().endswith(suffixes) and entry.is_file():
+                yield entry.path
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """The files that a glob matches; quicker than glob's own where only their names are left open."""
+    folder, name = os.path.split(pattern)
+    if glob.has_magic(folder) or "**" in name or name.startswith("."):
+        yield from filter(os.path.isfile, glob.glob(pattern, recursive=True))
+        return
+    if not os.path.isdir(folder):
+        return
+    matches = re.compile(fnmatch.translate(os.path.normcase(name))).match
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if matches(os.path.normcase(entry.name)) and not entry.name.startswith(".") and entry.is_file():
+                yield entry.path
 
 
 def sql_path(path: str) -> str:

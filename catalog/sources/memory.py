@@ -22,8 +22,9 @@ _ROWS_PER_PIECE = 122_880
 class ArrowSource:
     """A table in the memory of this process, known by an id that was never given before.
 
-    Arrow data cannot change, so there is nothing to check. What is pickled is the id without the data: it
-    means nothing in another process, and reading it there fails.
+    Arrow data does not change, so there is nothing to check; whoever writes to NumPy memory that Arrow data was made
+    from breaks Arrow's own rule. What is pickled is the id without the data: it means nothing in another process, and
+    reading it there fails.
     """
 
     id: str
@@ -88,6 +89,23 @@ class ArrowSource:
 
     def _here(self) -> pa.Table:
         return self.data if self.data is not None else _elsewhere(self.id)
+
+
+def own_copy(data: pa.Table) -> pa.Table:
+    """The table without memory that a pandas frame can still write to: its numbers, times and categories are arrays of
+    NumPy's."""
+    for index, column in enumerate(data.schema):
+        if pa.types.is_primitive(column.type) or pa.types.is_dictionary(column.type):
+            chunks = [_copied(chunk) for chunk in data.column(index).chunks]
+            data = data.set_column(index, column, pa.chunked_array(chunks, column.type))
+    return data
+
+
+def _copied(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.DictionaryArray):
+        return pa.DictionaryArray.from_arrays(_copied(array.indices), array.dictionary, ordered=array.type.ordered)
+    buffers = [None if buffer is None else pa.py_buffer(buffer.to_pybytes()) for buffer in array.buffers()]
+    return pa.Array.from_buffers(array.type, len(array), buffers, array.null_count, array.offset)
 
 
 def _elsewhere(id_: str) -> NoReturn:

@@ -1,11 +1,16 @@
-"""Parquet files as a source: footers give schema, row groups and identity; DuckDB reads the rows."""
+"""Parquet files as a source: footers give schema and row groups; DuckDB reads the rows.
+
+A file is known by its look and its footer, as reading all of it would take long; one of a place that machines share
+(``file://…``) by all it holds; one in a bucket by its entity tag.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 
 import duckdb
@@ -15,22 +20,30 @@ import pyarrow.parquet as pq
 from qoop.catalog.errors import SourceError
 from qoop.catalog.sources import remote
 from qoop.catalog.sources.files import (
-    File,
-    check_file,
-    fingerprint,
     hashed_row,
     hive_digest,
     hive_options,
     no_rows,
-    reading,
     sql_name,
     sql_path,
 )
+from qoop.catalog.sources.seen import (
+    File,
+    Seen,
+    check_content,
+    check_look,
+    content_digest,
+    content_file,
+    reading,
+    settled,
+)
+from qoop.catalog.stores.objects import without_options
 from qoop.catalog.table import Columns, Range, Source, Split, joined
 
 _ROW_NUMBER = "file_row_number"
 # One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
 _SAMPLE_GROUPS = 32
+_READERS = 4  # threads that read whole files
 
 
 @dataclass(frozen=True)
@@ -54,12 +67,14 @@ class ParquetSource:
     partitions: hive columns with their types, fixed at registration, since DuckDB would guess them anew from
         the files of a split.
     casts: the files differ in types, so that a split must cast to the types of the table.
+    by_content: the files are known by what they hold, not by how they look.
     """
 
     files: tuple[ParquetFile, ...]
     partitions: Columns = ()
     casts: bool = False
     cuttable: bool = True
+    by_content: bool = False
 
     shared = True
 
@@ -68,8 +83,19 @@ class ParquetSource:
         return sum(file.rows for file in self.files)
 
     def digest(self) -> str:
-        """Digest of footers, sizes and hive values, in the order of the files; places and times do not count."""
-        return repr([(file.file.digest, hive_digest(self.partitions, file.file.path)) for file in self.files])
+        """Digest of the files and their hive values, in the order of the files; local paths do not count."""
+        return self._in_order(file.file.digest for file in self.files)
+
+    def content(self) -> str | None:
+        """The same of all that local files hold, which reads them; None for files in a bucket."""
+        if self.is_remote:
+            return None
+        with ThreadPoolExecutor(_READERS) as readers:
+            return self._in_order(readers.map(_content, self.files))
+
+    def _in_order(self, digests: Iterable[str]) -> str:
+        paths = (file.file.path for file in self.files)
+        return repr([(one, hive_digest(self.partitions, path)) for one, path in zip(digests, paths, strict=True)])
 
     @cached_property
     def _pieces(self) -> tuple[Range, ...]:
@@ -87,14 +113,24 @@ class ParquetSource:
         return [Range(file.file.path, start, rows) for start, rows in zip(starts, groups, strict=True)]
 
     def check(self, split: Split | None) -> None:
-        """Compare the footers of the files (of the split) with those registered. Those of a bucket are compared as a
-        whole only: when they are read, each request is made on condition that they have not changed."""
+        """Compare the files (of the split) with those registered. Those of a bucket are compared as a whole only: when
+        they are read, each request is made on condition that they have not changed."""
         if split is None:
             remote.check(file.version for file in self.files if file.version is not None)
-        wanted = None if split is None else {item.file for item in split.ranges}
-        for file in self.files:
-            if file.version is None and (wanted is None or file.file.path in wanted):
-                check_file(file.file, "parquet", footer_digest)
+        for file in self.local_files(split):
+            if self.by_content:
+                check_content(file, "content", content_digest)
+            else:
+                check_look(file)
+
+    def local_files(self, split: Split | None) -> list[File]:
+        """The files (of the split) that lie in no bucket."""
+        paths = self._local.keys() if split is None else dict.fromkeys(item.file for item in split.ranges)
+        return [self._local[path] for path in paths if path in self._local]
+
+    @cached_property
+    def _local(self) -> dict[str, File]:
+        return {file.file.path: file.file for file in self.files if file.version is None}
 
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
         """SELECT over read_parquet; row ranges become predicates on the row number, which prune row groups."""
@@ -188,35 +224,52 @@ def _row_numbers(part: Range) -> str:
     return f"{_ROW_NUMBER} >= {part.first} AND {_ROW_NUMBER} < {part.first + part.rows}"
 
 
-def footer_digest(path: str) -> str:
-    """Digest of a Parquet file's size and footer."""
-    return _digest(*_read_tail(path))
+def open_parquet(files: Sequence[str | remote.Version], by_content: bool = False) -> list[ParquetFile]:
+    """Read the footers. by_content: local files are to be known by all they hold.
 
-
-def _digest(size: int, tail: bytes) -> str:
-    return blake2b(f"{size}:".encode() + tail, digest_size=16).hexdigest()
-
-
-def open_parquet(files: Sequence[str | remote.Version]) -> list[ParquetFile]:
-    """Read the footers. Raises SourceError for a file that is missing, truncated or not Parquet."""
+    Raises SourceError for a file that is missing, truncated or not Parquet, TableChanged for one that is written to.
+    """
     versions = [file for file in files if isinstance(file, remote.Version)]
     found = dict(zip(versions, remote.at_once(_open_remote, versions), strict=True)) if versions else {}
-    return [found[file] if isinstance(file, remote.Version) else _open(file) for file in files]
+    paths = [file for file in files if isinstance(file, str)]
+    seen = dict(zip(paths, settled(paths), strict=True))
+    return [found[file] if isinstance(file, remote.Version) else _open(file, seen[file], by_content) for file in files]
 
 
 def _open_remote(version: remote.Version) -> ParquetFile:
     opened = remote.opened(version)
-    return _described(File(version.place, _digest(version.size, opened.tail)), opened.metadata, version)
+    digest = _digest((version.size, without_options(version.place), version.tag), opened.tail)
+    return _described(File(version.place, digest, ()), opened.metadata, version)
 
 
-def _open(path: str) -> ParquetFile:
-    digest = fingerprint(path, "parquet", footer_digest)
-    _, tail = _read_tail(path)
+def _open(path: str, seen: Seen, by_content: bool) -> ParquetFile:
+    if not by_content:
+        return _open_as_seen(path, seen)
+    file = content_file(path, "content", content_digest)
+    return _described(file, _parsed(path, _read_tail(path)))
+
+
+@lru_cache(maxsize=20_000)
+def _open_as_seen(path: str, seen: Seen) -> ParquetFile:
+    tail = _read_tail(path)
+    file = File(path, _digest(seen, tail), seen)
+    check_look(file)  # the footer is that of this look, and may be kept with it
+    return _described(file, _parsed(path, tail))
+
+
+def _parsed(path: str, tail: bytes) -> pq.FileMetaData:
     try:
-        metadata = pq.read_metadata(pa.BufferReader(tail))
+        return pq.read_metadata(pa.BufferReader(tail))
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{path} is not a readable Parquet file: {error}") from error
-    return _described(File(path, digest), metadata)
+
+
+def _digest(seen: tuple[object, ...], tail: bytes) -> str:
+    return blake2b(f"{seen!r}:".encode() + tail, digest_size=16).hexdigest()
+
+
+def _content(file: ParquetFile) -> str:
+    return content_file(file.file.path, "content", content_digest).digest
 
 
 def _described(file: File, metadata: pq.FileMetaData, version: remote.Version | None = None) -> ParquetFile:
@@ -224,8 +277,8 @@ def _described(file: File, metadata: pq.FileMetaData, version: remote.Version | 
     return ParquetFile(file, groups, str(metadata.schema).partition("\n")[2], version)
 
 
-def _read_tail(path: str) -> tuple[int, bytes]:
-    """Size of the file, and its footer with the eight bytes that end it."""
+def _read_tail(path: str) -> bytes:
+    """The footer with the eight bytes that end the file."""
     with reading(path), open(path, "rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - 8))
@@ -236,7 +289,7 @@ def _read_tail(path: str) -> tuple[int, bytes]:
         if size < 12 or end[4:] != b"PAR1" or length > size - 4:
             raise SourceError(f"{path} is not a Parquet file, or was cut short: its last bytes are not a footer")
         stream.seek(size - length)
-        return size, stream.read(length)
+        return stream.read(length)
 
 
 def _metadata(file: ParquetFile) -> pq.FileMetaData:

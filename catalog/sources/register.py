@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,15 +13,16 @@ from qoop.catalog import arrow_input
 from qoop.catalog.asking import has_name
 from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
-from qoop.catalog.sources.database import open_tables
-from qoop.catalog.sources.files import find_files, hive_columns, reading, sql_path
-from qoop.catalog.sources.memory import ArrowSource
+from qoop.catalog.sources.database import DatabaseSource, database_look, open_tables
+from qoop.catalog.sources.files import find_files, hive_columns, sql_path
+from qoop.catalog.sources.memory import ArrowSource, own_copy
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
 from qoop.catalog.sources.remote import Version, find
-from qoop.catalog.sources.text import open_csv, open_json
-from qoop.catalog.stores.objects import is_remote, without_options
-from qoop.catalog.table import Columns, Source, Table, table_version
+from qoop.catalog.sources.seen import looks_same, reading
+from qoop.catalog.sources.text import TextSource, open_csv, open_json
+from qoop.catalog.stores.objects import below, is_remote, without_options
+from qoop.catalog.table import Columns, Origin, Source, Table, digest_of, table_version
 
 PARQUET = (".parquet", ".pq", ".parq")
 _TEXT = (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
@@ -33,75 +34,139 @@ _READERS = 4  # threads that look at the tables of a folder: DuckDB tells types 
 def open_source(probe: Probe, name: str, source: object) -> Table:
     """A table over anything that :meth:`qoop.catalog.catalog.Catalog.register` takes."""
     if isinstance(source, str | os.PathLike):
-        return _open_path(probe, name, os.fspath(source))
+        place = os.fspath(source)
+        absolute = place if is_remote(place) else os.path.abspath(os.path.expanduser(place))
+        return _open_path(probe, name, Origin(absolute, PARQUET + CSV + JSON))
     return _open_arrow(probe, name, source)
+
+
+def is_current(table: Table) -> bool:
+    """Whether a table is still all that its place holds, told without reading a file. False may be a false alarm: files
+    that were touched. Raises SourceError if the place is gone, or holds nothing now."""
+    source = table.source
+    if table.origin is None:
+        return True
+    if isinstance(source, ParquetSource) and source.is_remote:
+        return [file.version for file in source.files] == find(table.origin.place, PARQUET)
+    if isinstance(source, DatabaseSource):
+        return looks_same([source.file], database_look)
+    if not isinstance(source, ParquetSource | TextSource):
+        return True
+    files = [file.file for file in source.files]
+    return [file.path for file in files] == _paths(table.origin) and looks_same(files)
+
+
+def content(table: Table) -> str | None:
+    """Digest of all that the files of a table hold, which copies share. Reads the files that are known by their look.
+
+    None for rows in memory or in a bucket."""
+    match table.source:
+        case ParquetSource() as source:
+            rows = source.content()
+        case TextSource() | DatabaseSource() as source:
+            rows = source.digest()
+        case _:
+            rows = None
+    return None if rows is None else digest_of(rows, table.columns)
+
+
+def reopen(probe: Probe, table: Table) -> Table:
+    """The table of that name and place as it is now. Raises SourceError."""
+    if table.origin is None:
+        return table
+    if not isinstance(table.source, DatabaseSource):
+        return _open_path(probe, table.name, table.origin)
+    for found in open_database(table.origin.place):
+        if found.name == table.name:
+            return found
+    raise SourceError(f"{table.origin.place} holds no table {table.name} any more")
 
 
 def open_folder(probe: Probe, directory: str | os.PathLike[str]) -> tuple[Table, ...]:
     """Tables of the Parquet files and folders of Parquet files in a directory."""
-    if is_remote(os.fspath(directory)):
-        return _open_remote_folder(probe, os.fspath(directory))
-    root = os.path.abspath(os.path.expanduser(os.fspath(directory)))
-    with reading(root):
-        entries = sorted(Path(root).iterdir())
-    found: dict[str, list[str]] = {}
-    for entry in entries:
-        if entry.name.startswith((".", "_")) or "=" in entry.name:
-            continue
-        files = find_files(str(entry), PARQUET) if entry.is_dir() else [str(entry)]
-        files = [file for file in files if file.lower().endswith(PARQUET)]
+    place = os.fspath(directory)
+    scheme, _, path = place.rpartition("://")
+    if is_remote(place) and scheme != "file":
+        return _open_remote_folder(probe, place)
+    root = os.path.abspath(os.path.expanduser(path))
+    found: dict[str, Origin] = {}
+    for entry in _entries(root):
         name = entry.stem if entry.name.lower().endswith(PARQUET) else entry.name
-        if files and name in found:
-            raise SourceError(f"{root} holds table {name} twice: {found[name][0]} and {files[0]}")
-        if files:
-            found[name] = files
+        if name in found:
+            raise SourceError(f"{root} holds table {name} twice: {found[name].place} and {entry}")
+        found[name] = Origin(f"file://{entry}" if scheme else str(entry), PARQUET)
     if not found:
         raise SourceError(f"{root} holds no tables: expected <table>.parquet or <table>/*.parquet")
     with ThreadPoolExecutor(_READERS) as readers:
-        return tuple(readers.map(lambda one: _parquet_table(probe, *one), found.items()))
+        return tuple(readers.map(lambda one: _open_path(probe, *one), found.items()))
+
+
+def _entries(root: str) -> Iterable[Path]:
+    """What is a table in a folder of tables."""
+    with reading(root):
+        entries = sorted(Path(root).iterdir())
+    for entry in entries:
+        if entry.name.startswith((".", "_")) or "=" in entry.name:
+            continue
+        if find_files(str(entry), PARQUET) if entry.is_dir() else entry.name.lower().endswith(PARQUET):
+            yield entry
 
 
 def _open_remote_folder(probe: Probe, place: str) -> tuple[Table, ...]:
     """The same, of a bucket: what lies below, by the first part of its name."""
     root = without_options(place).rstrip("/") + "/"
     found: dict[str, list[Version]] = {}
+    origins: dict[str, Origin] = {}
     for version in find(place, PARQUET):
         first, _, rest = without_options(version.place).removeprefix(root).partition("/")
         if "=" not in first:
-            found.setdefault(first if rest else Path(first).stem, []).append(version)
+            name = first if rest else Path(first).stem
+            found.setdefault(name, []).append(version)
+            origins[name] = Origin(below(place, first) if rest else version.place, PARQUET)
     if not found:
         raise SourceError(f"{root} holds no tables: expected <table>.parquet or <table>/*.parquet")
-    return tuple(_parquet_table(probe, name, versions) for name, versions in found.items())
+    return tuple(_parquet_table(probe, name, versions, origins[name]) for name, versions in found.items())
 
 
 def open_database(path: str | os.PathLike[str]) -> tuple[Table, ...]:
     """Tables of a DuckDB file; one outside the schema ``main`` is named ``schema.table``."""
     full = os.path.abspath(os.path.expanduser(os.fspath(path)))
     return tuple(
-        _table(source.table if source.schema == "main" else f"{source.schema}.{source.table}", columns, source)
+        _table(
+            source.table if source.schema == "main" else f"{source.schema}.{source.table}",
+            columns,
+            source,
+            Origin(full, ()),
+        )
         for columns, source in open_tables(full)
     )
 
 
-def _open_path(probe: Probe, name: str, path: str) -> Table:
-    scheme, separator, rest = path.partition("://")
-    if scheme == "s3" and separator:
-        return _parquet_table(probe, name, _parquet_only(path, find(path, PARQUET)))
-    if separator and scheme != "file":
-        raise SourceError(f"cannot read {path}: only files and s3:// are supported, not {scheme}://")
-    paths = find_files(rest if separator else path, PARQUET + CSV + JSON)
+def _open_path(probe: Probe, name: str, origin: Origin) -> Table:
+    if origin.place.startswith("s3://"):
+        return _parquet_table(probe, name, _parquet_only(origin.place, find(origin.place, PARQUET)), origin)
+    paths = _paths(origin)
     if not paths:
-        raise SourceError(f"{path} holds no Parquet, CSV or JSON files")
+        raise SourceError(f"{origin.place} holds no Parquet, CSV or JSON files")
     kinds = {_kind(file): file for file in paths}
     if len(kinds) > 1:
-        raise SourceError(f"{path} mixes kinds of files: {' and '.join(sorted(kinds.values()))}; name them by a glob")
+        mixed = " and ".join(sorted(kinds.values()))
+        raise SourceError(f"{origin.place} mixes kinds of files: {mixed}; name them by a glob")
     kind = next(iter(kinds))
     if kind == "parquet":
-        return _parquet_table(probe, name, paths)
-    with probe.cursor(path) as cursor:
+        return _parquet_table(probe, name, paths, origin)
+    with probe.cursor(origin.place) as cursor:
         open_text = open_csv if kind == "csv" else open_json
         columns, source = interruptibly(cursor, lambda: open_text(cursor, paths))
-    return _table(name, columns, source)
+    return _table(name, columns, source, origin)
+
+
+def _paths(origin: Origin) -> list[str]:
+    """The files of a place on this machine."""
+    scheme, separator, path = origin.place.rpartition("://")
+    if separator and scheme != "file":
+        raise SourceError(f"cannot read {origin.place}: only files and s3:// are supported, not {scheme}://")
+    return find_files(path, origin.endings)
 
 
 def _parquet_only(place: str, versions: Sequence[Version]) -> Sequence[Version]:
@@ -126,8 +191,9 @@ def _kind(path: str) -> str:
     raise SourceError(f"cannot tell what {path} holds: its name ends with none of {known}")
 
 
-def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version]) -> Table:
-    files = open_parquet(found)
+def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version], origin: Origin) -> Table:
+    by_content = origin.place.startswith("file://")
+    files = open_parquet(found, by_content)
     paths = [file.file.path for file in files]
     with probe.cursor(paths[0] if len(paths) == 1 else os.path.commonpath(paths)) as cursor:
         reach(ParquetSource(tuple(files)), cursor)
@@ -137,8 +203,9 @@ def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version]) -> T
         partitions=hive_columns(columns, paths),
         casts=len({file.schema for file in files}) > 1,
         cuttable=all(column.lower() != "file_row_number" for column, _ in columns),
+        by_content=by_content,
     )
-    return _table(name, columns, source)
+    return _table(name, columns, source, origin)
 
 
 def _readable(file: ParquetFile) -> str:
@@ -175,7 +242,7 @@ def _to_arrow(name: str, source: object) -> pa.Table:
     if library == "pyarrow" and hasattr(source, "to_table"):  # a dataset, whose module takes 0.1 s to import
         return source.to_table()
     if library == "pandas":
-        return pa.Table.from_pandas(source, preserve_index=False)
+        return own_copy(pa.Table.from_pandas(source, preserve_index=False))
     if hasattr(source, "__arrow_c_stream__"):
         return pa.table(source)
     raise SourceError(
@@ -184,9 +251,12 @@ def _to_arrow(name: str, source: object) -> pa.Table:
     )
 
 
-def _table(name: str, columns: Columns, source: Source) -> Table:
+def _table(name: str, columns: Columns, source: Source, origin: Origin | None = None) -> Table:
+    """The table, unless its files changed while they were opened; to a bucket, every request says what it expects."""
     _check_types(name, columns)
-    return Table(name, columns, table_version(source, columns), source, source.rows)
+    if not isinstance(source, ParquetSource) or not source.is_remote:
+        source.check(None)
+    return Table(name, columns, table_version(source, columns), source, source.rows, origin)
 
 
 def _check_types(name: str, columns: Columns) -> None:

@@ -17,10 +17,6 @@ import pyarrow as pa
 
 from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.files import (
-    File,
-    check_file,
-    content_digest,
-    fingerprint,
     hive_columns,
     hive_digest,
     hive_options,
@@ -30,6 +26,7 @@ from qoop.catalog.sources.files import (
     sql_string,
 )
 from qoop.catalog.sources.probe import describe, reason
+from qoop.catalog.sources.seen import File, check_content, content_digest, content_file
 from qoop.catalog.table import Columns, Range, Split
 
 # Up to this many bytes all rows decide about types; beyond it DuckDB's own sample does, as it costs seconds.
@@ -74,9 +71,9 @@ class TextSource:
         return tuple(Range(item.file.path, 0, item.rows, whole=True) for item in self.files if item.rows)
 
     def check(self, split: Split | None) -> None:
-        """Compare the content of the files (of the split) with that registered; cached by their times."""
+        """Compare the content of the files (of the split) with that registered; no file is read that looks the same."""
         for item in self._of(split):
-            check_file(item.file, "text", content_digest)
+            check_content(item.file, "content", content_digest)
 
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
         """One SELECT per way of reading."""
@@ -124,7 +121,7 @@ _Reader = Callable[[duckdb.DuckDBPyConnection, str, Columns, str], tuple[Columns
 def _open(
     cursor: duckdb.DuckDBPyConnection, paths: Sequence[str], function: str, reader: _Reader
 ) -> tuple[Columns, TextSource]:
-    files = [File(path, fingerprint(path, "text", content_digest)) for path in paths]
+    files = [content_file(path, "content", content_digest) for path in paths]
     sampling = _sampling(paths)
     listed = ", ".join(map(sql_path, paths))
     columns = describe(cursor, f"SELECT * FROM {function}([{listed}], union_by_name = true{sampling})")

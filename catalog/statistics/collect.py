@@ -54,13 +54,13 @@ def collect(probe: Probe, table: Table, columns: Sequence[str], known: TableStat
     found = dict(known.columns) if known else {}
     keys = known.keys if known else frozenset()
     if wanted:
-        table.check()
         attach = table.attach()
         with attached(*attach) if attach else probe.cursor(f"table {table.name}") as cursor:
             reach(table.source, cursor)
             new, unique = interruptibly(cursor, lambda: _collect(cursor, table, wanted))
             found |= new
             keys |= interruptibly(cursor, lambda: find_keys(cursor, table, found, new.keys(), unique, keys))
+        table.check()
     found = {name: found[name] for name in types if name in found}
     widths = (found[name].width if name in found else width_of(type_) for name, type_ in types.items())
     return TableStats(table.rows, table.rows * sum(widths), found, keys)

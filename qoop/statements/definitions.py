@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import CatalogError, Forbidden, SourceError, TableChanged, UnknownTable
+from qoop.catalog.errors import CatalogError, Forbidden, UnknownTable
 from qoop.catalog.stores.objects import is_remote
 from qoop.statements import keeping
 from qoop.statements.files import files_read, is_glob
@@ -26,6 +26,7 @@ class Definitions:
     """Thread-safe through the lock of the session's names.
 
     register: makes data known as a table, whatever had the name. endings: of the names of files that are tables.
+    look_again: brings the tables that a text may name up to what their files hold now.
     folder: where tables are kept that are made of queries, None: in memory.
     locked: texts read no files, and leave alone the tables that the program has registered.
     """
@@ -36,6 +37,7 @@ class Definitions:
         binder: Binder,
         lock: threading.RLock,
         register: Callable[[str, object], None],
+        look_again: Callable[[str], None],
         endings: tuple[str, ...],
         folder: Path | None,
         locked: bool = False,
@@ -44,6 +46,7 @@ class Definitions:
         self._binder = binder
         self._lock = lock
         self._register = register
+        self._look_again = look_again
         self._endings = endings
         self._folder = folder
         self._locked = locked
@@ -61,7 +64,8 @@ class Definitions:
             return sorted(self._views.names())
 
     def as_read(self, text: str) -> str:
-        """A query as it is planned: views written out; the files that it reads are tables by their path.
+        """A query as it is planned: views written out; the files that it reads are tables by their path. Its tables are
+        what their files hold now.
 
         Raises ParseError or BindError, about the text as it was given, and SourceError for a file that cannot be read.
         """
@@ -71,6 +75,7 @@ class Definitions:
                 if is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
                     self._read_file(path)
             expanded = self._views.expand(text)
+            self._look_again(expanded)
             if expanded != text:
                 self._binder.describe(text)
             return expanded
@@ -150,19 +155,10 @@ class Definitions:
         return next((table for known, table in self._catalog.tables().items() if known.lower() == name.lower()), None)
 
     def _read_file(self, path: str) -> None:
-        """Make a file known as it is now."""
-        known = self._table(path)
-        if known is None or _stale(known):
+        """Make a file known."""
+        if self._table(path) is None:
             self._register(path, path)
             self._files.add(path)
-
-
-def _stale(table: Table) -> bool:
-    try:
-        table.source.check(None)
-    except (TableChanged, SourceError):
-        return True
-    return False
 
 
 def _quoted(name: str) -> str:
