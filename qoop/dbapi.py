@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from qoop.catalog import errors
 from qoop.session import Session
@@ -195,6 +195,7 @@ class Connection:
         self.close()
 
 
+T = TypeVar("T")
 Description = tuple[str, str, None, None, None, None, None]
 
 
@@ -241,8 +242,7 @@ class Cursor:
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """So many of the next rows."""
         wanted = self.arraysize if size is None else size
-        rows = (self.fetchone() for _ in range(wanted))
-        return [row for row in rows if row is not None]
+        return self._fetch(lambda result: result.fetchmany(wanted))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left."""
@@ -267,7 +267,7 @@ class Cursor:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def _fetch(self, take: Callable[[Result], tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
+    def _fetch(self, take: Callable[[Result], T]) -> T:
         self._session()
         if self._result is None:
             raise ProgrammingError("there are no rows: nothing was executed")

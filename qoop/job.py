@@ -199,13 +199,13 @@ class Job:
             self._streamed = True
         parts = self._parts()
         first = next(parts)
-        rest = (batch for part in parts for batch in part.to_batches())
-        return pa.RecordBatchReader.from_batches(first.schema, chain(first.to_batches(), rest))
+        rest = (batch for part in parts for batch in part)
+        return pa.RecordBatchReader.from_batches(first.schema, chain(first, rest))
 
-    def _parts(self) -> Iterator[pa.Table]:
+    def _parts(self) -> Iterator[pa.RecordBatchReader]:
         for output in self._handle.stream():
             part = self._read(output.key)
-            yield Result(part, self.plan.columns, self._planned.bound.settings).arrow()
+            yield Result(part, self.plan.columns, self._planned.bound.settings).batches()
         self._handle.release()
         if self._session is not None:
             self._session.close()

@@ -1,4 +1,8 @@
-"""The answer of a query: an Arrow table in memory, with exactly DuckDB's column names and types.
+"""The answer of a query: an Arrow table with exactly DuckDB's column names and types.
+
+The table of a large answer is mapped from a file without a name (:mod:`qoop.engine.storage.segments`), which goes with
+the Result, or with the process: it takes no memory that the system could not have back. `batches`, `fetchmany`,
+`copy_to` and what reads Arrow streams hold few of its rows at a time; `df`, `pl` and `fetchall` hold all.
 
 Between stages every value travels in Arrow's lossless form (a HUGEINT as 16 bytes, not as a decimal).  What a
 user sees is what ``duckdb.sql(text)`` would have given, so this is the one place that turns one form into the
@@ -35,6 +39,7 @@ _T = TypeVar("_T")
 
 _SHOWN_AT_MOST = 10_000  # rows DuckDB looks at to fit a table to the terminal
 _BATCH = 10_000
+_LARGE = 64 << 20  # bytes of rows that are not converted all at once without need
 
 _FEW = 1_000
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG)?INT|U?INTEGER|VARCHAR|BOOLEAN")
@@ -43,7 +48,7 @@ pyarrow.dataset, and that pandas: answers of few rows of such types are printed 
 
 
 class Result:
-    """A table that owns its memory; it stays valid after the session is closed.
+    """A table that owns its memory, or its file; it stays valid after the session is closed.
 
     table: the rows, columns in order, in Arrow's lossless or plain form; its column names do not matter.
     columns: (name, DuckDB type) of each column; a name may occur twice.
@@ -110,6 +115,17 @@ class Result:
         return Result(self._raw.slice(first, rows), self._columns, self._settings)
 
     @interruptible()
+    def batches(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches, as DuckDB exports them: what must be converted is, one at a time."""
+        if not self._unlike(self._raw.schema):
+            return self._arrow.to_reader()
+        return pa.RecordBatchReader.from_batches(self._exported(self._raw.schema), self._converted())
+
+    def _converted(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._raw.to_batches():
+            yield from self._export(pa.Table.from_batches([batch])).to_batches()
+
+    @interruptible()
     def arrow(self) -> pa.Table:
         """The rows as a pyarrow.Table, as DuckDB exports them; made once, without a copy where possible."""
         return self._arrow
@@ -128,6 +144,12 @@ class Result:
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values."""
         return self._convert(lambda rows: rows.fetchall())
+
+    @interruptible()
+    def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
+        """So many of the next rows, after those that `fetchone` and this gave before; fewer at the end, then none."""
+        with _explained():
+            return self._one_by_one.fetchmany(size)
 
     @interruptible()
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -170,32 +192,50 @@ class Result:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The Arrow PyCapsule interface: any Arrow library can read a Result."""
-        return self.arrow().__arrow_c_stream__(requested_schema)
+        rows = self.arrow() if self._raw.nbytes <= _LARGE else self.batches()
+        return rows.__arrow_c_stream__(requested_schema)
 
     @cached_property
     def _arrow(self) -> pa.Table:
+        return self._export(self._raw)
+
+    def _export(self, table: pa.Table) -> pa.Table:
+        """Some of the rows as DuckDB exports them."""
+        arrays, wrong = list(table.columns), self._unlike(table.schema)
+        if wrong:
+            casts = [self._cast(index) for index in wrong]
+            converted = self._convert(lambda rows: rows.to_arrow_table(), casts, table)
+            for index, array in zip(wrong, converted.columns, strict=True):
+                arrays[index] = array
+        return pa.Table.from_arrays(arrays, schema=self._exported(table.schema))
+
+    def _unlike(self, schema: pa.Schema) -> list[int]:
+        """The columns that DuckDB exports as another type."""
+        wanted = self._exported(schema)
+        return [index for index, field in enumerate(schema) if not field.type.equals(wanted[index].type)]
+
+    def _exported(self, schema: pa.Schema) -> pa.Schema:
         wanted = _exported_schema(self._columns, self._settings)
         for index, (_, type_) in enumerate(self._columns):
             if not has_name(type_):  # then it is as the opaque fragment left it
-                wanted = wanted.set(index, wanted.field(index).with_type(self._raw.schema.field(index).type))
-        wrong = [index for index, field in enumerate(self._raw.schema) if not field.type.equals(wanted[index].type)]
-        arrays = list(self._raw.columns)
-        if wrong:
-            casts = [self._cast(index) for index in wrong]
-            converted = self._convert(lambda rows: rows.to_arrow_table(), casts)
-            for index, array in zip(wrong, converted.columns, strict=True):
-                arrays[index] = array
-        return pa.Table.from_arrays(arrays, schema=wanted)
+                wanted = wanted.set(index, wanted.field(index).with_type(schema.field(index).type))
+        return wanted
 
     @cached_property
     def _one_by_one(self) -> duckdb.DuckDBPyConnection:
         return self._query(self._named_casts())
 
-    def _convert(self, conversion: Callable[[duckdb.DuckDBPyRelation], _T], exprs: Iterable[str] | None = None) -> _T:
+    def _convert(
+        self,
+        conversion: Callable[[duckdb.DuckDBPyRelation], _T],
+        exprs: Iterable[str] | None = None,
+        table: pa.Table | None = None,
+    ) -> _T:
         """What DuckDB does best with the rows, or with expressions over them, as its own relation."""
         cursor = _database(self._settings).cursor()
         with _explained():
-            relation = self._project(cursor, self._named_casts() if exprs is None else exprs, self._raw)
+            rows = self._raw if table is None else table
+            relation = self._project(cursor, self._named_casts() if exprs is None else exprs, rows)
             return interruptibly(cursor, lambda: conversion(relation))
 
     def _first(self) -> duckdb.DuckDBPyRelation:

@@ -24,6 +24,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -346,11 +347,11 @@ class LocalBackend:
             attempt.check()
             self._relieve(growth=0.05)
 
-        partitions = kernel.run(spec, self._reader(spec), between)
+        made = kernel.run(spec, self._reader(spec), between, partial(self.store.begin, between=between))
         committed = Committed(
             spec.key,
-            tuple(table.num_rows for table in partitions),
-            tuple(table.nbytes for table in partitions),
+            tuple(table.num_rows for table in made.tables),
+            tuple(table.nbytes for table in made.tables),
             time.perf_counter() - began,
             # DuckDB works in this thread as long as it has one; what others did is not known.
             time.thread_time() - cpu_began if spec.resources.cpu <= 1 else 0.0,
@@ -358,8 +359,9 @@ class LocalBackend:
             finished=spec.shared and spec.stage.meaning != "",
         )
         origin = Origin(spec.stage, spec.settings) if spec.shared else None
-        committed = self.store.put(committed, spec.attempt.task.job, partitions, spec.durable, between, origin)
-        del partitions  # if they were spilled, this frees them
+        job, durable = spec.attempt.task.job, spec.durable
+        committed = self.store.put(committed, job, made.tables, durable, between, origin, made.mapped)
+        del made  # if it was spilled, this frees it
         self._relieve()
         return committed
 

@@ -3,6 +3,7 @@
 ::
 
     partition.py      cuts rows by ``hash(keys) % parts``
+    growing.py        an output while it is made, in memory or in a file
     checkpoint.py     outputs in tiers: memory first, then files
     segments.py       the data file: an Arrow stream for every partition
     manifest.py       checkpoints in a folder: data first, the manifest last

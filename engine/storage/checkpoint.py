@@ -2,10 +2,13 @@
 
 Outputs are kept as Arrow tables and shared with their readers without a copy. Beyond a budget of bytes the
 least recently used are spilled to files without names in a temporary directory, in the format of `segments`, and
-mapped from there. What no job needs any more may stay, within the same budget, to serve another query; it
-is the first to go. Where a checkpoint directory is given, durable outputs are also written there by a thread
-behind the running tasks (`manifest`), or, to a store that several machines share, by some (`shared_store`). What a
-killed process may lose is bounded: `put` waits while 256 MB have not been written, or an output has waited for 1 s.
+mapped from there. An output counts from its first batch on; one that takes a quarter of the budget while it is
+made goes to such a file as it comes (`growing`).
+
+What no job needs any more may stay, within the same budget, to serve another query; it is the first to go. Where a
+checkpoint directory is given, durable outputs are also written there by a thread behind the running tasks
+(`manifest`), or, to a store that several machines share, by some (`shared_store`). What a killed process may lose is
+bounded: `put` waits while 256 MB have not been written, or an output has waited for 1 s.
 
 Outputs of one signature that meet are compared (`guard`).
 """
@@ -29,12 +32,14 @@ from qoop.catalog.stores.objects import is_remote, open_objects
 from qoop.catalog.user_key import chosen_key
 from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
+from qoop.engine.storage.growing import Growing
 from qoop.engine.storage.guard import Ledger, Origin, Side, mismatch
 from qoop.engine.storage.manifest import CheckpointDirectory, Checkpoints, Saved, refuse_if_open
 from qoop.engine.storage.segments import Damaged, read_segment, spilled
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
 
+_GROWING = 4  # of the budget, the part that an output may take while it is made
 _WAITING_BYTES = 256 << 20
 _WAITING_SECONDS = 1.0
 _PAUSE = 0.05  # seconds between looks at whether a waiting `put` was stopped
@@ -142,6 +147,13 @@ class Store:
         """Bytes held in memory."""
         return self._used
 
+    def begin(self, schema: pa.Schema, parts: int, between: Callable[[], None] = lambda: None) -> Growing:
+        """An output that is about to be made, for `put` once it is finished.
+
+        between: as for `put`. What it is given may be written, and others spilled for it, which raises DiskFull.
+        """
+        return Growing(schema, parts, self._spill, lambda came, held: self._admit(came, held, between), between)
+
     def put(
         self,
         committed: Committed,
@@ -150,11 +162,13 @@ class Store:
         durable: bool = False,
         between: Callable[[], None] = lambda: None,
         origin: Origin | None = None,
+        mapped: bool = False,
     ) -> Committed:
         """Commit an output on behalf of a job. If the key is already held, what is there stays.
 
         between: called while this waits or writes; may raise to give up, and nothing is committed then.
         origin: what made it, if it may serve others and must therefore hold what others of its signature do.
+        mapped: the partitions lie in a file already, and take no memory.
         Raises DiskFull if there is no room in memory and none on disk, or if an earlier durable output of the job
         could not be written; GuardMismatch if it differs from what it must equal.
         """
@@ -162,14 +176,16 @@ class Store:
         if self._keeping.always and origin is not None:
             committed = replace(committed, digest=self._digester.of(partitions))
             self._note(committed, origin)
-        entry = _Entry(committed, tuple(partitions), durable=durable, busy=durable, origin=origin, jobs={job})
+        entry = _Entry(committed, None, tuple(partitions), durable=durable, busy=durable, origin=origin, jobs={job})
+        if not mapped:
+            entry.tables, entry.mapped = entry.mapped, None
         if durable:
             self._wait_for_writer(entry, between)
         with self._lock:
             present = self._entries.get(committed.key)
             if present is None:
                 self._insert(entry)
-                self._used += entry.bytes
+                self._used += entry.bytes if entry.tables is not None else 0
             else:
                 present.jobs.add(job)
                 self._leave_queue(entry)
@@ -498,7 +514,7 @@ class Store:
 
     def _write_behind(self) -> None:
         while (entry := self._next_to_write()) is not None:
-            tables = entry.tables
+            tables = entry.tables or entry.mapped
             saved, failure = self._save(entry, tables or ())
             with self._lock:
                 if failure is not None:
@@ -590,3 +606,13 @@ class Store:
                 if mapped is not None and self._entries.get(key) is entry:
                     entry.mapped = mapped
                     self._leave_memory(entry)
+
+    def _admit(self, came: int, held: int, between: Callable[[], None]) -> bool:
+        """An output that is being made holds so many bytes, of which these just came: whether they may stay."""
+        with self._lock:
+            self._used += came
+            if held > self.budget // _GROWING:
+                return False
+        if came > 0:
+            self.trim(between)
+        return self._used <= self.budget

@@ -10,7 +10,7 @@ query per partition over the result 0.9 s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -36,29 +36,19 @@ def with_partition_number(stage: Stage) -> str:
     return f"SELECT {columns}, {value} AS {number} FROM ({stage.sql})"
 
 
-def cut(table: pa.Table, parts: int, between: Callable[[], None]) -> tuple[pa.Table, ...]:
-    """Cut by the number in the last column, which is dropped. Order within a partition is kept.
-
-    between: called from batch to batch; may raise to give up.
-    """
-    schema = pa.schema(list(table.schema)[:-1], table.schema.metadata)
-    pieces: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
-    batches = table.to_batches()
-    del table  # each batch is freed as soon as it is cut
-    batches.reverse()
-    while batches:
-        between()
-        for number, piece in enumerate(_cut_batch(batches.pop(), parts)):
-            if piece.num_rows:
-                pieces[number].append(piece)
-    return tuple(pa.Table.from_batches(found, schema) for found in pieces)
+def without_number(schema: pa.Schema) -> pa.Schema:
+    """The schema of such rows once they are cut."""
+    return schema.remove(len(schema) - 1)
 
 
-def _cut_batch(batch: pa.RecordBatch, parts: int) -> Sequence[pa.RecordBatch]:
+def cut(batch: pa.RecordBatch, parts: int) -> Sequence[tuple[int, pa.RecordBatch]]:
+    """Cut by the number in the last column, which is dropped: numbers of partitions and what falls to them, if anything
+    does. Order within a partition is kept."""
     last = batch.num_columns - 1
     numbers = np.from_dlpack(batch.column(last))  # to_numpy() and pa.array() would load pandas: a third of a second
     order = np.argsort(numbers, kind="stable").astype(np.int32)
     places = pa.Array.from_buffers(pa.int32(), len(order), [None, pa.py_buffer(order)])
     ordered = batch.select(list(range(last))).take(places)
     ends = np.cumsum(np.bincount(numbers, minlength=parts)).tolist()
-    return [ordered.slice(start, end - start) for start, end in zip([0, *ends], ends, strict=False)]
+    slices = enumerate(zip([0, *ends], ends, strict=False))
+    return [(number, ordered.slice(start, end - start)) for number, (start, end) in slices if end > start]

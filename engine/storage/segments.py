@@ -16,6 +16,7 @@ process, however that ends.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import zlib
 from collections.abc import Callable, Sequence
@@ -97,12 +98,19 @@ def write_segments(
     segments: list[Segment] = []
     offset = 0
     for table in partitions:
-        segment = _write_segment(stream, offset, table, between, strong)
+        segment, offset = _append(stream, offset, table, between, strong)
         segments.append(segment)
-        padding = -segment.length % _ALIGNMENT
-        _write_all(stream, memoryview(bytes(padding)))
-        offset += segment.length + padding
     return tuple(segments)
+
+
+def _append(
+    stream: BinaryIO, offset: int, table: pa.Table, between: Callable[[], None], strong: bool = False
+) -> tuple[Segment, int]:
+    """Write a segment at the end of a file, which is at `offset`; where it is, and where the file ends now."""
+    segment = _write_segment(stream, offset, table, between, strong)
+    padding = -segment.length % _ALIGNMENT
+    _write_all(stream, memoryview(bytes(padding)))
+    return segment, offset + segment.length + padding
 
 
 def _write_all(stream: BinaryIO, view: memoryview) -> None:
@@ -144,20 +152,50 @@ def read_segment(path: Path, segment: Segment) -> pa.Table:
 def spilled(
     folder: Path, partitions: Sequence[pa.Table], between: Callable[[], None] = lambda: None
 ) -> tuple[pa.Table, ...]:
-    """The partitions, written to a file without a name and mapped from there: they take room on the disk for as long as
-    somebody holds them, and none in memory that the system could not have back.
+    """The partitions as `Spilling` gives them. Raises as `write_segments` does."""
+    with contextlib.closing(Spilling(folder, partitions[0].schema, len(partitions))) as file:
+        for number, table in enumerate(partitions):
+            file.write(number, table.to_batches(), between)
+        return file.finish()
 
-    Raises as `write_segments` does.
+
+class Spilling:
+    """Partitions that are written to a file as they come, in runs of a segment each, and mapped from there at the end.
+    The file has no name then: it takes room on the disk for as long as somebody holds the rows, and none in memory that
+    the system could not have back.
+
+    Raises OSError as the file does. `close` removes what was not finished.
     """
-    path = folder / f"{secrets.token_hex(8)}.arrow"
-    try:
-        with path.open("xb", buffering=0) as stream:
-            segments = write_segments(stream, partitions, between)
-        with pa.memory_map(str(path)) as file:
+
+    def __init__(self, folder: Path, schema: pa.Schema, parts: int) -> None:
+        self._path = folder / f"{secrets.token_hex(8)}.arrow"
+        self._stream = self._path.open("xb", buffering=0)
+        self._schema = schema
+        self._runs: list[list[Segment]] = [[] for _ in range(parts)]
+        self._end = 0
+
+    def write(self, number: int, batches: Sequence[pa.RecordBatch], between: Callable[[], None]) -> None:
+        """Add rows to a partition. between: called from batch to batch; may raise to give up."""
+        rows = pa.Table.from_batches(batches, self._schema)
+        run, self._end = _append(self._stream, self._end, rows, between)
+        self._runs[number].append(run)
+
+    def finish(self) -> tuple[pa.Table, ...]:
+        """The partitions."""
+        if not self._end:
+            return tuple(self._schema.empty_table() for _ in self._runs)
+        with pa.memory_map(str(self._path)) as file:
             data = file.read_buffer()
-    finally:
-        path.unlink(missing_ok=True)
-    return tuple(_rows(one, data.slice(one.offset, one.length), path) for one in segments)
+        return tuple(self._mapped(runs, data) for runs in self._runs)
+
+    def close(self) -> None:
+        """Write no more."""
+        self._stream.close()
+        self._path.unlink(missing_ok=True)
+
+    def _mapped(self, runs: Sequence[Segment], data: pa.Buffer) -> pa.Table:
+        tables = [_rows(one, data.slice(one.offset, one.length), self._path) for one in runs]
+        return pa.concat_tables(tables) if tables else self._schema.empty_table()
 
 
 def _rows(segment: Segment, data: pa.Buffer, where: Path) -> pa.Table:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -274,12 +275,14 @@ def test_a_directory_without_permission(spill: Path, durable: Path) -> None:
 class Full:
     """Has the disk run full after so many bytes."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: object, room: int) -> None:
-        self.room = room
-        monkeypatch.setattr(module, "write_segments", self)
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, room: int, writer: str = "write_segments"
+    ) -> None:
+        self.room, self.write = room, getattr(module, writer)
+        monkeypatch.setattr(module, writer, self)
 
     def __call__(self, stream: object, *args: object, **more: object) -> object:
-        return write_segments(_Small(stream, self.room), *args, **more)  # type: ignore[arg-type]
+        return self.write(_Small(stream, self.room), *args, **more)
 
 
 class _Small:
@@ -342,7 +345,7 @@ def test_a_full_spill_disk(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
     store = Store(60_000, spill)
     parts = put(store, 1)
-    full = Full(monkeypatch, segments, 5000)
+    full = Full(monkeypatch, segments, 5000, "_append")
     with pytest.raises(DiskFull, match="spill"):
         put(store, 2, rows=3000)
     assert files(spill) == [] and not store.held([key(2)])

@@ -61,7 +61,7 @@ def a_spec(
 
 
 def run(kernel: Kernel, spec: TaskSpec, inputs: Mapping[str, pa.Table] = NOTHING) -> tuple[pa.Table, ...]:
-    return kernel.run(spec, inputs.__getitem__)
+    return kernel.run(spec, inputs.__getitem__).tables
 
 
 def rows(table: pa.Table) -> list[tuple[object, ...]]:
@@ -375,7 +375,7 @@ def test_after_a_setting_was_refused_the_next_task_has_what_it_asks_for(kernel: 
     settings = (("TimeZone", "Asia/Tokyo"),)
 
     def asked() -> str:
-        [table] = kernel.run(a_spec(zone, settings=settings), lambda name: NOTHING[name])
+        [table] = run(kernel, a_spec(zone, settings=settings))
         return str(table["z"][0])
 
     assert asked() == "Asia/Tokyo"

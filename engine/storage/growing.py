@@ -1,0 +1,136 @@
+"""One output while it is made: in memory as long as there is room for it, then in a file.
+
+A task hands over its rows batch by batch, so what it holds of its output is bounded whatever anybody estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from qoop.catalog.errors import DiskFull
+from qoop.engine.storage.segments import Spilling
+
+_RUN = 32 << 20  # bytes that are written to the file at a time
+
+Admit = Callable[[int, int], bool]
+"""Is told how many bytes of memory came (or went, below 0) and how many there are now; says whether they may stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a task has put out, by partition. mapped: the rows lie in a file, and take no memory."""
+
+    tables: tuple[pa.Table, ...]
+    mapped: bool = False
+
+
+class Output(Protocol):
+    """Where the rows of a task go. `finish` or `close` ends it."""
+
+    def add(self, pieces: Iterable[tuple[int, pa.RecordBatch]]) -> None:
+        """Append rows to partitions of these numbers."""
+        ...
+
+    def finish(self) -> Made:
+        """All of them."""
+        ...
+
+    def close(self) -> None:
+        """No more rows come; what was not finished is gone."""
+        ...
+
+
+Begin = Callable[[pa.Schema, int], Output]
+"""Makes an output of that schema and so many partitions."""
+
+
+class InMemory:
+    """An output that is never written."""
+
+    def __init__(self, schema: pa.Schema, parts: int) -> None:
+        self._schema = schema
+        self._held: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
+
+    def add(self, pieces: Iterable[tuple[int, pa.RecordBatch]]) -> None:
+        """Append rows to partitions of these numbers."""
+        for number, batch in pieces:
+            self._held[number].append(batch)
+
+    def finish(self) -> Made:
+        """All of them."""
+        return Made(tuple(pa.Table.from_batches(batches, self._schema) for batches in self._held))
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
+
+class Growing:
+    """An output that moves to a file once there is no room for it. Used by one thread.
+
+    folder: where the file is made. between: called from batch to batch while that is written; may raise to give up.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, parts: int, folder: Path, admit: Admit, between: Callable[[], None] = lambda: None
+    ) -> None:
+        self._schema = schema
+        self._held: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
+        self._bytes = 0
+        self._folder = folder
+        self._admit = admit
+        self._between = between
+        self._file: Spilling | None = None
+
+    def add(self, pieces: Iterable[tuple[int, pa.RecordBatch]]) -> None:
+        """Append rows to partitions of these numbers. Raises DiskFull if the file cannot be written."""
+        came = 0
+        for number, batch in pieces:
+            self._held[number].append(batch)
+            came += batch.nbytes
+        self._bytes += came
+        stays = self._admit(came, self._bytes)
+        if not stays or (self._file is not None and self._bytes >= _RUN):
+            self._write()
+
+    def finish(self) -> Made:
+        """All of them. Raises DiskFull."""
+        if self._file is None:
+            return Made(tuple(pa.Table.from_batches(batches, self._schema) for batches in self._held))
+        self._write()
+        with self._told():
+            return Made(self._file.finish(), mapped=True)
+
+    def close(self) -> None:
+        """No more rows come; what was not finished is gone."""
+        self._forget()
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self) -> None:
+        """Move what is in memory to the file."""
+        with self._told():
+            self._file = self._file or Spilling(self._folder, self._schema, len(self._held))
+            for number, batches in enumerate(self._held):
+                if batches:
+                    self._file.write(number, batches, self._between)
+                    batches.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._held = [[] for _ in self._held]
+        if self._bytes:
+            self._admit(-self._bytes, 0)
+        self._bytes = 0
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DiskFull(f"cannot spill to {self._folder}: {error.strerror or error}") from error
