@@ -14,6 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.stores.private import make_folder
 from qoop.catalog.user_folders import config_directory
 
 _LEAST = 16
@@ -70,7 +71,7 @@ def _make(path: Path) -> None:
     """Make the file, with a new key, unless another process just did: all must agree on one."""
     draft = path.with_name(f".key-{secrets.token_hex(8)}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
             stream.write(secrets.token_hex(32) + "\n")
             stream.flush()

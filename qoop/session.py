@@ -41,6 +41,7 @@ from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.state import Limits
 from qoop.engine.storage.checkpoint import Keeping
+from qoop.engine.storage.scratch import clean
 from qoop.engine.task import checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
@@ -64,6 +65,7 @@ from qoop.schedulers.patient import Patient
 from qoop.schedulers.settling import Settling
 from qoop.statements import copying
 from qoop.statements.definitions import Definitions
+from qoop.statements.keeping import DRAFTS
 from qoop.statements.normal_text import normal_text
 from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
@@ -218,6 +220,8 @@ class Session:
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
         self._parts = _Parts(self._sizing, self._cluster, self._trace, self._binder, self._catalog)
         self._ending = weakref.finalize(self, _Parts.end, self._parts)  # collected, or at the end of the process
+        if config.tables is not None:
+            clean(config.tables, DRAFTS)
         if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
             self.register_folder(config.tables)
         if config.watch_machine:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qoop.catalog.sizes import parse_bytes
+from qoop.catalog.stores.private import make_folder, open_private
 from qoop.catalog.user_folders import cache_directory
 
 BUDGET = 4_000_000_000
@@ -54,10 +55,10 @@ class NodeCache:
     ) -> Path:
         """Have a file written, unbuffered, and keep it under a name. use: is given the file while it is sure not to be
         removed. Raises OSError, and what `write` and `use` do; nothing is kept then."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folder(self.root)
         draft = self.root / f"{secrets.token_hex(8)}{_DRAFT}"
         try:
-            with draft.open("x+b", buffering=0) as stream:
+            with open_private(draft, "x+") as stream:
                 write(stream)
                 size = os.fstat(stream.fileno()).st_size
             use(draft)

@@ -16,6 +16,7 @@ import contextlib
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,12 +25,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.stores.private import make_folder, open_private, write_all
 from qoop.catalog.stores.whole_file import write_synced
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
 _DRAFT = ".draft-"
+_STALE = 3600.0  # seconds after which nobody writes to a draft any more
 _OPTIONS = ("endpoint", "region", "anonymous")
 _CODE = re.compile(r"<Code>(.*?)</Code>(?:\s*<Message>(.*?)</Message>)?", re.DOTALL)
 _PREAMBLE = re.compile(r"^Generic S3 error: Error performing.*? - ")
@@ -94,6 +97,13 @@ class Objects(Protocol):
         ...
 
 
+def _remove_stale(draft: Path) -> None:
+    """Remove what a process has left that ended while it wrote."""
+    if time.time() - draft.stat().st_mtime > _STALE:
+        with contextlib.suppress(PermissionError):  # somebody else's
+            draft.unlink()
+
+
 class Folder:
     """Objects as files. Names of drafts, which are files that are not written to their end, are no objects."""
 
@@ -115,10 +125,9 @@ class Folder:
 
     def upload(self, name: str, path: Path) -> None:
         with self._draft(name) as draft:
-            with path.open("rb") as source, draft.open("wb") as target:
+            with path.open("rb") as source, open_private(draft, "w") as target:
                 while chunk := source.read(_CHUNK):
-                    target.write(chunk)
-                target.flush()
+                    write_all(target, chunk)
                 os.fsync(target.fileno())
             draft.replace(self._root / name)
 
@@ -144,7 +153,9 @@ class Folder:
             for name in names:
                 path = Path(root) / name
                 with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
-                    if _DRAFT not in name:
+                    if _DRAFT in name:
+                        _remove_stale(path)
+                    else:
                         found.append(_object(path.relative_to(self._root).as_posix(), path.stat()))
         return sorted(found, key=lambda item: item.name)
 
@@ -160,7 +171,7 @@ class Folder:
     @contextlib.contextmanager
     def _draft(self, name: str) -> Iterator[Path]:
         path = self._root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         draft = path.with_name(f"{path.name}{_DRAFT}{secrets.token_hex(8)}")
         try:
             yield draft

@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
-import tempfile
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
+
+from qoop.catalog.stores.private import make_folder, open_private, write_all
+
+_PREFIX, _SUFFIX = ".qoop-", ".tmp"
+_looked_at: set[str] = set()  # folders, for drafts of processes that have ended
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write text beside the path, in a folder made if need be, and rename it into place: a reader sees all or nothing.
 
-    Raises OSError if that fails; what stood there is then still there, and nothing is left beside it.
+    Raises OSError if that fails; what stood there is then still there, and nothing is left beside it. What a killed
+    process leaves goes when another one writes to the folder for the first time.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=".", suffix=".tmp", delete=False, encoding="utf-8"
-    ) as file:
+    data = text.encode()
+    make_folder(path.parent)
+    if str(path.parent) not in _looked_at:
+        _looked_at.add(str(path.parent))
+        _collect(path.parent)
+    with _draft(path.parent, data) as draft:
+        os.replace(draft, path)
+
+
+@contextlib.contextmanager
+def _draft(folder: Path, data: bytes) -> Iterator[Path]:
+    """A file with that in it; if it is not renamed it goes. It is locked for as long as its process lives."""
+    path = folder / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+    with open_private(path, "x") as file:
         try:
-            file.write(text)
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+            with contextlib.suppress(BlockingIOError):  # somebody takes it for a dead one's: then the renaming fails
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            write_all(file, data)
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _collect(folder: Path) -> None:
+    """Remove the drafts whose processes have ended."""
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with contextlib.suppress(OSError), path.open("rb+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
 
 
 def write_synced(path: Path, data: bytes) -> None:
     """Write a file that is there, with all that is in it, when the power fails. Raises OSError."""
-    with path.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
+    with open_private(path, "w") as file:
+        write_all(file, data)
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -26,6 +26,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import GuardMismatch
+from qoop.catalog.stores.whole_file import write_whole
 from qoop.engine.digest import Digest, digest_to_json
 from qoop.engine.events import Committed
 from qoop.planner.plan import Signature, Stage
@@ -99,8 +100,7 @@ def mismatch(one: Side, other: Side, folder: Path) -> GuardMismatch:
     )
     error = GuardMismatch(text)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(_report(one, other), indent=1))
+        write_whole(path, json.dumps(_report(one, other), indent=1))
         error.file = path
     except OSError as problem:
         error.add_note(f"{path} could not be written: {problem}")
@@ -113,7 +113,7 @@ def complete(error: GuardMismatch, more: Mapping[str, object]) -> None:
         return
     try:
         report = json.loads(error.file.read_text())
-        error.file.write_text(json.dumps({**report, **more}, indent=1))
+        write_whole(error.file, json.dumps({**report, **more}, indent=1))
     except (OSError, ValueError, TypeError) as problem:
         error.add_note(f"{error.file} could not be completed: {problem}")
 

@@ -38,6 +38,7 @@ import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull
 from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.stores.private import make_folder, open_private, write_private
 from qoop.catalog.stores.whole_file import sync_folder, write_synced
 from qoop.engine.digest import digest_from_json, digest_to_json
 from qoop.engine.events import Committed
@@ -141,7 +142,7 @@ class CheckpointDirectory:
         self._key = key
         self._numbers = count(1)
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            make_folder(root)
             with contextlib.ExitStack() as stack:
                 self._users = Users(root)
                 stack.callback(self._users.close)
@@ -271,7 +272,7 @@ class CheckpointDirectory:
     def _take_room(self, data: Path, bytes_: int) -> bool:
         """Make the data file, of the size it will have at least. False if there is no room for it."""
         if self._budget is None:
-            data.touch()
+            write_private(data, b"")
             return True
         with self._users.alone():
             wanted = bytes_ + _MANIFEST_BYTES
@@ -282,7 +283,7 @@ class CheckpointDirectory:
                 used -= self._evict(used + wanted - int(_FULL * self._budget))
             if used + wanted > self._budget:
                 return False
-            with data.open("wb") as file:
+            with open_private(data, "w") as file:
                 file.truncate(bytes_)
             return True
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from qoop.catalog.errors import DiskFull
 from qoop.catalog.forks import forget_private, keep_private
+from qoop.catalog.stores.private import make_folder
 
 _LOCK = "lock"
 
@@ -23,16 +24,17 @@ _LOCK = "lock"
 class Scratch:
     """A directory of one's own, at `path`, until `close`.
 
-    parent: where, made if it is not there; None: where the system keeps temporary files. kind: what it is for.
+    parent: where, made if it is not there; None: where the system keeps temporary files.
+    kind: what it is for; with a dot in front its name begins with one, so that nobody looks for tables in it.
     Raises DiskFull if it cannot be made.
     """
 
     def __init__(self, parent: Path | None = None, kind: str = "spill") -> None:
         parent = parent or Path(tempfile.gettempdir())
         try:
-            parent.mkdir(parents=True, exist_ok=True)
-            _collect(parent, f"qoop-{kind}-")
-            self.path, self._lock = _make(parent, f"qoop-{kind}-")
+            make_folder(parent)
+            clean(parent, kind)
+            self.path, self._lock = _make(parent, _prefix(kind))
             keep_private(self._lock)
         except OSError as error:
             raise DiskFull(f"the {kind} directory {parent} cannot be written: {error.strerror or error}") from error
@@ -42,6 +44,10 @@ class Scratch:
         _remove(self.path)
         forget_private(self._lock)
         os.close(self._lock)
+
+
+def _prefix(kind: str) -> str:
+    return f"{'.' * kind.startswith('.')}qoop-{kind.removeprefix('.')}-"
 
 
 def _make(parent: Path, prefix: str) -> tuple[Path, int]:
@@ -58,9 +64,9 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int]:
         os.close(lock)  # another process took the lock before us, and the directory for a dead one's
 
 
-def _collect(parent: Path, prefix: str) -> None:
-    """Remove the directories here whose processes have ended. Those of other users are left to them."""
-    for path in parent.glob(f"{prefix}*"):
+def clean(parent: Path, kind: str) -> None:
+    """Remove the directories of that kind here whose processes have ended. Those of other users are left to them."""
+    for path in parent.glob(f"{_prefix(kind)}*"):
         with contextlib.suppress(OSError):
             if path.is_symlink() or path.stat().st_uid != os.getuid():
                 continue

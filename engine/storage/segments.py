@@ -28,6 +28,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError
+from qoop.catalog.stores.private import open_private
 
 _ALIGNMENT = 64
 
@@ -169,7 +170,7 @@ class Spilling:
 
     def __init__(self, folder: Path, schema: pa.Schema, parts: int) -> None:
         self._path = folder / f"{secrets.token_hex(8)}.arrow"
-        self._stream = self._path.open("xb", buffering=0)
+        self._stream = open_private(self._path, "x")
         self._schema = schema
         self._runs: list[list[Segment]] = [[] for _ in range(parts)]
         self._end = 0

@@ -41,6 +41,7 @@ import pyarrow as pa
 from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.catalog.stores.node_cache import NodeCache
 from qoop.catalog.stores.objects import Object, Objects
+from qoop.catalog.stores.private import write_private
 from qoop.engine.events import Committed
 from qoop.engine.storage.leases import SECONDS, Leases, Living
 from qoop.engine.storage.manifest import Saved, dump_manifest, load_manifest
@@ -247,7 +248,7 @@ class SharedCheckpoints:
         cannot be moved."""
         with contextlib.suppress(OSError):
             for object_ in (f"{_name(saved.committed.key)}.json", saved.path.as_posix()):
-                (folder / object_.replace("/", "-")).write_bytes(self._objects.read(object_)[1])
+                write_private(folder / object_.replace("/", "-"), self._objects.read(object_)[1])
         self.remove(saved)
 
     def close(self) -> None:

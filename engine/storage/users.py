@@ -35,10 +35,10 @@ class Users:
         self._needed: set[str] = set()
         self._lines = 0
         self._anew = False  # the log is to be written anew, since its end may be missing
-        self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             with self.alone():  # nobody sees the file before it is locked
-                self._log = os.open(self._path(self.own), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+                self._log = os.open(self._path(self.own), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
                 fcntl.flock(self._log, fcntl.LOCK_EX)
         except BaseException:
             os.close(self._lock)

@@ -33,6 +33,7 @@ from typing import Protocol
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.forks import forget_private, keep_private
+from qoop.catalog.stores.private import open_private
 from qoop.control.letters import (
     Answered,
     CancelAsked,
@@ -238,7 +239,7 @@ def header() -> str:
 def _opened(path: Path) -> FileIO:
     """The file, emptied, and locked for as long as it is open."""
     try:
-        file = FileIO(path, "a")
+        file = open_private(path, "a")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(file.fileno()).st_size:  # what is no file, such as /dev/stderr, cannot be emptied
             file.truncate(0)

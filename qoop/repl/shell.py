@@ -27,6 +27,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, QoopError
+from qoop.catalog.stores.private import make_folder, open_private
 from qoop.repl.completer import NameCompleter
 from qoop.repl.highlighting import STYLE, SqlLexer
 from qoop.repl.names import Names, of_duckdb
@@ -499,9 +500,8 @@ def _history(path: Path | None) -> History:
     told = os.environ.get("QOOP_HISTORY")
     file = path or (Path(told).expanduser() if told else _state_folder() / "qoop" / "history")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a"):
-            pass
+        make_folder(file.parent)
+        open_private(file, "a").close()
     except OSError:  # a home that cannot be written: this session only
         return InMemoryHistory()
     return FileHistory(file)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import DiskFull, QueryError
 from qoop.catalog.sources.parquet import ParquetSource
+from qoop.catalog.stores.private import make_private
+from qoop.engine.storage.scratch import Scratch
+
+DRAFTS = ".table"
+"""The kind of the scratch folders that tables are written in."""
 
 _PART_OF_PATH = re.compile(r"""[/\\:*?"<>|\[\]=\x00-\x1f\x7f]""")
 _OF_WINDOWS = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
@@ -33,18 +37,19 @@ def in_folder(folder: Path, name: str, result: Result) -> Path:
     """The rows as ``folder/name.parquet``, in place of what was there. Raises DiskFull, and QueryError for a type
     that Parquet does not hold."""
     path = _file(folder, name)
-    draft = folder / f".{name}.{secrets.token_hex(4)}.parquet"
+    scratch = Scratch(folder, DRAFTS)
+    draft = scratch.path / path.name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         _refuse(name, _of_types(result, "TIME WITH TIME ZONE"), "Parquet")  # which keeps it in UTC
         result.copy_to(draft, "(FORMAT parquet)")
         _refuse(name, _changed(result, draft), "Parquet")
+        make_private(draft)
         os.replace(draft, path)
         _forget_namesakes(path)
     except OSError as error:
         raise DiskFull(f"table {name} cannot be kept in {folder}: {error.strerror or error}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        scratch.close()
     return path
 
 

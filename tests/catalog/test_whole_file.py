@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +30,25 @@ def test_what_cannot_be_written_leaves_what_was_there_and_nothing_beside_it(tmp_
         write_whole(tmp_path / "folder", "text")
     assert path.read_text() == "before"
     assert sorted(item.name for item in tmp_path.iterdir()) == ["file", "folder"]
+
+
+KILLED = """
+import os, sys
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+from qoop.catalog.stores import whole_file
+os.replace = lambda *_: os.kill(os.getpid(), 9)
+whole_file.write_whole(Path(sys.argv[1]) / "file", "text")
+"""
+
+
+def test_what_a_killed_process_left_goes_and_what_another_writes_stays(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    [left] = tmp_path.iterdir()
+    written = tmp_path / left.name.replace("qoop-", "qoop-0")
+    with written.open("x") as another:
+        fcntl.flock(another, fcntl.LOCK_EX)
+        write_whole(tmp_path / "file", "text")
+        assert sorted(item.name for item in tmp_path.iterdir()) == sorted([written.name, "file"])

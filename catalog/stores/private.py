@@ -1,0 +1,51 @@
+"""Files and folders that only their owner can read, whatever the umask says: all that qoop writes of its own accord.
+
+What users ask for under a name of theirs, as COPY does and reports, has the modes that they are used to. A folder
+that is there already keeps its mode.
+"""
+
+from __future__ import annotations
+
+import os
+from io import FileIO
+from pathlib import Path
+
+_FILE = 0o600
+_FOLDER = 0o700
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, as far as they are not there. Raises OSError."""
+    if not path.parent.exists():
+        make_folder(path.parent)
+    path.mkdir(_FOLDER, exist_ok=True)
+
+
+def open_private(path: str | Path, mode: str) -> FileIO:
+    """Open a file for writing, unbuffered: nothing is written twice if the process is forked meanwhile. Raises OSError.
+
+    mode: as for `open`, without "b"; such as "x" or "a".
+    """
+    return FileIO(path, mode, opener=_open)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file. Raises OSError."""
+    with open_private(path, "w") as file:
+        write_all(file, data)
+
+
+def make_private(path: Path) -> None:
+    """Have a file that somebody else has written be so, too. Raises OSError."""
+    path.chmod(_FILE)
+
+
+def write_all(file: FileIO, data: bytes | memoryview) -> None:
+    """Write all of it: an unbuffered file may take less than it is given. Raises OSError."""
+    view = memoryview(data)
+    while view.nbytes:
+        view = view[file.write(view) :]
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, _FILE)
