@@ -8,6 +8,7 @@ its errors come back as ours, with the span underlined.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,11 +20,12 @@ from qoop.catalog.errors import BindError, ParseError, QueryError
 from qoop.catalog.opening import open_duckdb
 from qoop.planner.algebra.expr import quote
 from qoop.planner.algebra.moment import Moment
-from qoop.planner.sql.sources import refuse_foreign
+from qoop.planner.sql.sources import is_long, refuse_foreign, tables_mentioned
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
+_END = re.compile(r";|--|/\*")
 TypedName = tuple[str, str]
 
 
@@ -115,8 +117,8 @@ class Binder:
             columns = self._describe(text)
             known = dict(self._tables)
             settings = tuple(sorted(self._settings.items()))
-        ast = parse(text)
-        names = known if ast is None else tables_named(ast)
+        ast = None if is_long(text) else parse(text)
+        names = tables_mentioned(text, known) if ast is None else tables_named(ast)
         tables = {name: known[name] for name in known if name in names}
         ast = ast if ast is not None and reads_alike(text, ast) else None
         zone = dict(settings).get("timezone")
@@ -172,7 +174,10 @@ def without_end(text: str) -> str:
     >>> without_end("SELECT ';' ; -- done;")
     "SELECT ';'"
     """
-    encoded = text.strip().encode()  # DuckDB counts bytes
+    text = text.strip()
+    if not _END.search(text):
+        return text  # at once, for the text may be long
+    encoded = text.encode()  # DuckDB counts bytes
     for offset, _ in reversed(duckdb.tokenize(encoded.decode())):
         if encoded[offset:].startswith((b";", b"--", b"/*")):  # comments are tokens to DuckDB 2 only
             encoded = encoded[:offset]

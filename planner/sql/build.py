@@ -33,6 +33,7 @@ from qoop.planner.sql.convert import Env, has_aggregate
 from qoop.planner.sql.query_block import Block, order_exprs
 from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, named_source, refuse
 from qoop.planner.sql.select_block import SelectBlock
+from qoop.planner.sql.sources import MOST_LISTED, is_long
 from qoop.planner.sql.subquery import SubqueryJoins
 
 MOST_NESTED = 100  # every level takes frames of Python's stack, of which there are 1000; TPC-DS has up to 19
@@ -51,6 +52,8 @@ def build(bound: Bound, describe: Describe) -> Relation:
 
     describe: names and types of the result of a SQL text (the binder's), for opaque blocks.
     """
+    if bound.ast is None and is_long(bound.text):
+        return whole(bound, f"the text lists more than {MOST_LISTED} values, which DuckDB takes in faster")
     if bound.ast is None:
         return whole(bound, "only DuckDB can parse the text as it is meant")
     changed = [name for name, _ in bound.settings if name in _CHANGING_EXPRESSIONS]

@@ -15,7 +15,7 @@ from itertools import zip_longest
 from qoop.catalog.asking import ask
 from qoop.catalog.lexed import lexed
 
-MOST_CHARACTERS = 1 << 20
+MOST_CHARACTERS = 1 << 16
 """Longer texts stand for themselves."""
 
 

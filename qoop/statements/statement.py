@@ -5,6 +5,7 @@ DuckDB's own parser splits the text and says of what kind each statement is, so 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +18,9 @@ from qoop.catalog.errors import ParseError, QueryError
 from qoop.planner.sql.bind import without_end
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop, copied, created, dropped
 from qoop.statements.words import Words
+
+_MAY_BE_OURS = re.compile(r"\b(?:alternatives|history)\b", re.I)
+_IS_QUERY = re.compile(r"\s*(?:select|from|with|values)\b", re.I)
 
 What = Literal["plan", "analyze", "alternatives", "history"]
 
@@ -65,9 +69,10 @@ def statements(text: str) -> tuple[Statement, ...]:
     Raises ParseError where DuckDB cannot parse it, QueryError for what a session does not do.
     """
     _check_characters(text)
-    words = Words(text)
-    if (what := _ours(words)) is not None:
-        return (Explain(query_text(words.rest), what),)  # DuckDB does not know it
+    if _MAY_BE_OURS.search(text):
+        words = Words(text)
+        if (what := _ours(words)) is not None:
+            return (Explain(query_text(words.rest), what),)  # DuckDB does not know it
     return tuple(_statement(item) for item in _parsed(text))
 
 
@@ -135,6 +140,8 @@ def _ours(words: Words) -> What | None:
 def _statement(item: duckdb.Statement) -> Statement:
     if item.named_parameters:
         raise QueryError("the text has parameters ($1, $name or ?) and no values for them")
+    if item.type == duckdb.StatementType.SELECT and _IS_QUERY.match(item.query):
+        return Query(item.query.lstrip())  # at once, for the text may be long
     words = Words(item.query)
     text = words.rest  # without comments before it
     if item.type == duckdb.StatementType.SELECT and not words.take("PRAGMA"):  # DuckDB takes some for a SELECT
