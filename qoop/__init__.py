@@ -18,7 +18,8 @@ pull in the rest.
     repl/            the shell
     dbapi.py         the Python database API
     notebook.py      results and jobs as HTML, and ``%%qoop``
-    config.py        options: arguments, environment, files, defaults
+    options.py       the options of a session, in one table
+    config.py        settles them: arguments, environment, files, defaults
     session.py       tables, statements and queries: the face of qoop
     statements/      what a text asks of a session
     recall.py        plans of texts that were planned before

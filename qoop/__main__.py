@@ -17,6 +17,7 @@ from qoop.catalog.errors import ConfigError, QoopError
 from qoop.commands import replay as replay_command
 from qoop.commands import resume as resume_command
 from qoop.drawing.formats import FORMATS, checked_format
+from qoop.options import FLAGS, Flag
 from qoop.streams import (
     EndedBySignal,
     discard_output,
@@ -119,16 +120,16 @@ def _add_session_options(parser: argparse.ArgumentParser) -> None:
         "a folder of <table>.parquet and <table>/*.parquet, a DuckDB file, or a Parquet, CSV or JSON file; repeatable"
     )
     parser.add_argument("--data", metavar="DIR", action="append", default=[], help=data)
-    parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
-    parser.add_argument(
-        "--memory", metavar="SIZE", help='for all tasks together, such as "2GB" (80 %% of what there is)'
-    )
-    parser.add_argument("--ray", metavar="ADDRESS", help="run on the nodes of that Ray cluster; auto: of the one here")
-    parser.add_argument(
-        "--locked", action="store_true", default=None, help="SQL reads the tables of --data, and nothing else"
-    )
-    parser.add_argument("--checkpoints", metavar="DIR", help="keep the outputs of all stages there")
-    parser.add_argument("--trace", metavar="FILE", help="write what happens there, for `qoop replay`")
+    for name, flag in FLAGS.items():
+        _add_option(parser, name, flag)
+
+
+def _add_option(parser: argparse.ArgumentParser, name: str, flag: Flag) -> None:
+    option, text = f"--{name.replace('_', '-')}", flag.help.replace("%", "%%")
+    if flag.metavar is None:
+        parser.add_argument(option, action="store_true", default=None, help=text)
+    else:
+        parser.add_argument(option, type=flag.type, metavar=flag.metavar, help=text)
 
 
 def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -288,14 +289,7 @@ def _session(options: argparse.Namespace) -> Session:
         with uninterrupted():  # it ends with what was kept waiting
             from qoop.session import connect
 
-            session = connect(
-                options.slots,
-                options.memory,
-                options.checkpoints,
-                trace=options.trace,
-                ray=options.ray,
-                locked=options.locked,
-            )
+            session = connect(**{name: getattr(options, name) for name in FLAGS})
         for path in options.data:
             session.register_path(path)
         return session

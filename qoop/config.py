@@ -1,74 +1,27 @@
-r"""Configuration: arguments win over QOOP_* environment variables, these over ``qoop.toml``, and this over defaults.
+"""Configuration: arguments win over QOOP_* environment variables, these over ``qoop.toml``, and this over defaults.
 
 ``qoop.toml`` has lines such as ``slots = 2``. There may be two, of which the second wins: one in the user's own folder
 (``~/.config/qoop``, or qoop's folder in ``XDG_CONFIG_HOME``), one in the working directory. ``QOOP_CONFIG`` names the
 only one to be read instead. The one in the working directory may have come with somebody's data: it may not say where
-anything is written or which cluster is used.
-
-==================  ==========================  =========================================================
-argument            environment                 default
-==================  ==========================  =========================================================
-slots               ``QOOP_SLOTS``              the CPUs this process may run on
-memory              ``QOOP_MEMORY``             80 % of the smaller of physical memory and the cgroup's limit
-checkpoints         ``QOOP_CHECKPOINTS``        no durable checkpoints; a folder, or the URL of a store
-checkpoint_budget   ``QOOP_CHECKPOINT_BUDGET``  no limit on the bytes in the folder of checkpoints
-persist             ``QOOP_PERSIST``            "all" outputs go to the folder of checkpoints; or "worthwhile"
-reuse               ``QOOP_REUSE``              true with a folder of checkpoints, else false
-spill               ``QOOP_SPILL``              a temporary folder, removed when the session closes
-replan              ``QOOP_REPLAN``             true
-forecast            ``QOOP_FORECAST``           false: the share is taken to last for ever
-settle              ``QOOP_SETTLE``             false: shares do not depend on what plans have a use for
-watch_machine       ``QOOP_WATCH_MACHINE``      false, in the shell true: slots and memory follow what the machine has
-wait_for_capacity   ``QOOP_WAIT_FOR_CAPACITY``  600 seconds
-plan_cache          ``QOOP_PLAN_CACHE``         with the checkpoints, if these have a folder
-trace               ``QOOP_TRACE``              nothing is traced
-tables              ``QOOP_TABLES``             tables that are created live in memory
-ray                 ``QOOP_RAY``                no Ray: tasks run on this machine
-locked              ``QOOP_LOCKED``             false: SQL reads what files it names, and writes where it says
-copy_to             ``QOOP_COPY_TO``            nowhere: folders that a locked session may COPY to, between colons
-ray_reserve         ``QOOP_RAY_RESERVE``        true: Ray gives the room of its nodes to nobody else meanwhile
-\-                  ``QOOP_CACHE_DIR``          the user's folder of caches: statistics, parts of what lies in a store
-\-                  ``QOOP_CACHE_BUDGET``       4 GB for those parts
-\-                  ``QOOP_CONFIG``             the two files qoop.toml
-\-                  ``QOOP_KEY``                the key in the user's own folder, which is made when it is needed
-\-                  ``QOOP_KEY_FILE``           the same: a file that holds the key
-\-                  ``QOOP_GUARD``              "meet": outputs are digested where two meet; "always": all are
-==================  ==========================  =========================================================
+anything is written or which cluster is used. :data:`qoop.options.OPTIONS` lists all options.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from qoop import options
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.sizes import parse_bytes
-from qoop.catalog.stores.objects import is_remote
 from qoop.catalog.user_folders import config_directory
-from qoop.monitor.cgroup import groups, usable_cpus
+from qoop.options import IN_FILES, OPTIONS, SessionOption
 
 Persist = Literal["all", "worthwhile"]
 
-OPTIONS = (
-    "slots", "memory", "checkpoints", "checkpoint_budget", "reuse", "spill", "replan", "wait_for_capacity",
-    "plan_cache", "trace", "persist", "forecast", "settle", "tables", "guard", "ray", "ray_reserve", "watch_machine",
-    "locked", "copy_to",
-)  # fmt: skip
-"""Of qoop.toml, which are called as in the environment, without QOOP_ and in small letters."""
-
-NOT_FOUND_LYING = ("checkpoints", "spill", "plan_cache", "trace", "tables", "ray", "locked", "copy_to")
-"""Options that a qoop.toml in the working directory may not set: places to write to, whose machines to use, and what
-SQL may do."""
-
-_TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_FIRST_VERSION = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Of cgroups, which holds the memory where the second does not."""
-_LEAST_MEMORY = 16 * 2**20
 _PLANS = "plans"
 """Where plans go within the folder of checkpoints."""
 
@@ -116,32 +69,10 @@ class Config:
     copy_to: tuple[Path, ...] = ()
 
 
-def configure(
-    slots: int | None = None,
-    memory: int | str | None = None,
-    checkpoints: str | os.PathLike[str] | None = None,
-    spill: str | os.PathLike[str] | None = None,
-    replan: bool | None = None,
-    wait_for_capacity: float | None = None,
-    plan_cache: str | os.PathLike[str] | None = None,
-    checkpoint_budget: int | str | None = None,
-    reuse: bool | None = None,
-    trace: str | os.PathLike[str] | None = None,
-    persist: str | None = None,
-    forecast: bool | None = None,
-    settle: bool | None = None,
-    tables: str | os.PathLike[str] | None = None,
-    environment: Mapping[str, str] | None = None,
-    ray: str | None = None,
-    watch_machine: bool | None = None,
-    ray_reserve: bool | None = None,
-    runtime_env: Mapping[str, object] | None = None,
-    locked: bool | None = None,
-    copy_to: Iterable[str | os.PathLike[str]] | None = None,
-) -> Config:
+def configure(*, environment: Mapping[str, str] | None = None, **given: Any) -> Config:
     """Settle every option: argument, else environment variable, else what qoop.toml says, else default.
 
-    environment: in place of the environment and the files.
+    given: by name of option, None for what is not given. environment: in place of the environment and the files.
 
     Plans go with the checkpoints by default: a process that goes on from these needs not plan again first.
 
@@ -149,49 +80,34 @@ def configure(
     >>> config.slots, config.memory, config.replan
     (2, 2000000000, False)
 
-    Raises ConfigError for a value that is not valid, naming the option.
+    Raises ConfigError for a value that is not valid, naming the option; TypeError for an option that does not exist.
     """
+    unknown = given.keys() - {option.name for option in OPTIONS}
+    if unknown:
+        raise TypeError(f"configure() has no option {', '.join(sorted(unknown))}")
     files: tuple[Path, ...] = ()
     if environment is None:
         said, files = from_files()
         environment = said | os.environ
-    ray = ray or environment.get("QOOP_RAY") or None
-    if ray is not None and (slots is not None or memory is not None):
+    values = {option.field_name: _value(option, given.get(option.name), environment) for option in OPTIONS}
+    if values["ray"] is not None and (given.get("slots") is not None or given.get("memory") is not None):
         raise ConfigError("slots and memory are not for a session to set where Ray is: its nodes have what they have")
-    if ray is None and runtime_env is not None:
+    if values["ray"] is None and values["runtime_env"] is not None:
         raise ConfigError("runtime_env is for the nodes of a Ray cluster: say which, with ray=...")
-    reserve = ray_reserve if ray_reserve is not None else environment.get("QOOP_RAY_RESERVE", "true")
-    place = _place(checkpoints or environment.get("QOOP_CHECKPOINTS"))
-    folder = place if isinstance(place, Path) else None
-    watch = watch_machine if watch_machine is not None else environment.get("QOOP_WATCH_MACHINE")
-    budget = checkpoint_budget if checkpoint_budget is not None else environment.get("QOOP_CHECKPOINT_BUDGET")
-    return Config(
-        slots=_slots(slots if slots is not None else environment.get("QOOP_SLOTS")),
-        memory=_memory(memory if memory is not None else environment.get("QOOP_MEMORY")),
-        checkpoints=place,
-        spill=_folder(spill or environment.get("QOOP_SPILL")),
-        replan=truth("replan", replan if replan is not None else environment.get("QOOP_REPLAN", "true")),
-        wait_for_capacity=_seconds(
-            "wait_for_capacity",
-            wait_for_capacity if wait_for_capacity is not None else environment.get("QOOP_WAIT_FOR_CAPACITY", 600.0),
-        ),
-        plan_cache=_folder(plan_cache or environment.get("QOOP_PLAN_CACHE")) or (folder / _PLANS if folder else None),
-        checkpoint_budget=parse_bytes(budget) if budget is not None else None,
-        reuse=truth("reuse", reuse if reuse is not None else environment.get("QOOP_REUSE", place is not None)),
-        guard_always=_choice("QOOP_GUARD", environment.get("QOOP_GUARD", "meet"), ("meet", "always")) == "always",
-        trace=_folder(trace or environment.get("QOOP_TRACE")),
-        persist=_persist(persist or environment.get("QOOP_PERSIST", "all")),
-        forecast=truth("forecast", forecast if forecast is not None else environment.get("QOOP_FORECAST", "false")),
-        tables=_folder(tables or environment.get("QOOP_TABLES")),
-        settle=truth("settle", settle if settle is not None else environment.get("QOOP_SETTLE", "false")),
-        ray=ray,
-        watch_machine=None if watch is None else truth("watch_machine", watch),
-        ray_reserve=truth("ray_reserve", reserve),
-        runtime_env=runtime_env,
-        files=files,
-        locked=truth("locked", locked if locked is not None else environment.get("QOOP_LOCKED", "false")),
-        copy_to=_folders(copy_to if copy_to is not None else environment.get("QOOP_COPY_TO")),
-    )
+    place = values["checkpoints"]
+    if values["reuse"] is None:
+        values["reuse"] = place is not None
+    if values["plan_cache"] is None and isinstance(place, Path):
+        values["plan_cache"] = place / _PLANS
+    return Config(**values, files=files)
+
+
+def _value(option: SessionOption, given: Any, environment: Mapping[str, str]) -> Any:
+    """The value of an option: as it was given, else as the environment has it, else as usual."""
+    for told in (given, environment.get(option.variable) if option.text else None):
+        if told is not None and not (option.blank and not told):
+            return option.read(option.name, told)
+    return option.usual()
 
 
 def from_files() -> tuple[dict[str, str], tuple[Path, ...]]:
@@ -220,9 +136,9 @@ def _from_file(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
-    unknown = values.keys() - OPTIONS
+    unknown = values.keys() - IN_FILES
     if unknown:
-        raise ConfigError(f"{path} has no option {', '.join(sorted(unknown))}; there are {', '.join(OPTIONS)}")
+        raise ConfigError(f"{path} has no option {', '.join(sorted(unknown))}; there are {', '.join(IN_FILES)}")
     try:
         configure(environment={f"QOOP_{name.upper()}": _as_text(name, value) for name, value in values.items()})
     except ConfigError as error:
@@ -231,12 +147,13 @@ def _from_file(path: Path) -> dict[str, object]:
 
 
 def _refuse_places(path: Path, values: Mapping[str, object], own: Path) -> None:
-    for name in NOT_FOUND_LYING:
-        if name in values:
+    for option in OPTIONS:
+        if option.trusted and option.name in values:
+            name = option.name
             raise ConfigError(
                 f"{path} may not set {name}: a file in the working directory may be somebody else's, and must not say "
                 f"where qoop writes, whose machines it uses or what SQL may do. Set {name} in {own}, as "
-                f"QOOP_{name.upper()}, or as an argument; or, if you trust the file, set QOOP_CONFIG={path}"
+                f"{option.variable}, or as an argument; or, if you trust the file, set QOOP_CONFIG={path}"
             )
 
 
@@ -253,89 +170,6 @@ def room_of(slots: int | None, memory: int | str | None) -> tuple[int | None, in
     (0, 1000000000)
     """
     return (
-        None if slots is None else _slots(slots, least=0),
-        None if memory is None else _memory(memory),
+        None if slots is None else options.slots("slots", slots, least=0),
+        None if memory is None else options.memory("memory", memory),
     )
-
-
-def available_memory() -> int:
-    """Bytes this process may use: physical memory, or less where a cgroup says so."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    first_version = _cgroup_limit(_FIRST_VERSION)
-    limits = [physical, *(group.memory() for group in groups()), *([first_version] if first_version else [])]
-    return int(min(limits))
-
-
-def available_slots() -> int:
-    """CPUs this process may run on, or less where a cgroup says so; of an allowed part of one the whole counts."""
-    allowed = min((group.cpus() for group in groups()), default=math.inf)
-    return len(usable_cpus()) if allowed == math.inf else max(1, min(len(usable_cpus()), math.ceil(allowed)))
-
-
-def _cgroup_limit(path: Path) -> int | None:
-    try:
-        text = path.read_text().strip()
-    except OSError:  # no such controller here: no limit
-        return None
-    return int(text) if text.isdigit() else None  # "max"
-
-
-def _slots(value: int | str | None, least: int = 1) -> int:
-    if value is None:
-        return available_slots()
-    try:
-        slots = int(value)
-    except (TypeError, ValueError):
-        slots = -1
-    if isinstance(value, bool | float) or slots < least:
-        raise ConfigError(f"slots must be a whole number of at least {least}, not {value!r}")
-    return slots
-
-
-def _memory(value: int | str | None) -> int:
-    memory = int(available_memory() * 0.8) if value is None else parse_bytes(value)
-    if memory < _LEAST_MEMORY:
-        raise ConfigError(f"memory must be at least 16MiB, not {value!r}")
-    return memory
-
-
-def _seconds(name: str, value: float | str) -> float:
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        seconds = math.nan
-    if isinstance(value, bool) or not seconds >= 0:
-        raise ConfigError(f"{name} must be a number of seconds, at least 0 (inf: for ever), not {value!r}")
-    return seconds
-
-
-def _folder(value: str | os.PathLike[str] | None) -> Path | None:
-    return Path(value).expanduser().absolute() if value else None
-
-
-def _folders(value: str | Iterable[str | os.PathLike[str]] | None) -> tuple[Path, ...]:
-    texts = value.split(os.pathsep) if isinstance(value, str) else value or ()
-    return tuple(Path(os.path.realpath(Path(text).expanduser())) for text in texts if os.fspath(text))
-
-
-def _place(value: str | os.PathLike[str] | None) -> Path | str | None:
-    return value if isinstance(value, str) and is_remote(value) else _folder(value)
-
-
-def _choice(name: str, value: str, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise ConfigError(f"{name} must be one of {', '.join(known)}, not {value!r}")
-    return value
-
-
-def _persist(value: str) -> Persist:
-    return "worthwhile" if _choice("persist", value, ("all", "worthwhile")) == "worthwhile" else "all"
-
-
-def truth(name: str, value: bool | str) -> bool:
-    """The value of an option that is on or off, such as "on" or "false". Raises ConfigError."""
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() not in _TRUTH:
-        raise ConfigError(f"{name} must be one of {', '.join(_TRUTH)}, not {value!r}")
-    return _TRUTH[str(value).lower()]

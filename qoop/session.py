@@ -31,7 +31,7 @@ from qoop.catalog.forks import Home
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.catalog.user_folders import cache_directory
-from qoop.config import Config, configure, truth
+from qoop.config import Config, configure
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.letters import JobRequest
@@ -46,6 +46,7 @@ from qoop.engine.task import checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.monitor.judging import Size
+from qoop.options import SETTABLE, truth
 from qoop.plan_cache import PlanCache, Settings, named_tables
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import Observations
@@ -152,30 +153,7 @@ def connect(
 
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
-    return Session(
-        configure(
-            slots,
-            memory,
-            checkpoints,
-            None,
-            replan,
-            wait_for_capacity,
-            plan_cache,
-            checkpoint_budget,
-            reuse,
-            trace,
-            persist,
-            forecast,
-            settle,
-            tables,
-            ray=ray,
-            watch_machine=watch_machine,
-            ray_reserve=ray_reserve,
-            runtime_env=runtime_env,
-            locked=locked,
-            copy_to=copy_to,
-        )
-    )
+    return Session(configure(**locals()))  # every argument by its name, as the table of options has it
 
 
 class Session:
@@ -559,7 +537,7 @@ class Session:
 
     def _check_option(self, name: str) -> None:
         """Of a text; the program itself may do more."""
-        if self.config.locked and name.lower() in ("slots", "memory", "watch_machine"):
+        if self.config.locked and name.lower() in SETTABLE:
             raise Forbidden(f"{name} is not for SQL to set in a locked session; there are {', '.join(options())}")
 
     def _set_watch(self, on: bool) -> None:

@@ -13,6 +13,7 @@ import duckdb
 from qoop.catalog.asking import ask
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.opening import open_duckdb
+from qoop.options import SETTABLE
 from qoop.planner.options import CHANGES_RESULTS
 
 Settings = tuple[tuple[str, str], ...]
@@ -63,9 +64,7 @@ def _name(name: str) -> str:
     if found is None:
         near = get_close_matches(name.lower(), names, n=1)
         hint = f"; did you mean {names[near[0]]}?" if near else "."
-        raise ConfigError(
-            f"a session has no option {name!r}{hint} Its options: slots, memory, watch_machine, {', '.join(options())}"
-        )
+        raise ConfigError(f"a session has no option {name!r}{hint} Its options: {', '.join((*SETTABLE, *options()))}")
     return found
 
 

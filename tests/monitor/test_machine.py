@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qoop.config import available_memory, available_slots
+from qoop.monitor.available import available_memory, available_slots
 from qoop.monitor.cgroup import groups
 from qoop.monitor.machine import Machine, own_bytes
 from qoop.monitor.reading import tightest

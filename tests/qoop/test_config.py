@@ -8,7 +8,8 @@ import pytest
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes
-from qoop.config import available_memory, available_slots, configure
+from qoop.config import configure
+from qoop.monitor.available import available_memory, available_slots
 from qoop.statements.settings import option, options
 
 

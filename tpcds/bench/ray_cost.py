@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from qoop.catalog.errors import QoopError
-from qoop.config import available_memory
 from qoop.engine.history import Started
+from qoop.monitor.available import available_memory
 from qoop.session import Session, connect
 from qoop.tpcds.bench.ray_nodes import LocalNodes
 from qoop.tpcds.oracle import Oracle

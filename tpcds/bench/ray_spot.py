@@ -17,12 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from qoop.catalog.errors import ExecutionError, QoopError
-from qoop.config import available_slots
 from qoop.engine.backends.simulated import Happening, Outcome
 from qoop.engine.events import MachineJoined, MachineLost
 from qoop.engine.history import CapacityTold, Failed, Record, Started
 from qoop.engine.task import MachineId, TaskSpec
 from qoop.job import Job
+from qoop.monitor.available import available_slots
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.variants import Variant
 from qoop.profiles import CapacityProfile

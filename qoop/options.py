@@ -1,0 +1,234 @@
+"""The options of a session, each declared once, in one table.
+
+`qoop.connect` takes the options that are an `argument`. The environment (``QOOP_SLOTS`` …) and files qoop.toml set
+those that can be a `text`. The command line has those with a `flag`; ``SET`` changes those that are `settable`. All of
+these read the table. `connect` and :class:`qoop.config.Config` are written out, because people read them; a test
+compares them with the table. ``python docs/options.py`` writes the table of docs/configure.md.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qoop.catalog.errors import ConfigError
+from qoop.catalog.sizes import parse_bytes
+from qoop.monitor.available import available_memory, available_slots
+
+_TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_LEAST_MEMORY = 16 * 2**20
+
+
+def slots(name: str, value: int | str, least: int = 1) -> int:
+    """A number of slots."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if isinstance(value, bool | float) or number < least:
+        raise ConfigError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return number
+
+
+def memory(name: str, value: int | str) -> int:
+    """Bytes that are enough to run anything."""
+    found = parse_bytes(value)
+    if found < _LEAST_MEMORY:
+        raise ConfigError(f"{name} must be at least 16MiB, not {value!r}")
+    return found
+
+
+def size(_: str, value: int | str) -> int:
+    """Bytes."""
+    return parse_bytes(value)
+
+
+def seconds(name: str, value: float | str) -> float:
+    """A number of seconds, or infinity."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if isinstance(value, bool) or not found >= 0:
+        raise ConfigError(f"{name} must be a number of seconds, at least 0 (inf: for ever), not {value!r}")
+    return found
+
+
+def truth(name: str, value: bool | str) -> bool:
+    """The value of an option that is on or off, such as "on" or "false". Raises ConfigError."""
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() not in _TRUTH:
+        raise ConfigError(f"{name} must be one of {', '.join(_TRUTH)}, not {value!r}")
+    return _TRUTH[str(value).lower()]
+
+
+def folder(_: str, value: str | os.PathLike[str]) -> Path:
+    """A folder or file of this machine."""
+    return Path(value).expanduser().absolute()
+
+
+def folders(_: str, value: str | Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
+    """Folders of this machine, as a list or a text with colons between them; links in their paths are followed."""
+    texts = value.split(os.pathsep) if isinstance(value, str) else value
+    return tuple(Path(os.path.realpath(Path(text).expanduser())) for text in texts if os.fspath(text))
+
+
+def place(name: str, value: str | os.PathLike[str]) -> Path | str:
+    """A folder of this machine, or the URL of a store that machines share."""
+    from qoop.catalog.stores.objects import is_remote  # the command line, which reads the table, does without
+
+    return value if isinstance(value, str) and is_remote(value) else folder(name, value)
+
+
+def one_of(*known: str) -> Callable[[str, str], str]:
+    """One of these words."""
+
+    def read(name: str, value: str) -> str:
+        if value not in known:
+            raise ConfigError(f"{name} must be one of {', '.join(known)}, not {value!r}")
+        return value
+
+    return read
+
+
+def always(name: str, value: str) -> bool:
+    """Whether outputs are always digested, or where two meet."""
+    return one_of("meet", "always")(name, value) == "always"
+
+
+def as_it_is(_: str, value: object) -> object:
+    """Whatever it is."""
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """An option on the command line. metavar: stands for its value; None: the flag switches the option on.
+
+    type: how argparse reads the value.
+    """
+
+    help: str
+    metavar: str | None = None
+    type: Callable[[str], object] = str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOption:
+    """One option of a session.
+
+    name: what the argument of `connect` and the line of qoop.toml are called.
+    default: what holds if nobody sets it, in words. usual: makes that value; None: it follows from other options.
+    read: makes a value of what was given, which it checks. Raises ConfigError, with the name.
+    field: what it is called in `Config`, if not by its name.
+    argument: `connect` takes it. text: the environment and files can set it. blank: an empty text sets nothing.
+    trusted: a qoop.toml in the working directory may not set it: where to write, whose machines to use, what SQL may
+        do. settable: SET changes it. flag: how the command line has it.
+    """
+
+    name: str
+    default: str
+    read: Callable[[str, Any], object]
+    usual: Callable[[], object] = lambda: None
+    field: str = ""
+    argument: bool = True
+    text: bool = True
+    blank: bool = False
+    trusted: bool = False
+    settable: bool = False
+    flag: Flag | None = None
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return f"QOOP_{self.name.upper()}"
+
+    @property
+    def field_name(self) -> str:
+        """Its name in `Config`."""
+        return self.field or self.name
+
+
+def _usual_memory() -> int:
+    return memory("memory", int(available_memory() * 0.8))
+
+
+OPTIONS = (
+    SessionOption(
+        "slots", "the CPUs this process may run on", slots, available_slots, settable=True,
+        flag=Flag("tasks at a time (the CPUs there are)", "N", int),
+    ),
+    SessionOption(
+        "memory", "80 % of the smaller of physical memory and the cgroup's limit", memory, _usual_memory, settable=True,
+        flag=Flag('for all tasks together, such as "2GB" (80 % of what there is)', "SIZE"),
+    ),
+    SessionOption(
+        "checkpoints", "no durable checkpoints; a folder, or the URL of a store", place, blank=True, trusted=True,
+        flag=Flag("keep the outputs of all stages there", "DIR"),
+    ),
+    SessionOption("checkpoint_budget", "no limit on the bytes in the folder of checkpoints", size),
+    SessionOption(
+        "persist", '"all" outputs go to the folder of checkpoints; or "worthwhile"', one_of("all", "worthwhile"),
+        lambda: "all",
+    ),
+    SessionOption("reuse", "true with a folder of checkpoints, else false", truth),
+    SessionOption(
+        "spill", "a temporary folder, removed when the session closes", folder, argument=False, blank=True, trusted=True
+    ),
+    SessionOption("replan", "true", truth, lambda: True),
+    SessionOption("forecast", "false: the share is taken to last for ever", truth, lambda: False),
+    SessionOption("settle", "false: shares do not depend on what plans have a use for", truth, lambda: False),
+    SessionOption(
+        "watch_machine", "false, in the shell true: slots and memory follow what the machine has", truth, settable=True
+    ),
+    SessionOption("wait_for_capacity", "600 seconds", seconds, lambda: 600.0),
+    SessionOption("plan_cache", "with the checkpoints, if these have a folder", folder, blank=True, trusted=True),
+    SessionOption(
+        "trace", "nothing is traced", folder, blank=True, trusted=True,
+        flag=Flag("write what happens there, for `qoop replay`", "FILE"),
+    ),
+    SessionOption("tables", "tables that are created live in memory", folder, blank=True, trusted=True),
+    SessionOption(
+        "ray", "no Ray: tasks run on this machine", as_it_is, blank=True, trusted=True,
+        flag=Flag("run on the nodes of that Ray cluster; auto: of the one here", "ADDRESS"),
+    ),
+    SessionOption(
+        "ray_reserve", "true: Ray gives what its nodes have to nobody else meanwhile", truth, lambda: True
+    ),
+    SessionOption("runtime_env", "what is installed on the nodes of Ray", as_it_is, text=False),
+    SessionOption(
+        "locked", "false: SQL reads what files it names, and writes where it says", truth, lambda: False, trusted=True,
+        flag=Flag("SQL reads the tables of --data, and nothing else"),
+    ),
+    SessionOption(
+        "copy_to", "nowhere: folders that a locked session may COPY to, between colons", folders, tuple, trusted=True
+    ),
+    SessionOption(
+        "guard", '"meet": outputs are digested where two meet; "always": all are', always, lambda: False,
+        field="guard_always", argument=False,
+    ),
+)  # fmt: skip
+
+VARIABLES = {
+    "QOOP_CACHE_DIR": "the user's folder of caches: statistics, parts of what lies in a store",
+    "QOOP_CACHE_BUDGET": "4 GB for those parts",
+    "QOOP_CONFIG": "the two files qoop.toml",
+    "QOOP_KEY": "the key in the user's own folder, which is made when it is needed",
+    "QOOP_KEY_FILE": "the same: a file that holds the key",
+    "QOOP_HISTORY": "`~/.local/state/qoop/history`: what was typed into the shell",
+}
+"""What only the environment sets, and what holds if it does not."""
+
+IN_FILES = tuple(option.name for option in OPTIONS if option.text)
+"""The options that a qoop.toml can set."""
+
+SETTABLE = tuple(option.name for option in OPTIONS if option.settable)
+"""The options that SET changes, beside those of DuckDB that change results."""
+
+FLAGS = {option.name: option.flag for option in OPTIONS if option.flag is not None}
+"""The options of the command line."""
