@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
+from qoop.catalog.access import Access, Places
 from qoop.catalog.errors import CatalogError
 from qoop.catalog.stores.objects import without_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 Columns = tuple[tuple[str, str], ...]
 
@@ -107,6 +110,10 @@ class Source(Protocol):
         """Smallest and largest value of those of the columns for which they are known without a scan."""
         ...
 
+    def places(self) -> Places:
+        """What must be opened to read it."""
+        ...
+
     def attach(self) -> tuple[str, str] | None:
         """(alias, path) of the DuckDB file that the SQL of `scan` expects to be attached, if any."""
         ...
@@ -176,6 +183,16 @@ class Table:
     def attach(self) -> tuple[str, str] | None:
         """(alias, path) for tables of a DuckDB file that must be attached READ_ONLY first; else None."""
         return self.source.attach()
+
+    @cached_property
+    def files(self) -> Access:
+        """The files that whoever reads it must be able to open."""
+        return self.source.places().files()
+
+    @cached_property
+    def folders(self) -> Access:
+        """The same, by the folders that they lie in."""
+        return self.source.places().folders()
 
     def _cheapest_column(self) -> str:
         return min(self.columns, key=lambda column: width_of(column[1]))[0]

@@ -11,7 +11,8 @@
     nearness.py      on which machine the inputs of a task lie
     driver.py        carries events to runs and commands to the backend
     backends/        what really runs tasks
-    kernel.py        one DuckDB instance that runs one task at a time
+    kernel.py        runs one task at a time
+    instance.py      the DuckDB it runs in: the files it may open, its options
     stage_sql.py     checks that a stage's SQL only reads its inputs
     storage/         committed outputs
     digest.py        what an output holds, in a few numbers

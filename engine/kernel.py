@@ -20,20 +20,22 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import count
+from operator import or_
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_input
+from qoop.catalog.access import Access
 from qoop.catalog.errors import CatalogError
-from qoop.catalog.opening import open_duckdb
-from qoop.catalog.quiet import silence
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.sources.seen import File
 from qoop.catalog.table import Split, Table
+from qoop.engine.instance import Instance, as_value
 from qoop.engine.storage.growing import Begin, InMemory, Made
 from qoop.engine.storage.partition import cut, quoted, with_partition_number, without_number
 from qoop.engine.task import TaskSpec
@@ -47,37 +49,29 @@ _AHEAD = 32 << 20  # bytes that DuckDB makes before they are asked for; they cou
 _AS_PLANNED = "join_order,build_side_probe_side"
 _PUSHES_INTO_ARROW = duckdb.__version__.startswith("1.")
 
-_CONFIG = {
-    "threads": 1,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "arrow_lossless_conversion": True,
-    "produce_arrow_string_view": False,
-}
-
 _IN_DOUBT = "in doubt"
 
 
 class Kernel:
-    """One DuckDB instance. Runs one task at a time; only `interrupt` may be called from other threads.
+    """Runs one task at a time; only `interrupt` may be called from other threads.
+
+    Fragments that the planner has printed run in an instance of DuckDB that can open the files of the tables it was
+    given so far, and no others. A user's own text (an opaque stage) may read files, so it has an instance of its own;
+    in a locked session that one can open the files of its tables only, and its options are locked as well. What an
+    instance may open can only be said once: for more, it gives way to a new one, which takes 12 ms.
 
     spill: directory for what DuckDB spills; made when needed, removed by `close`.
     """
 
     def __init__(self, spill: Path) -> None:
         self._spill = spill
-        self._connection = self._open()
-        self._applied: dict[str, object] = {}
+        self._numbers = count()
+        self._fresh: Instance | None = self._new()  # nobody has used it: opened ahead of the first task
+        self._instances: dict[bool, Instance] = {}  # by whether they are for texts of users
+        self._connection = self._fresh.connection
         self._footers: dict[str, str] = {}  # the digests of Parquet files whose footers DuckDB may have kept
         self._querying = False
         self._lock = threading.Lock()
-
-    def _open(self) -> duckdb.DuckDBPyConnection:
-        connection = open_duckdb(temp_directory=str(self._spill))
-        silence(connection)
-        for name, value in _CONFIG.items():
-            connection.execute(f"SET {name} = {_value(value)}")
-        return connection
 
     def run(
         self,
@@ -95,7 +89,7 @@ class Kernel:
         """
         with contextlib.ExitStack() as undo:
             self._forget_footers(spec)
-            self._configure(spec)
+            self._connection = self._instance(spec).connection
             sql = self._bind(spec, read, undo)
             return self._read(sql, spec, between, begin)
 
@@ -155,34 +149,43 @@ class Kernel:
                 self._connection.interrupt()
 
     def restart(self) -> None:
-        """Open a new instance, after an error that made this one refuse further work."""
-        self._connection.close()
-        self._connection = self._open()
-        self._applied, self._footers = {}, {}
+        """Open a new instance, after an error that made one refuse further work."""
+        self.close()
+        self._instances, self._footers = {}, {}
+        self._fresh = self._new()
 
     def close(self) -> None:
-        """Free the instance; DuckDB removes what it spilled."""
-        self._connection.close()
+        """Free all instances; DuckDB removes what it spilled."""
+        for instance in (self._fresh, *self._instances.values()):
+            if instance is not None:
+                instance.close()
 
-    def _configure(self, spec: TaskSpec) -> None:
-        wanted: dict[str, object] = dict(spec.settings)
-        wanted["threads"] = max(1, int(spec.resources.cpu))
-        wanted["streaming_buffer_size"] = f"{_ahead(spec)}B"
-        if spec.resources.memory > 0:
-            wanted["memory_limit"] = f"{int(spec.resources.memory)}B"
-        arrow = any(isinstance(spec.tables[item.table].source, ArrowSource) for item in spec.stage.table_inputs)
-        wanted["parquet_metadata_cache"] = spec.stage.opaque is None  # opaque text may read files that nobody looks at
-        wanted["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
-        # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
-        wanted["preserve_insertion_order"] = spec.stage.layout.parts == 1
-        for name in self._applied.keys() - wanted.keys():
-            self._applied.pop(name)  # even if another setting is refused, it is not as it was
-            self._connection.execute(f"RESET {name}")
-        for name, value in wanted.items():
-            if self._applied.get(name) != value:
-                self._applied.pop(name, None)  # in doubt while it is being changed
-                self._connection.execute(f"SET {name} = {_value(value)}")
-        self._applied = wanted
+    def _instance(self, spec: TaskSpec) -> Instance:
+        """One that can open what the task reads, with the options of the task."""
+        users = spec.stage.opaque is not None
+        options, access = _options(spec), _access(spec)
+        found = self._instances.get(users)
+        if found is None or not found.serves(access, options):
+            found = self._instances[users] = self._open(found, access)
+        found.configure(options)
+        if users and spec.locked:
+            found.seal()
+        return found
+
+    def _open(self, before: Instance | None, access: Sequence[Access] | None) -> Instance:
+        """A new instance in place of the one before, which may open what that one may, too."""
+        opened, self._fresh = self._fresh or self._new(), None
+        if access is not None:
+            known = before.access if before is not None else None
+            opened.confine(reduce(or_, access, known or Access()))
+        if before is not None:
+            before.close()
+        return opened
+
+    def _new(self) -> Instance:
+        """Each has a place of its own to spill to, since it removes that when it is closed."""
+        number = next(self._numbers)
+        return Instance(self._spill.with_name(f"{self._spill.name}-{number}") if number else self._spill)
 
     def _bind(self, spec: TaskSpec, read: Callable[[str], pa.Table], undo: contextlib.ExitStack) -> str:
         """Make the inputs known under their names; return the SQL to run."""
@@ -218,7 +221,7 @@ class Kernel:
         found = table.attach()
         if found is not None and found[0] not in attached:
             alias, path = found
-            self._connection.execute(f"ATTACH {_value(path)} AS {quoted(alias)} (READ_ONLY)")
+            self._connection.execute(f"ATTACH {as_value(path)} AS {quoted(alias)} (READ_ONLY)")
             undo.callback(self._connection.execute, f"DETACH {quoted(alias)}")
             attached[alias] = path
         return table.scan(item.columns, split)
@@ -241,6 +244,28 @@ def _split(spec: TaskSpec, item: TableInput) -> Split | None:
 
 def _parquet_files(table: Table, split: Split | None) -> Sequence[File]:
     return table.source.local_files(split) if isinstance(table.source, ParquetSource) else ()
+
+
+def _options(spec: TaskSpec) -> dict[str, object]:
+    wanted: dict[str, object] = dict(spec.settings)
+    wanted["threads"] = max(1, int(spec.resources.cpu))
+    wanted["streaming_buffer_size"] = f"{_ahead(spec)}B"
+    if spec.resources.memory > 0:
+        wanted["memory_limit"] = f"{int(spec.resources.memory)}B"
+    arrow = any(isinstance(spec.tables[item.table].source, ArrowSource) for item in spec.stage.table_inputs)
+    wanted["parquet_metadata_cache"] = spec.stage.opaque is None  # opaque text may read files that nobody looks at
+    wanted["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
+    # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
+    wanted["preserve_insertion_order"] = spec.stage.layout.parts == 1
+    return wanted
+
+
+def _access(spec: TaskSpec) -> Sequence[Access] | None:
+    """What the task must be able to open, None: whatever its text says."""
+    tables = [spec.tables[item.table] for item in spec.stage.table_inputs]
+    if spec.locked:
+        return [table.files for table in tables]
+    return [table.folders for table in tables] if spec.stage.opaque is None else None
 
 
 def disabled_optimizers(stage: Stage, arrow_tables: bool = False) -> str:
@@ -315,9 +340,3 @@ def with_scans(sql: str, scans: Mapping[str, str]) -> str:
     if found is None:
         return f"WITH {definitions} {sql}"
     return f"WITH {found.group(1) or ''}{definitions}, {sql[found.end() :]}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
+from qoop.catalog.access import Places
 from qoop.catalog.errors import ConfigError, QoopError, SourceError
 from qoop.catalog.table import Columns, Range, Split, Table
 from qoop.control.cluster import Cluster
@@ -73,6 +74,10 @@ class _NoRows:
 
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         return {}
+
+    def places(self) -> Places:
+        """What must be opened to read it: nothing."""
+        return Places()
 
     def attach(self) -> tuple[str, str] | None:
         return None

@@ -12,6 +12,7 @@ from hashlib import blake2b
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.files import hashed_row, sql_name
 from qoop.catalog.sources.probe import attached, describe
@@ -80,6 +81,10 @@ class DatabaseSource:
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         """None are known without a scan."""
         return {}
+
+    def places(self) -> Places:
+        """What must be opened to read it."""
+        return Places([self.file.path, f"{self.file.path}.wal"])
 
     def attach(self) -> tuple[str, str]:
         """The file and its alias."""

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
 from qoop.catalog.table import Columns, Range, Split, joined
 
@@ -82,6 +83,10 @@ class ArrowSource:
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         """None are known without a scan."""
         return {}
+
+    def places(self) -> Places:
+        """What must be opened to read it."""
+        return Places()
 
     def attach(self) -> None:
         """Nothing to attach."""

@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
 from qoop.catalog.sources import remote
 from qoop.catalog.sources.files import (
@@ -208,6 +209,13 @@ class ParquetSource:
         groups = [group for file in self.files for group in _groups(_metadata(file))]
         found = {name: _extremes([group[name] for group in groups if name in group], len(groups)) for name in names}
         return {name: pair for name, pair in found.items() if pair is not None}
+
+    def places(self) -> Places:
+        """What must be opened to read it."""
+        return Places(
+            [file.file.path for file in self.files if file.version is None],
+            [file.file.path for file in self.files if file.version is not None],
+        )
 
     def attach(self) -> None:
         """Nothing to attach."""

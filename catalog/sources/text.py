@@ -15,6 +15,7 @@ from itertools import groupby
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.files import (
     hive_columns,
@@ -91,6 +92,10 @@ class TextSource:
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         """None are known without a scan."""
         return {}
+
+    def places(self) -> Places:
+        """What must be opened to read it."""
+        return Places([item.file.path for item in self.files])
 
     def attach(self) -> None:
         """Nothing to attach."""

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 from qoop.catalog import errors
+from qoop.catalog.access import Places
 from qoop.catalog.errors import Cancelled, ExecutionError, PlanError, QoopError, SourceError
 from qoop.catalog.table import Columns, Range, Split, Table
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
@@ -159,6 +160,10 @@ class _Elsewhere:
 
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         raise self._gone()
+
+    def places(self) -> Places:
+        """What must be opened to read it: nothing."""
+        return Places()
 
     def attach(self) -> tuple[str, str] | None:
         raise self._gone()

@@ -17,6 +17,7 @@ from typing import NoReturn
 import pyarrow as pa
 from pyarrow import flight
 
+from qoop.catalog.access import Places
 from qoop.catalog.errors import CheckpointError, SourceError
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Columns, Range, Split
@@ -271,6 +272,10 @@ class PeerTable:
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         """None are known."""
         return {}
+
+    def places(self) -> Places:
+        """What must be opened to read it: nothing."""
+        return Places()
 
     def attach(self) -> None:
         """Nothing to attach."""

@@ -1,0 +1,46 @@
+"""Which files an instance of DuckDB must be able to open to read a table."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """paths: of files. folders: all below them, too; of what lies in buckets, the URLs of folders."""
+
+    paths: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
+
+    def __or__(self, other: Access) -> Access:
+        return Access(self.paths | other.paths, self.folders | other.folders)
+
+    def covers(self, other: Access) -> bool:
+        """Whether all that the other allows is allowed."""
+        return other.paths <= self.paths and other.folders <= self.folders
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the rows of a source lie. local: paths of files. remote: URLs of objects in buckets."""
+
+    local: Sequence[str] = ()
+    remote: Sequence[str] = ()
+
+    def files(self) -> Access:
+        """These files, as far as they are local; of others the folders."""
+        folders = (place.partition("?")[0].rpartition("/")[0] for place in self.remote)
+        return Access(_written(self.local), _written(folders))
+
+    def folders(self) -> Access:
+        """The folders that they lie in: these are seldom new to an instance, where a file often is."""
+        local = [os.path.commonpath([os.path.dirname(path) for path in self.local])] if self.local else []
+        return Access(folders=self.files().folders | _written(local))
+
+
+def _written(places: Iterable[str]) -> frozenset[str]:
+    """Places as they are, and as DuckDB is told of them where a name is not to be read as a pattern."""
+    return frozenset(form for place in places for form in (place, glob.escape(place)))

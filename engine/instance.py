@@ -1,0 +1,74 @@
+"""An instance of DuckDB that a kernel runs tasks in: opened, confined to the files that it may open, given options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qoop.catalog.access import Access
+from qoop.catalog.opening import confine, open_duckdb
+from qoop.catalog.quiet import silence
+from qoop.catalog.sources.remote import mount
+
+_CONFIG = {
+    "threads": 1,
+    "arrow_lossless_conversion": True,
+    "produce_arrow_string_view": False,
+}
+
+
+class Instance:
+    """access: what it may open; None: whatever it is told to. sealed: its options cannot be changed any more."""
+
+    def __init__(self, spill: Path) -> None:
+        self.access: Access | None = None
+        self.sealed = False
+        self.connection = open_duckdb(temp_directory=str(spill))
+        silence(self.connection)
+        for name, value in _CONFIG.items():
+            self.connection.execute(f"SET {name} = {as_value(value)}")
+        self._applied: dict[str, object] = {}
+
+    def confine(self, access: Access) -> None:
+        """Let it open this, and what it spills, and nothing else, for good."""
+        if any("://" in folder for folder in access.folders):
+            mount(self.connection)  # first: else DuckDB takes the URLs of folders for paths of this machine
+        confine(self.connection, access.paths, access.folders)
+        self.access = access
+
+    def configure(self, wanted: Mapping[str, object]) -> None:
+        """Give it these options, and take others back."""
+        for name in self._applied.keys() - wanted.keys():
+            self._applied.pop(name)  # even if another setting is refused, it is not as it was
+            self.connection.execute(f"RESET {name}")
+        for name, value in wanted.items():
+            if self._applied.get(name) != value:
+                self._applied.pop(name, None)  # in doubt while it is being changed
+                self.connection.execute(f"SET {name} = {as_value(value)}")
+        self._applied = dict(wanted)
+
+    def serves(self, access: Sequence[Access] | None, options: Mapping[str, object]) -> bool:
+        """Whether a task that must be able to open this, and nothing else, can have these options here."""
+        if self.sealed and self._applied != options:
+            return False
+        if access is None or self.access is None:
+            return access is None and self.access is None
+        return all(map(self.access.covers, access))
+
+    def seal(self) -> None:
+        """Keep the options as they are, whatever it is told."""
+        if not self.sealed:
+            self.connection.execute("SET lock_configuration = true")
+            self.sealed = True
+
+    def close(self) -> None:
+        """Free it; DuckDB removes what it spilled."""
+        self.connection.close()
+
+
+def as_value(value: Any) -> str:
+    """A value of an option in SQL."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
