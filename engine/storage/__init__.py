@@ -5,6 +5,7 @@
     partition.py      cuts rows by ``hash(keys) % parts``
     growing.py        an output while it is made, in memory or in a file
     checkpoint.py     outputs in tiers: memory first, then files
+    write_behind.py   writes durable outputs behind the running tasks
     segments.py       the data file: an Arrow stream for every partition
     manifest.py       checkpoints in a folder: data first, the manifest last
     users.py          who uses a folder of checkpoints, known through files and locks

@@ -7,8 +7,8 @@ made goes to such a file as it comes (`growing`).
 
 What no job needs any more may stay, within the same budget, to serve another query; it is the first to go. Where a
 checkpoint directory is given, durable outputs are also written there by a thread behind the running tasks
-(`manifest`), or, to a store that several machines share, by some (`shared_store`). What a killed process may lose is
-bounded: `put` waits while 256 MB have not been written, or an output has waited for 1 s.
+(`manifest`), or, to a store that several machines share, by some (`shared_store`). `put` waits where too much has not
+been written yet (`write_behind`).
 
 Outputs of one signature that meet are compared (`guard`).
 """
@@ -18,8 +18,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -36,13 +36,11 @@ from qoop.engine.storage.growing import Growing
 from qoop.engine.storage.guard import Ledger, Origin, Side, mismatch
 from qoop.engine.storage.manifest import CheckpointDirectory, Checkpoints, Saved, refuse_if_open
 from qoop.engine.storage.segments import Damaged, read_segment, spilled
+from qoop.engine.storage.write_behind import WriteBehind
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
 
 _GROWING = 4  # of the budget, the part that an output may take while it is made
-_WAITING_BYTES = 256 << 20
-_WAITING_SECONDS = 1.0
-_PAUSE = 0.05  # seconds between looks at whether a waiting `put` was stopped
 
 
 @dataclass(eq=False)
@@ -61,7 +59,6 @@ class _Entry:
     busy: bool = False
     origin: Origin | None = None
     let_go: bool = False
-    queued: float = 0.0
     jobs: set[JobId] = field(default_factory=set)
 
     @property
@@ -135,12 +132,8 @@ class Store:
         self._by_signature: dict[Signature, dict[str, set[CheckpointKey]]] = {}
         self._distrusted: set[Signature] = set()
         self._used = 0
-        self._queue: deque[_Entry] = deque()
-        self._unsaved: deque[_Entry] = deque()  # what waits and what is being written, oldest first
-        self._waiting = 0  # bytes that wait or are being written, with those for which room has been taken
-        self._writers: list[threading.Thread] = []
-        self._closing = False
-        self._failures: list[tuple[frozenset[JobId], QoopError]] = []  # of writers, for whom to tell
+        threads = self._directory.writers if self._directory is not None else 0
+        self._behind: WriteBehind[_Entry] = WriteBehind(self._lock, threads, self._write)
 
     @property
     def used(self) -> int:
@@ -180,7 +173,7 @@ class Store:
         if not mapped:
             entry.tables, entry.mapped = entry.mapped, None
         if durable:
-            self._wait_for_writer(entry, between)
+            self._behind.reserve(entry, self.budget // 2, between)
         with self._lock:
             present = self._entries.get(committed.key)
             if present is None:
@@ -188,7 +181,7 @@ class Store:
                 self._used += entry.bytes if entry.tables is not None else 0
             else:
                 present.jobs.add(job)
-                self._leave_queue(entry)
+                self._behind.withdraw(entry)
         if present is not None:
             if origin is not None and present.origin is not None and not self._keeping.always:
                 self._compare([present], [entry])
@@ -198,12 +191,12 @@ class Store:
             self.trim(between)
         except BaseException:
             with self._lock:
-                self._leave_queue(entry)
+                self._behind.withdraw(entry)
                 entry.busy = False
                 self._drop(committed.key, entry)
             raise
         if durable:
-            self._enqueue(entry)
+            self._behind.enqueue(entry)
         return committed
 
     def read(self, key: CheckpointKey, partition: int | None) -> pa.Table:
@@ -294,19 +287,13 @@ class Store:
 
     def flush(self) -> None:
         """Wait until all durable outputs are written. Raises DiskFull if one could not be."""
-        with self._lock:
-            while self._waiting:
-                self._lock.wait()
-        self._raise_failure()
+        self._behind.flush()
+        self._behind.raise_failure()
 
     def close(self) -> None:
         """Write what waits, end the writer, forget everything; durable files stay. Raises DiskFull if an
         output could not be written and nobody was told yet."""
-        with self._lock:
-            self._closing = True
-            self._lock.notify_all()
-        for writer in self._writers:
-            writer.join()
+        self._behind.close()
         with self._lock:
             for key, entry in list(self._entries.items()):
                 self._drop(key, entry)
@@ -315,7 +302,7 @@ class Store:
         if self._directory is not None:
             self._directory.close()
             self._directory = None
-        self._raise_failure()
+        self._behind.raise_failure()
 
     # What there is
 
@@ -482,63 +469,23 @@ class Store:
 
     # Write-behind
 
-    def _wait_for_writer(self, entry: _Entry, between: Callable[[], None]) -> None:
-        """Wait until an output may be queued, and take room for it; one of any size has, if it is alone."""
-        self._raise_failure(entry.jobs)
-        limit, bytes_ = min(_WAITING_BYTES, self.budget // 2), entry.bytes or 1
+    def _write(self, entry: _Entry, since: float) -> None:
+        """Write an output that was queued some time ago; in a thread of `WriteBehind`."""
+        saved, failure = self._save(entry, entry.tables or entry.mapped or ())
         with self._lock:
-            while self._waiting and (self._waiting + bytes_ > limit or self._longest_wait() > _WAITING_SECONDS):
-                self._lock.wait(_PAUSE)
-                between()
-            self._waiting += bytes_
-
-    def _leave_queue(self, entry: _Entry) -> None:
-        """It is written, or will not be: its room in the queue is free. Only with the lock."""
-        if entry.durable and entry.busy:
-            self._waiting -= entry.bytes or 1
-            self._lock.notify_all()
-
-    def _longest_wait(self) -> float:
-        return time.monotonic() - self._unsaved[0].queued if self._unsaved else 0.0
-
-    def _enqueue(self, entry: _Entry) -> None:
-        with self._lock:
-            entry.queued = time.monotonic()
-            self._queue.append(entry)
-            self._unsaved.append(entry)
-            if self._directory is not None and len(self._writers) < min(self._directory.writers, len(self._unsaved)):
-                writer = threading.Thread(target=self._write_behind, name="qoop-writer", daemon=True)
-                self._writers.append(writer)
-                writer.start()
-            self._lock.notify_all()
-
-    def _write_behind(self) -> None:
-        while (entry := self._next_to_write()) is not None:
-            tables = entry.tables or entry.mapped
-            saved, failure = self._save(entry, tables or ())
-            with self._lock:
-                if failure is not None:
-                    self._failures.append((frozenset(entry.jobs), failure))
-                self._leave_queue(entry)
-                entry.busy, entry.durable, entry.saved = False, saved is not None, saved
-                self._unsaved.remove(entry)
-                key, jobs = entry.committed.key, tuple(sorted(entry.jobs))
-                trusted = self._entries.get(key) is entry
-                if trusted and not jobs:
-                    self._idle(key, entry)
-            if self._directory is not None:
-                if saved is not None and not trusted:
-                    self._directory.remove(saved)  # while it was written it turned out that it must not be used
-                elif not jobs:
-                    self._directory.let_go([key])
-            behind = time.monotonic() - entry.queued
-            self._told(CheckpointSaved(jobs, key, entry.bytes, behind, saved is not None and trusted))
-
-    def _next_to_write(self) -> _Entry | None:
-        with self._lock:
-            while not self._queue and not self._closing:
-                self._lock.wait()
-            return self._queue.popleft() if self._queue else None
+            self._behind.done(entry, failure)
+            entry.busy, entry.durable, entry.saved = False, saved is not None, saved
+            key, jobs = entry.committed.key, tuple(sorted(entry.jobs))
+            trusted = self._entries.get(key) is entry
+            if trusted and not jobs:
+                self._idle(key, entry)
+        if self._directory is not None:
+            if saved is not None and not trusted:
+                self._directory.remove(saved)  # while it was written it turned out that it must not be used
+            elif not jobs:
+                self._directory.let_go([key])
+        behind = time.monotonic() - since
+        self._told(CheckpointSaved(jobs, key, entry.bytes, behind, saved is not None and trusted))
 
     def _save(self, entry: _Entry, tables: tuple[pa.Table, ...]) -> tuple[Saved | None, QoopError | None]:
         assert self._directory is not None
@@ -553,14 +500,6 @@ class Store:
             return None, error
         except Exception as error:  # whatever it is, the writer must live on and somebody must be told
             return None, CheckpointError(f"checkpoint {entry.committed.key} cannot be written: {error!r}")
-
-    def _raise_failure(self, of: Collection[JobId] | None = None) -> None:
-        """Raise the first failure to write an output of one of these jobs, None: of any. That is told once."""
-        with self._lock:
-            theirs = [one for one in self._failures if of is None or not one[0].isdisjoint(of)]
-            self._failures = [one for one in self._failures if one not in theirs]
-        for _, failure in theirs:
-            raise failure
 
     # Spilling
 

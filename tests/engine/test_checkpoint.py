@@ -321,7 +321,7 @@ def test_whose_output_cannot_be_written_is_told_and_nobody_else(
     store = Store(PLENTY, spill, Keeping(durable))
     full = Full(monkeypatch, manifest, 5000)
     put(store, 1, job="one", durable=True)
-    while store._unsaved:
+    while store._behind.waiting:
         time.sleep(0.01)
     full.room = PLENTY
     put(store, 2, job="another", durable=True)

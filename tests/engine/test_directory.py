@@ -138,7 +138,7 @@ def test_no_output_is_committed_while_an_older_one_waits_too_long(
         return save(self, *arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(CheckpointDirectory, "save", slowly)
-    monkeypatch.setattr("qoop.engine.storage.checkpoint._WAITING_SECONDS", 0.1)
+    monkeypatch.setattr("qoop.engine.storage.write_behind.WAITING_SECONDS", 0.1)
     told: list[CheckpointSaved] = []
     store = Store(1 << 30, tmp_path, Keeping(tmp_path / "kept"), told.append)
     for number in range(4):

@@ -18,7 +18,7 @@ import pytest
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, GuardMismatch
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import CheckpointSaved, Committed
-from qoop.engine.storage import checkpoint, manifest, users
+from qoop.engine.storage import manifest, users, write_behind
 from qoop.engine.storage.checkpoint import Keeping, Store
 from qoop.engine.storage.guard import Origin
 from qoop.engine.storage.manifest import CheckpointDirectory, manifests
@@ -212,7 +212,7 @@ def test_what_cannot_be_read_for_the_moment_stays(tmp_path: Path, monkeypatch: p
 
 
 def test_no_more_may_be_lost_than_was_said_however_many_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "_WAITING_BYTES", 2 * ROWS.nbytes)
+    monkeypatch.setattr(write_behind, "WAITING_BYTES", 2 * ROWS.nbytes)
     gate, waiting, go_on = Gate(monkeypatch), threading.Semaphore(0), threading.Event()
     trim = Store.trim
 
@@ -250,7 +250,7 @@ def test_room_to_wait_is_given_back_whatever_becomes_of_an_output(tmp_path: Path
     for _ in range(2):  # the second finds it there
         store.put(facts(2), "job", [ROWS], durable=True)
     store.flush()
-    assert store._waiting == 0
+    assert store._behind.waiting == 0
     store.close()
 
 
