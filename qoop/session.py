@@ -31,6 +31,7 @@ from qoop.catalog.forks import Home
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.catalog.user_folders import cache_directory
+from qoop.catalog.user_key import chosen_key
 from qoop.config import Config, configure
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
@@ -902,9 +903,8 @@ def _share(config: Config) -> RayShare | None:
 
 def _keeping(config: Config) -> Keeping:
     folder = config.checkpoints if isinstance(config.checkpoints, Path) else cache_directory()
-    return Keeping(
-        config.checkpoints, config.checkpoint_budget, config.reuse, folder / "quarantine", config.guard_always
-    )
+    quarantine, key = folder / "quarantine", chosen_key()
+    return Keeping(config.checkpoints, config.checkpoint_budget, config.reuse, quarantine, config.guard_always, key)
 
 
 def _forecast() -> Policy:

@@ -29,7 +29,6 @@ from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopEr
 from qoop.catalog.forks import Home
 from qoop.catalog.stores.node_cache import node_cache
 from qoop.catalog.stores.objects import is_remote, open_objects
-from qoop.catalog.user_key import chosen_key
 from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage.growing import Growing
@@ -80,6 +79,7 @@ class Keeping:
     retain: keep shared outputs that no job needs while there is room, for other queries.
     quarantine: where mismatches are told; None: in the temporary directory.
     always: make the digest of every shared output at once, not just where two meet.
+    key: what lies in the directory must bear its seal; None: a checksum.
     """
 
     directory: Path | str | None = None
@@ -87,6 +87,7 @@ class Keeping:
     retain: bool = False
     quarantine: Path | None = None
     always: bool = False
+    key: bytes | None = field(default=None, repr=False)
 
 
 def open_checkpoints(keeping: Keeping) -> Checkpoints | None:
@@ -94,7 +95,7 @@ def open_checkpoints(keeping: Keeping) -> Checkpoints | None:
     whose content cannot be believed."""
     if keeping.directory is None:
         return None
-    place, key = str(keeping.directory), chosen_key()
+    place, key = str(keeping.directory), keeping.key
     if not is_remote(place):
         if key is None:
             refuse_if_open(Path(place))

@@ -174,7 +174,7 @@ class CheckpointDirectory:
                 self._users.need([name])
             segments = _write_data(data, partitions, strong=self._key is not None)
             write_synced(draft, dump_manifest(committed, data.name, segments, self._key))
-            present = self._commit(name, draft) or Saved(committed, data, segments)
+            present = self._commit(committed.key, draft) or Saved(committed, data, segments)
         except BaseException as error:
             _remove(data, draft)
             self._users.let_go([name])
@@ -186,12 +186,13 @@ class CheckpointDirectory:
             _remove(data, draft)
         return present
 
-    def _commit(self, name: str, draft: Path) -> Saved | None:
-        """Make a draft the manifest, unless there is one by now that can be believed."""
+    def _commit(self, key: CheckpointKey, draft: Path) -> Saved | None:
+        """Make a draft the manifest, unless there is one of that key by now that can be believed."""
+        name = _name(key)
         manifest = self.root / f"{name}.json"
         with self._users.alone():
             present = read_manifest(manifest, self._key)
-            if present is not None:
+            if present is not None and present.committed.key == key:
                 return present
             before = self._data_of(name)
             draft.rename(manifest)
@@ -324,7 +325,7 @@ class CheckpointDirectory:
             data = str(json.loads((self.root / f"{name}.json").read_text())["data"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        return data if _OURS.fullmatch(data) else None
+        return data if _is_data_of(data, name) else None
 
 
 def read_manifest(path: Path, key: bytes | None = None) -> Saved | None:
@@ -372,6 +373,11 @@ def _write_data(path: Path, partitions: Sequence[pa.Table], strong: bool) -> tup
     return segments
 
 
+def _is_data_of(data: str, name: str) -> bool:
+    match = _OURS.fullmatch(data)
+    return match is not None and match["name"] == name
+
+
 def _remove(*paths: Path) -> None:
     for path in paths:
         with contextlib.suppress(OSError):
@@ -411,8 +417,8 @@ def load_manifest(text: bytes, key: bytes | None = None) -> tuple[Committed, str
 
 def _load(path: Path, key: bytes | None) -> Saved:
     committed, data, segments = load_manifest(path.read_bytes(), key)
-    if not _OURS.fullmatch(data):
-        raise CheckpointError(f"a manifest names {data}, which is no data file")
+    if not _is_data_of(data, path.stem):
+        raise CheckpointError(f"a manifest names {data}, which is no data file of its own")
     return Saved(committed, path.parent / data, segments)
 
 

@@ -146,3 +146,20 @@ def test_no_output_is_committed_while_an_older_one_waits_too_long(
         store.put(facts(number), "job", [ROWS], durable=True)
         assert len(told) == number
     store.close()
+
+
+def test_a_manifest_under_anothers_name_counts_as_none_and_costs_the_other_nothing(
+    opened: Opened, tmp_path: Path
+) -> None:
+    directory = opened(None)
+    one, other = directory.save(facts(1), [ROWS]), directory.save(facts(2), [ROWS])
+    assert one is not None and other is not None
+    name, its = (saved.path.name.partition(".")[0] for saved in (one, other))
+    (tmp_path / f"{name}.json").write_bytes((tmp_path / f"{its}.json").read_bytes())
+    again = opened(None)
+    assert again.find(key(1)) is None
+    made = again.save(facts(1), [ROWS])
+    assert made is not None and made.committed.key == key(1)
+    assert [again.find(key(number)) is not None and again.read(saved, 0).num_rows for number, saved in (
+        (1, made), (2, other),
+    )] == [ROWS.num_rows] * 2  # fmt: skip

@@ -18,6 +18,7 @@ from qoop.engine.backends.ray.nodes import host
 from qoop.engine.backends.ray.peers import PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
+from qoop.engine.stage_sql import check_stage
 from qoop.engine.storage.checkpoint import Keeping
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
@@ -110,6 +111,8 @@ class NodeWorker:
     def _begin(self, order: Begin) -> None:
         spec = order.spec
         try:
+            if spec.stage.opaque is None:  # a text of the user's may read files
+                check_stage(spec.stage)
             self._tables.update({(table.name, table.version): table for table in order.tables})
             tables = {item.table: self._tables[item.table, item.version] for item in spec.stage.table_inputs}
             for place, keys in order.places:
