@@ -28,6 +28,7 @@ from qoop.catalog.asking import has_name
 from qoop.catalog.errors import DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.opening import confine, open_duckdb
+from qoop.engine.storage.scratch import drafted
 from qoop.interrupts import interruptible
 from qoop.statements.settings import Settings, set_statements
 
@@ -89,24 +90,34 @@ class Result:
         return self._raw.rename_columns(self.unique_columns)
 
     @interruptible()
-    def copy_to(self, path: str | os.PathLike[str], options: str = "", folder: Path | None = None) -> None:
+    def copy_to(
+        self, path: str | os.PathLike[str], options: str = "", folder: Path | None = None, threads: int = 1
+    ) -> None:
         """Write the rows to a file as DuckDB's COPY does. options: such as "(FORMAT csv, HEADER false)".
 
-        folder: nothing is written, or read, outside of it; None: the options may say so.
+        They are written beside it, and take its place once they are whole: after an error all is as it was. So it is
+        with a folder (PER_THREAD_OUTPUT, FILE_SIZE_BYTES, PARTITION_BY), unless there is one of that name already.
+
+        folder: nothing is written, or read, outside of it; None: the options may say so. threads: that write.
 
         Raises QueryError for options that DuckDB does not take, DiskFull if the file cannot be written.
         """
+        with drafted(os.fspath(path)) as draft:
+            self._copy(os.fspath(path), draft, options, folder, threads)
+
+    def _copy(self, path: str, draft: str, options: str, folder: Path | None, threads: int) -> None:
         names = self.unique_columns
         casts = ", ".join(f"{self._cast(index)} AS {_quoted(name)}" for index, name in enumerate(names))
-        cursor = _writer(self._settings, folder)
+        cursor = _writer(self._settings, folder, threads)
         arrow_input.register(cursor, "answer", self._raw)
-        file = os.fspath(path).replace("'", "''")
+        file = draft.replace("'", "''")
         try:
             interruptibly(cursor, lambda: cursor.execute(f"COPY (SELECT {casts} FROM answer) TO '{file}' {options}"))
         except duckdb.IOException as error:
-            raise DiskFull(f"cannot write {path}: {error}") from error
+            raise DiskFull(f"cannot write {path}: {str(error).replace(draft, path)}") from error
         except duckdb.Error as error:
-            raise QueryError(_missing(path, error) or f"cannot write {path}: {error}") from error
+            told = str(error).replace(draft, path)
+            raise QueryError(_missing(path, error) or f"cannot write {path}: {told}") from error
         finally:
             cursor.close()
 
@@ -295,9 +306,9 @@ def _database(settings: Settings) -> duckdb.DuckDBPyConnection:
 os.register_at_fork(after_in_child=_database.cache_clear)
 
 
-def _writer(settings: Settings, folder: Path | None) -> duckdb.DuckDBPyConnection:
+def _writer(settings: Settings, folder: Path | None, threads: int) -> duckdb.DuckDBPyConnection:
     """A DuckDB that writes files: only in that folder, if one is given. It loads what extension is installed."""
-    connection = open_duckdb(threads=1, autoload_known_extensions=folder is None)
+    connection = open_duckdb(threads=threads, autoload_known_extensions=folder is None)
     for statement in set_statements(settings):
         connection.execute(statement)
     if folder is not None:

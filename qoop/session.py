@@ -78,6 +78,7 @@ from qoop.suspend import Bundle, Place, TableRef, begun, best_plan, check_tables
 _Given = ParamSpec("_Given")
 _Found = TypeVar("_Found")
 
+_MANY = 1_000_000  # rows that are worth several threads to write
 DATA_FILES = (*PARQUET, *CSV, *JSON)
 """How the names of files end that are a table each."""
 
@@ -315,7 +316,7 @@ class Session:
             case Copy(text, path, options):
                 folder = copying.allowed(path, options, self.config.copy_to) if self.config.locked else None
                 made = self.execute(Query(text), watch)
-                made.copy_to(path, options, folder)
+                made.copy_to(path, options, folder, self._writers(made))
                 return _count(made)
             case ShowTables():
                 return Result(
@@ -595,6 +596,10 @@ class Session:
         return f"<Session with {self.config.slots} slots, {self.config.memory / 1e9:.1f} GB, {state}>"
 
     # Inside
+
+    def _writers(self, made: Result) -> int:
+        """Threads that write an answer to files: a few rows are written before a second thread has begun."""
+        return max(1, int(self.room.cpu)) if len(made) >= _MANY else 1
 
     def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
         from qoop.drawing import explaining

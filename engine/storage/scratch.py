@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from qoop.catalog.errors import DiskFull
@@ -44,6 +45,29 @@ class Scratch:
         _remove(self.path)
         forget_private(self._lock)
         os.close(self._lock)
+
+
+@contextlib.contextmanager
+def drafted(path: str) -> Iterator[str]:
+    """Where to write a file, or a folder of files, that takes the place of `path` once it is whole. After an error, and
+    after a kill with the next one, nothing of it is left. What has no place to take is written as it is: a pipe, a
+    folder that is there already, a place on another machine.
+
+    Raises DiskFull if nothing can be written beside it.
+    """
+    target = Path(os.path.realpath(path))
+    if "://" in path or not target.parent.is_dir() or (target.exists() and not target.is_file()):
+        yield path
+        return
+    scratch = Scratch(target.parent, ".copy")
+    try:
+        draft = scratch.path / target.name
+        yield str(draft)
+        os.replace(draft, target)
+    except OSError as error:
+        raise DiskFull(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        scratch.close()
 
 
 def _prefix(kind: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.catalog.errors import ExecutionError
+from qoop.catalog.errors import DiskFull, ExecutionError, QueryError
 from qoop.result import Result
 
 ROWS = 400_000
@@ -63,6 +65,36 @@ def test_rows_come_one_by_one_many_at_a_time_and_as_text(large: Result) -> None:
 def test_a_copy_holds_all_rows_in_order(large: Result, tmp_path: Path, theirs: pa.Table) -> None:
     large.copy_to(tmp_path / "out.parquet")
     assert duckdb.read_parquet(str(tmp_path / "out.parquet")).to_arrow_table().equals(theirs)
+
+
+def test_a_copy_in_parts_is_a_folder(session: qoop.Session, tmp_path: Path, theirs: pa.Table) -> None:
+    out = tmp_path / "out"
+    options = "(FORMAT parquet, PER_THREAD_OUTPUT true, FILE_SIZE_BYTES '1MB')"
+    assert session.sql(f"COPY ({TEXT}) TO '{out}' {options}").fetchall() == [(ROWS,)]
+    assert len(list(out.iterdir())) > 1
+    assert duckdb.sql(f"FROM '{out}/*.parquet' ORDER BY i DESC").to_arrow_table().equals(theirs)
+
+
+@pytest.mark.parametrize("before", [b"kept", None])
+def test_a_copy_that_fails_leaves_all_as_it_was(large: Result, tmp_path: Path, before: bytes | None) -> None:
+    file = tmp_path / "out" / "x.csv"
+    file.parent.mkdir()
+    if before is not None:
+        file.write_bytes(before)
+    with pytest.raises(QueryError, match=r"x\.csv"):
+        large.copy_to(file, "(FORMAT csv, NO_SUCH_OPTION 1)")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+        with pytest.raises(DiskFull, match=r"x\.csv"):
+            large.copy_to(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert [path.read_bytes() for path in file.parent.iterdir()] == ([] if before is None else [before])
+    large.copy_to(file)
+    assert len(file.read_bytes()) > 5_000_000
 
 
 def test_it_outlives_the_session(session: qoop.Session, large: Result, theirs: pa.Table) -> None:
