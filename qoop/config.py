@@ -32,7 +32,7 @@ class Config:
 
     checkpoints may also be the URL of a store that machines share (text).
     wait_for_capacity: seconds that a job waits while there is no slot at all, before it fails; inf: for ever.
-    checkpoint_budget: bytes that the folder of checkpoints may take; None: no limit.
+    checkpoint_budget: bytes that the folder of checkpoints may take; None: the usual, see `connect`.
     reuse: queries take over what earlier ones, even of another process, have put out, and leave theirs for others.
     guard_always: see QOOP_GUARD.
     trace: the file, or folder, that what happens is written to; None: it is not.
@@ -41,7 +41,7 @@ class Config:
     watch_machine: see `connect`; None: nobody has said.
     files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
-        there are; None: this machine is. ray_reserve, runtime_env: see `connect`.
+        there are; None: this machine is. ray_reserve, ray_tls, runtime_env: see `connect`.
     locked, copy_to: see `connect`.
     """
 
@@ -63,6 +63,7 @@ class Config:
     ray: str | None = None
     watch_machine: bool | None = None
     ray_reserve: bool = True
+    ray_tls: bool | None = None
     runtime_env: Mapping[str, object] | None = None
     files: tuple[Path, ...] = ()
     locked: bool = False

@@ -171,7 +171,7 @@ OPTIONS = (
         "checkpoints", "no durable checkpoints; a folder, or the URL of a store", place, blank=True, trusted=True,
         flag=Flag("keep the outputs of all stages there", "DIR"),
     ),
-    SessionOption("checkpoint_budget", "no limit on the bytes in the folder of checkpoints", size),
+    SessionOption("checkpoint_budget", "a tenth of the file system of the folder of checkpoints, at most 100 GB", size),
     SessionOption(
         "persist", '"all" outputs go to the folder of checkpoints; or "worthwhile"', one_of("all", "worthwhile"),
         lambda: "all",
@@ -200,6 +200,7 @@ OPTIONS = (
     SessionOption(
         "ray_reserve", "true: Ray gives what its nodes have to nobody else meanwhile", truth, lambda: True
     ),
+    SessionOption("ray_tls", "where RAY_TLS_… name certificates: nodes talk by TLS", truth, trusted=True),
     SessionOption("runtime_env", "what is installed on the nodes of Ray", as_it_is, text=False),
     SessionOption(
         "locked", "false: SQL reads what files it names, and writes where it says", truth, lambda: False, trusted=True,

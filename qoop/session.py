@@ -42,6 +42,7 @@ from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.state import Limits
 from qoop.engine.storage.checkpoint import Keeping
+from qoop.engine.storage.manifest import usual_budget
 from qoop.engine.storage.scratch import clean
 from qoop.engine.task import checkpoint_key
 from qoop.interrupts import interruptible
@@ -106,6 +107,7 @@ def connect(
     ray: str | None = None,
     watch_machine: bool | None = None,
     ray_reserve: bool | None = None,
+    ray_tls: bool | None = None,
     runtime_env: Mapping[str, object] | None = None,
     locked: bool | None = None,
     copy_to: Sequence[str | os.PathLike[str]] | None = None,
@@ -122,7 +124,8 @@ def connect(
     plan_cache: a folder for plans, where other sessions and processes find them; by default one within that of the
         checkpoints, and without checkpoints plans are kept for the session only.
     checkpoint_budget: bytes, or a text such as "10GB", that the folder of checkpoints may take; what no running job of
-        any process needs is removed for it, what is worth least first. By default there is no limit.
+        any process needs is removed for it, what is worth least first. By default a tenth of its file system, at most
+        100 GB, and no limit for a place that machines share.
     reuse: whether a query takes over what earlier ones have put out, and leaves its own for others: within the session
         as far as memory goes, and between processes through the folder of checkpoints. What is the same is told by
         content (text, tables and their versions, settings), so answers do not depend on it. By default with a
@@ -142,6 +145,9 @@ def connect(
         Paths of tables and checkpoints must mean the same on all nodes. Needs the extra ``qoop[ray]``.
     ray_reserve: whether Ray counts the slots and the memory of its nodes as taken while there are sessions, and so
         places nothing else there; true by default.
+    ray_tls: whether the processes of the session on the nodes talk by TLS, with certificates on both sides, which are
+        those that RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT name for Ray. By default where these
+        are set, unless the nodes are on a loopback address.
     runtime_env: what the processes on the nodes are to find, as for ``ray.init``; such as a wheel of qoop where it is
         not installed: ``{"py_modules": ["qoop-....whl"]}``. Only for a process that is not connected to Ray yet.
     watch_machine: whether slots and memory follow what the machine has to give, as other programs and the limits of
@@ -894,7 +900,7 @@ def _backend(config: Config, share: RayShare | None) -> LastingBackend:
         return LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
     from qoop.engine.backends.ray.backend import RayBackend
 
-    return RayBackend(config.ray, _keeping(config), config.spill, config.runtime_env, share=share)
+    return RayBackend(config.ray, _keeping(config), config.spill, config.runtime_env, share=share, tls=config.ray_tls)
 
 
 def _share(config: Config) -> RayShare | None:
@@ -908,8 +914,11 @@ def _share(config: Config) -> RayShare | None:
 
 def _keeping(config: Config) -> Keeping:
     folder = config.checkpoints if isinstance(config.checkpoints, Path) else cache_directory()
+    budget = config.checkpoint_budget
+    if budget is None and isinstance(config.checkpoints, Path):
+        budget = usual_budget(config.checkpoints)
     quarantine, key = folder / "quarantine", chosen_key()
-    return Keeping(config.checkpoints, config.checkpoint_budget, config.reuse, quarantine, config.guard_always, key)
+    return Keeping(config.checkpoints, budget, config.reuse, quarantine, config.guard_always, key)
 
 
 def _forecast() -> Policy:

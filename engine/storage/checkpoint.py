@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -91,18 +92,26 @@ class Keeping:
 
 
 def open_checkpoints(keeping: Keeping) -> Checkpoints | None:
-    """The place that durable outputs go to. Raises DiskFull if it cannot be written, ConfigError if it is none, or one
-    whose content cannot be believed."""
+    """The place that durable outputs go to; None, with a warning, if it is a folder that cannot be written. Raises
+    ConfigError if it is no place, or one whose content cannot be believed."""
     if keeping.directory is None:
         return None
     place, key = str(keeping.directory), keeping.key
     if not is_remote(place):
         if key is None:
             refuse_if_open(Path(place))
-        return CheckpointDirectory(Path(place), keeping.budget, key)
+        try:
+            return CheckpointDirectory(Path(place), keeping.budget, key)
+        except DiskFull as error:
+            _warn(error)
+            return None
     from qoop.engine.storage.shared_store import SharedCheckpoints  # few need it
 
     return SharedCheckpoints(open_objects(place), node_cache(), keeping.budget, key=key)
+
+
+def _warn(error: QoopError) -> None:
+    warnings.warn(f"outputs do not outlive this process: {error}", RuntimeWarning, stacklevel=3)
 
 
 class Store:
@@ -135,6 +144,7 @@ class Store:
         self._used = 0
         threads = self._directory.writers if self._directory is not None else 0
         self._behind: WriteBehind[_Entry] = WriteBehind(self._lock, threads, self._write)
+        self._degraded = False
 
     @property
     def used(self) -> int:
@@ -314,7 +324,14 @@ class Store:
             return
         with self._lock:
             missing = [key for key in keys if key not in self._entries]
-        found = directory.find_all(missing) if missing else []
+        try:
+            found = directory.find_all(missing) if missing else []
+        except CheckpointError as error:
+            if directory.far:  # it may be there again when a job tries once more
+                raise
+            if (fatal := self._degrade(error)) is not None:
+                raise fatal from None
+            return
         with self._lock:
             for saved in found:
                 if saved.committed.key not in self._entries:
@@ -497,10 +514,22 @@ class Store:
             if saved is not None and saved.committed is not entry.committed:
                 self._compare([_Entry(saved.committed, None, saved=saved, durable=True)], [entry])
             return saved, None
-        except (DiskFull, GuardMismatch) as error:
+        except GuardMismatch as error:
             return None, error
+        except DiskFull as error:  # it is in memory, or will be spilled
+            return None, self._degrade(error)
         except Exception as error:  # whatever it is, the writer must live on and somebody must be told
             return None, CheckpointError(f"checkpoint {entry.committed.key} cannot be written: {error!r}")
+
+    def _degrade(self, error: QoopError) -> QoopError | None:
+        """Say once that outputs are not durable. Returns the error where warnings are errors."""
+        told, self._degraded = self._degraded, True
+        try:
+            if not told:
+                _warn(error)
+        except RuntimeWarning:
+            return error
+        return None
 
     # Spilling
 

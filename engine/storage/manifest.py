@@ -51,6 +51,9 @@ T = TypeVar("T")
 FORMAT = "qoop-checkpoint"
 VERSION = 3
 
+_PART_OF_DISK = 0.1
+_MOST = 100 * 10**9
+
 _FULL = 0.9  # fraction of the budget to which eviction makes room, so that it is not needed again at once
 _MANIFEST_BYTES = 1024
 _OURS = re.compile(r"(?P<name>[0-9a-f]{32})\.((?P<user>[0-9a-f]{16})-\d+\.(arrow|json)|json)")
@@ -126,6 +129,13 @@ class _Candidate:
     worth: float
 
 
+def usual_budget(root: Path) -> int:
+    """Bytes that a folder of checkpoints may take unless somebody says otherwise: a tenth of its file system, at most
+    100 GB."""
+    there = next((path for path in (root, *root.parents) if path.exists()), Path("/"))
+    return min(int(shutil.disk_usage(there).total * _PART_OF_DISK), _MOST)
+
+
 class CheckpointDirectory:
     """The durable checkpoints of one directory. Thread-safe.
 
@@ -139,6 +149,7 @@ class CheckpointDirectory:
     def __init__(self, root: Path, budget: int | None = None, key: bytes | None = None) -> None:
         self.root = root
         self._budget = budget
+        self._unseen = 0  # bytes that may be written before the next look at what there is: so many may eight processes
         self._key = key
         self._numbers = count(1)
         try:
@@ -277,7 +288,12 @@ class CheckpointDirectory:
             return True
         with self._users.alone():
             wanted = bytes_ + _MANIFEST_BYTES
+            if wanted <= self._unseen:  # far from full when it was looked at
+                self._unseen -= wanted
+                write_private(data, b"")
+                return True
             used = sum(size for _, size in self._sizes())
+            self._unseen = self._budget // 16 if used < self._budget // 2 else 0
             if used + wanted > self._budget:
                 self._collect()
                 used = sum(size for _, size in self._sizes())

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, GuardMismatch
+from qoop.catalog.errors import CheckpointError, ConfigError, GuardMismatch
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage import manifest, users, write_behind
@@ -121,7 +121,7 @@ def test_a_disk_without_room_for_a_word_of_what_is_needed(tmp_path: Path, monkey
         store.release("job", [key(1)])
         gate.open.set()
         store.put(facts(2), "job", [ROWS], durable=True)
-        with pytest.raises(DiskFull, match="No space left"):
+        with pytest.warns(RuntimeWarning, match="No space left"):
             store.flush()
     store.put(facts(3), "job", [ROWS], durable=True)  # the writer lives on
     store.close()
@@ -169,9 +169,10 @@ def test_a_directory_that_goes_while_it_is_used(tmp_path: Path) -> None:
         path.unlink()
     kept.rmdir()
     assert store.held([key(1), key(2)]) == [facts(1)] and store.read(key(1), 0).equals(ROWS)
-    store.put(facts(2), "job", [ROWS], durable=True)
-    with pytest.raises(DiskFull, match="No such file"):
+    with pytest.warns(RuntimeWarning, match="No such file"):
+        store.put(facts(2), "job", [ROWS], durable=True)
         store.flush()
+    assert store.read(key(2), 0).equals(ROWS)
     store.close()
 
 
@@ -184,8 +185,8 @@ def test_a_store_that_cannot_be_opened_leaves_nothing(tmp_path: Path, monkeypatc
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(CheckpointDirectory, "_collect", fails)
-    with pytest.raises(DiskFull, match="Input/output error"):
-        LocalBackend(1, 1 << 30, spill, Keeping(kept))
+    with pytest.warns(RuntimeWarning, match="Input/output error"):
+        LocalBackend(1, 1 << 30, spill, Keeping(kept)).close()
     assert list(spill.iterdir()) == [] and [path.name for path in kept.iterdir()] == ["lock"]
     assert len(os.listdir("/proc/self/fd")) <= open_files
 

@@ -20,7 +20,7 @@ SAID = {
     "slots": "3", "memory": "1GB", "checkpoints": "/c", "checkpoint_budget": "2GB", "persist": "worthwhile",
     "reuse": "yes", "spill": "/s", "replan": "no", "forecast": "on", "settle": "on", "watch_machine": "on",
     "wait_for_capacity": "7", "plan_cache": "/p", "trace": "/t", "tables": "/d", "ray": "auto", "ray_reserve": "no",
-    "locked": "on", "copy_to": "/a:/b", "guard": "always",
+    "ray_tls": "on", "locked": "on", "copy_to": "/a:/b", "guard": "always",
 }  # fmt: skip
 """For each option a text that makes it another than usual."""
 

@@ -38,6 +38,7 @@ from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.nodes import ControlAway, Node, attach, host, living, load, seconds_left
 from qoop.engine.backends.ray.peers import Peers, PeerServer, PeerTable, Place, new_secret
+from qoop.engine.backends.ray.tls import is_wanted
 from qoop.engine.backends.ray.worker import Begin, Drop, End, Introduced, NodeConfig, NodeWorker, Order
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.events import (
@@ -131,6 +132,7 @@ class RayBackend:
     address: see :func:`~qoop.engine.backends.ray.nodes.attach`. keeping: as for a local one; its directory must be the
     same on all nodes. spill_dir: where each node makes a temporary directory. clock: of the notices. share: with other
     sessions, which also sees to it that Ray gives the room to nobody else; None: this one has the nodes to itself.
+    tls: between its processes; None: see :mod:`qoop.engine.backends.ray.tls`.
     Raises ConfigError for want of Ray, or of a cluster with at least one node that has a CPU.
     """
 
@@ -142,6 +144,7 @@ class RayBackend:
         runtime_env: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         share: Share | None = None,
+        tls: bool | None = None,
     ) -> None:
         self._ray = load()
         self._attached = attach(address, runtime_env)
@@ -149,6 +152,7 @@ class RayBackend:
         self._clock = clock or WallClock()
         self._share = share
         self._secret = new_secret()
+        self._tls = is_wanted(tls, host())
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._lock = threading.RLock()  # guards what follows
         self._machines: dict[MachineId, _Machine] = {}
@@ -163,8 +167,8 @@ class RayBackend:
         self._failure: Exception | None = None  # of one of these threads
         self._scratch = Scratch(spill_dir)
         self.store = Store(_HOST_STORE, self._scratch.path, keeping, self._events.put)
-        self._server = PeerServer(host(), self.store, self._secret)
-        self._peers = Peers()
+        self._server = PeerServer(host(), self.store, self._secret, self._tls)
+        self._peers = Peers(self._tls)
         try:
             self._open()
         except BaseException:
@@ -462,7 +466,7 @@ class RayBackend:
         """Start an actor on a node. The room that it uses is held for all sessions at once (`reservation`)."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        config = NodeConfig(node.machine, node.slots, node.memory, self._spill, self._keeping, self._secret)
+        config = NodeConfig(node.machine, node.slots, node.memory, self._spill, self._keeping, self._secret, self._tls)
         kind = self._ray.remote(num_cpus=0, concurrency_groups={"events": 1})(NodeWorker)
         return kind.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote(config)
 

@@ -1,8 +1,10 @@
 """Outputs, and tables in memory, read from the process that holds them: Arrow Flight, straight from node to node.
 
 Ray's object store is not used for them: a piece would be copied into it, counted against its size and spilled by it,
-while the store of a node has its own budget already. A request is a ticket in JSON that names the secret of the
-session and the pieces; the answer is one stream of record batches, whose schema says how many rows make each piece.
+while the store of a node has its own budget already. A request bears the secret of the session in a header, and is
+refused without a word before anything of it is read if that is not right; its ticket, in JSON, names the pieces. The
+answer is one stream of record batches, whose schema says how many rows make each piece. Nothing is pickled. With TLS
+(`tls`) both sides show certificates.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ from qoop.catalog.errors import CheckpointError, SourceError
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Columns, Range, Split
 from qoop.engine.backends.local import Read
+from qoop.engine.backends.ray.tls import Certificates, certificates
 from qoop.engine.events import Committed
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.task import CheckpointKey, TaskSpec
 
 _PIECES = b"qoop.pieces"
+_SECRET = "qoop-secret"
+_PLAIN, _TLS = "grpc://", "grpc+tls://"
 _READ = 300.0  # seconds after which whoever has not given all is taken for gone: a host that vanished closes nothing
 
 
@@ -35,7 +40,7 @@ class Place:
     """Where a process of a session can be asked: "grpc://host:port", and what shows that one belongs to it."""
 
     address: str
-    secret: str
+    secret: str = field(repr=False)
 
 
 def new_secret() -> str:
@@ -43,12 +48,29 @@ def new_secret() -> str:
     return secrets.token_hex(16)
 
 
-class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Gives away what a store holds, and tables, to who knows the secret, from `place` on until it is shut down."""
+class _Guard(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Lets only those in that know the secret, whatever they ask."""
 
-    def __init__(self, host: str, store: Store, secret: str) -> None:
-        super().__init__(f"grpc://{host}:0")
-        self.place = Place(f"grpc://{host}:{self.port}", secret)
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> None:
+        for told in headers.get(_SECRET, ()):
+            if secrets.compare_digest(told.encode() if isinstance(told, str) else told, self._secret):
+                return
+        raise flight.FlightUnauthenticatedError("this is another session's")
+
+
+class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Gives away what a store holds, and tables, to who knows the secret, from `place` on until it is shut down.
+
+    tls: to none but those whose certificate the authority has signed. Raises ConfigError if certificates are missing.
+    """
+
+    def __init__(self, host: str, store: Store, secret: str, tls: bool = False) -> None:
+        scheme, shown = (_TLS, _as_server(certificates())) if tls else (_PLAIN, {})
+        super().__init__(f"{scheme}{host}:0", middleware={"guard": _Guard(secret)}, **shown)
+        self.place = Place(f"{scheme}{host}:{self.port}", secret)
         self._store = store
         self._tables: dict[str, pa.Table] = {}
 
@@ -60,8 +82,6 @@ class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
         """Answer a request; called by threads of its own."""
         asked = json.loads(ticket.ticket)
-        if not secrets.compare_digest(str(asked["secret"]), self.place.secret):
-            raise flight.FlightUnauthorizedError("this is another session's")
         if "table" in asked:
             return _stream([self._rows_of(asked)])
         tables: list[pa.Table] = []
@@ -96,9 +116,13 @@ def _stream(tables: Sequence[pa.Table]) -> flight.RecordBatchStream:
 
 
 class Peers:
-    """Reads from other processes; keeps the connections. Thread-safe."""
+    """Reads from other processes; keeps the connections. Thread-safe.
 
-    def __init__(self) -> None:
+    tls: from none that does without.
+    """
+
+    def __init__(self, tls: bool = False) -> None:
+        self._tls = tls
         self._clients: dict[str, flight.FlightClient] = {}
         self._lock = threading.Lock()
 
@@ -133,25 +157,37 @@ class Peers:
             client.close()
 
     def _ask(self, place: Place, asked: Mapping[str, object]) -> list[pa.Table]:
-        ticket = flight.Ticket(json.dumps({**asked, "secret": place.secret}).encode())
+        ticket = flight.Ticket(json.dumps(asked).encode())
         try:
-            whole = self._client(place).do_get(ticket, _options()).read_all()
+            whole = self._client(place).do_get(ticket, _options(place)).read_all()
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise CheckpointError(f"{place.address} does not give what it should hold: {error}") from error
         return _cut(whole)
 
     def _client(self, place: Place) -> flight.FlightClient:
+        if self._tls and not place.address.startswith(_TLS):
+            raise CheckpointError(f"{place.address} does without TLS, which this session asks for")
         with self._lock:
             client = self._clients.get(place.address)
             if client is None:
-                client = self._clients[place.address] = flight.connect(place.address)
+                shown = _as_client(certificates()) if place.address.startswith(_TLS) else {}
+                client = self._clients[place.address] = flight.connect(place.address, **shown)
             return client
 
 
-def _options() -> flight.FlightCallOptions:
+def _as_server(own: Certificates) -> Mapping[str, object]:
+    return {"tls_certificates": [(own.own, own.key)], "verify_client": True, "root_certificates": own.authority}
+
+
+def _as_client(own: Certificates) -> Mapping[str, object]:
+    return {"tls_root_certs": own.authority, "cert_chain": own.own, "private_key": own.key}
+
+
+def _options(place: Place) -> flight.FlightCallOptions:
     """Flight packs buffers tighter than what computes on them likes, and waits for ever."""
     reading = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
-    return flight.FlightCallOptions(timeout=_READ, read_options=reading)
+    headers = [(_SECRET.encode(), place.secret.encode())]
+    return flight.FlightCallOptions(timeout=_READ, read_options=reading, headers=headers)
 
 
 def _cut(whole: pa.Table) -> list[pa.Table]:
@@ -172,9 +208,9 @@ class PeerInputs:
     job, until that releases it. One that rests on an island is not: it may be made anew, with other rows.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: bool = False) -> None:
         self.store: Store | None = None
-        self.peers = Peers()
+        self.peers = Peers(tls)
         self._places: dict[CheckpointKey, Place] = {}
         self._alone = threading.Lock()  # who fetches what all want; the others find it there then
 
@@ -257,7 +293,7 @@ class PeerTable:
     def scan(self, columns: Columns, split: Split | None) -> pa.Table:
         """The rows, read from where they are. Raises SourceError."""
         names = [name for name, _ in columns]
-        peers = Peers()
+        peers = Peers(self.place.address.startswith(_TLS))
         try:
             return peers.table(self.place, self.id, names, None if split is None else split.ranges)
         except CheckpointError as error:

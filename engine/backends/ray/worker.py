@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
@@ -36,7 +36,8 @@ class NodeConfig:
     memory: int
     spill: Path | None
     keeping: Keeping
-    secret: str
+    secret: str = field(repr=False)
+    tls: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,14 @@ class NodeWorker:
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
-        self._inputs = PeerInputs()
+        self._inputs = PeerInputs(config.tls)
         self._tables: dict[tuple[str, str], Table] = {}
         self._refused: list[Event] = []
         self._backend = LocalBackend(
             config.slots, config.memory, config.spill, config.keeping, config.machine, self._inputs
         )
         self._inputs.store = self._backend.store
-        self._server = PeerServer(host(), self._backend.store, config.secret)
+        self._server = PeerServer(host(), self._backend.store, config.secret, config.tls)
 
     def introduce(self) -> Introduced:
         """Say what this is."""

@@ -1,0 +1,62 @@
+"""TLS between the processes of a session on several nodes, both sides with certificates.
+
+The certificates are those that Ray itself is given: ``RAY_TLS_SERVER_CERT``, ``RAY_TLS_SERVER_KEY`` and
+``RAY_TLS_CA_CERT`` name PEM files on each node. Both sides must have one that the authority has signed, and that of
+the server must name the address at which its node is reached.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qoop.catalog.errors import ConfigError
+
+_FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What a process shows of itself, and whom it believes; PEM."""
+
+    own: bytes
+    key: bytes = field(repr=False)
+    authority: bytes
+
+
+def is_wanted(asked: bool | None, host: str) -> bool:
+    """Whether peers talk by TLS. asked: the option ``ray_tls``; None: where certificates are named, unless the address
+    is a loopback one. Raises ConfigError if it is asked for and certificates are missing."""
+    if asked:
+        certificates()
+    return (bool(_named()) and not _is_loopback(host)) if asked is None else asked
+
+
+def certificates() -> Certificates:
+    """Those of this node. Raises ConfigError if they are not named, or cannot be read."""
+    missing = [name for name in _FILES if name not in _named()]
+    if missing:
+        raise ConfigError(f"TLS between nodes needs files that are not named: set {', '.join(missing)}, as for Ray")
+    own, key, authority = (_read(name) for name in _FILES)
+    return Certificates(own, key, authority)
+
+
+def _named() -> list[str]:
+    return [name for name in _FILES if os.environ.get(name)]
+
+
+def _read(name: str) -> bytes:
+    path = Path(os.environ[name])
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"the file {path}, named by {name}, cannot be read: {error.strerror}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
