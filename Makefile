@@ -15,7 +15,7 @@ INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray soak soak-sim test-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray soak soak-sim attack test-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-ray      the same answers on Ray clusters, whose nodes come and go"
 	@echo "make soak          RUNS=2000 runs in which all goes wrong that can; with SEED=n FIRST=n RUNS=1 one again"
 	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
+	@echo "make attack        odd texts, damaged files, little memory, kills; SERIES=a,b SEED=n RUNS=n SHARE=0.1 as you like"
 	@echo "make check         lint and types only"
 	@echo "make docs          the documentation as a site in build/site"
 	@echo "make golden        write the golden plans anew; look at the diff before you commit it"
@@ -63,6 +64,9 @@ soak: $(READY)
 
 soak-sim: $(READY)
 	$(BIN)/python tests/simulation --runs $(or $(RUNS),20000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
+
+attack: $(READY)
+	$(BIN)/python tests/attack $(if $(SERIES),--series $(SERIES)) $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(SHARE),--share $(SHARE))
 
 test-duckdb2: $(READY2)
 	$(VENV2)/bin/pytest
