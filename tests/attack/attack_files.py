@@ -34,6 +34,7 @@ from qoop.catalog.sealed import sealed
 from qoop.catalog.user_key import user_key
 from qoop.commands.calibration import Calibration, save
 from qoop.control.trace import Chain
+from qoop.engine.history import Started
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.retrace.rerun import read_trace, rerun
 
@@ -106,9 +107,9 @@ def _make(world: Path) -> None:
     copy = world.parent / "copy"
     for path in (world, copy):
         shutil.rmtree(path, ignore_errors=True)
-    (copy / "data").mkdir(parents=True)
-    (copy / "store").mkdir()
-    places = (f"TO '{copy}/data/{name}.parquet' (ROW_GROUP_SIZE 20480)" for name in "td")
+    (copy / "store").mkdir(parents=True)
+    (_data(copy)).mkdir(exist_ok=True)
+    places = (f"TO '{_data(copy)}/{name}.parquet' (ROW_GROUP_SIZE 20480)" for name in "td")
     duckdb.execute(f"COPY (SELECT i % 20 AS k, i % 997 AS v FROM range(200000) r(i)) {next(places)}")
     duckdb.execute(f"COPY (SELECT i AS k, 'name ' || i AS name FROM range(20) r(i)) {next(places)}")
     user_key()
@@ -125,13 +126,33 @@ def _make(world: Path) -> None:
     (copy / "store" / "users").mkdir(exist_ok=True)
     (copy / "store" / "users" / f"{'0' * 16}.json").write_text('{"seconds": 60.0, "needed": ["a/0"]}')
     shutil.copytree(copy, world)
+    _find_all(copy)
+
+
+def _data(copy: Path) -> Path:
+    """The tables, which no try changes: a copy of them would be of another version."""
+    return copy.parent / "data"
+
+
+def _find_all(copy: Path) -> None:
+    """See that what was left behind is found again: else nothing would be attacked."""
+    with qoop.connect(slots=2, memory="500MB", plan_cache=copy / "plans") as session:
+        session.register_folder(_data(copy))
+        session.sql(TEXT)
+        assert session.plan_cache.hits, "the plan was not found again"
+    for place in (copy / "checkpoints", (copy / "store").as_uri()):
+        with _key(), qoop.connect(slots=2, memory="500MB", checkpoints=place) as session:
+            session.register_folder(_data(copy))
+            job = session.submit(TEXT)
+            job.result()
+            assert not any(isinstance(record, Started) for record in job.history()), f"nothing is found in {place}"
 
 
 def _suspend(copy: Path) -> None:
     """A job that is stopped in the middle; of a machine so fast that there is none, one that has not begun."""
     for begun in (True, True, True, False):
         with qoop.connect(slots=1, memory="500MB") as session:
-            session.register_folder(copy / "data")
+            session.register_folder(_data(copy))
             if not begun:
                 session.resize(slots=0)
             job = session.submit(LONG)
@@ -145,7 +166,7 @@ def _suspend(copy: Path) -> None:
 def _oracle(world: Path, text: str) -> Rows:
     with duckdb.connect() as connection:
         for name in "td":
-            connection.execute(f"CREATE VIEW {name} AS FROM '{world}/data/{name}.parquet'")
+            connection.execute(f"CREATE VIEW {name} AS FROM '{_data(world)}/{name}.parquet'")
         rows = connection.execute(text).fetchall()
     assert rows
     return rows
@@ -153,7 +174,7 @@ def _oracle(world: Path, text: str) -> Rows:
 
 def _rows(copy: Path, **options: Any) -> Rows:
     with qoop.connect(slots=2, memory="500MB", **options) as session:
-        session.register_folder(copy / "data")
+        session.register_folder(_data(copy))
         return session.submit(TEXT, timeout=60).result().fetchall()
 
 

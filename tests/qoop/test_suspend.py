@@ -56,7 +56,9 @@ def pause(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], threading.Event]:
     run, waits, counted = Kernel.run, threading.Event(), threading.Lock()
     state = {"left": 1 << 30}
 
-    def slow(self: Kernel, spec: object, read: object, between: Callable[[], None] = lambda: None) -> object:
+    def slow(
+        self: Kernel, spec: object, read: object, between: Callable[[], None] = lambda: None, *more: object
+    ) -> object:
         with counted:
             state["left"] -= 1
             stopped = state["left"] < 0
@@ -64,7 +66,7 @@ def pause(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], threading.Event]:
             waits.set()
             between()
             time.sleep(0.005)
-        return run(self, spec, read, between)  # type: ignore[arg-type]
+        return run(self, spec, read, between, *more)  # type: ignore[arg-type]
 
     def begin(tasks: int) -> threading.Event:
         state["left"] = tasks
@@ -130,6 +132,9 @@ def test_what_the_bundle_holds_is_not_done_again(
         total = sum(stage.width for stage in plan.stages)
         started = [record for record in job.history() if isinstance(record, Started)]
         assert held and len(started) < total
+        deadline = time.monotonic() + 10
+        while session._backend.store._entries and time.monotonic() < deadline:
+            time.sleep(0.01)  # the thread that decides lets go of it
         assert not session._backend.store._entries  # what was adopted is let go
 
 
@@ -255,10 +260,12 @@ def test_a_job_whose_bundle_is_not_written_whole_goes_on_and_loses_nothing(
 ) -> None:
     run, begun, opened = Kernel.run, itertools.count(), threading.Event()
 
-    def slow(self: Kernel, spec: object, read: object, between: Callable[[], None] = lambda: None) -> object:
+    def slow(
+        self: Kernel, spec: object, read: object, between: Callable[[], None] = lambda: None, *more: object
+    ) -> object:
         while next(begun) >= 3 and not opened.wait(0.005):
             between()
-        return run(self, spec, read, between)  # type: ignore[arg-type]
+        return run(self, spec, read, between, *more)  # type: ignore[arg-type]
 
     def fails(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
