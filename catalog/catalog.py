@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType, TracebackType
 
 from qoop.catalog.errors import CatalogError, UnknownTable
+from qoop.catalog.paths import source_path
 from qoop.catalog.sources.probe import Probe
 from qoop.catalog.sources.register import is_current, open_database, open_folder, open_source, reopen
 from qoop.catalog.statistics.stats import TableStats
@@ -50,21 +51,22 @@ class Catalog:
 
         Raises SourceError if it cannot be read.
         """
-        if not name:
-            raise CatalogError("a table needs a name")
+        _check_name(name)
+        if isinstance(source, str | os.PathLike):
+            source = source_path(source)
         table = open_source(self._probe, name, source)
         self._add(table)
         return table
 
     def register_folder(self, directory: str | os.PathLike[str]) -> tuple[Table, ...]:
         """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet`` (at any depth), by name of file or folder."""
-        tables = open_folder(self._probe, directory)
+        tables = open_folder(self._probe, source_path(directory))
         self._add(*tables)
         return tables
 
     def register_database(self, path: str | os.PathLike[str]) -> tuple[Table, ...]:
         """Register every table of a DuckDB file; one outside the schema ``main`` as ``schema.table``."""
-        tables = open_database(path)
+        tables = open_database(source_path(path))
         self._add(*tables)
         return tables
 
@@ -142,6 +144,19 @@ class Catalog:
         if found is None:
             raise UnknownTable(_unknown(name, [table.name for table in self._tables.values()]))
         return found
+
+
+def _check_name(name: str) -> None:
+    """Any text is a name that SQL can write in quotes, but an empty one, and what no text of SQL can hold."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a table is a text, not a {type(name).__name__}")
+    fault = "a table needs a name" if not name else "the name of a table holds a NUL" if "\0" in name else None
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        fault = "the name of a table is not UTF-8"
+    if fault is not None:
+        raise CatalogError(fault)
 
 
 def _unknown(name: str, names: Collection[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError, Timeout
+from qoop.catalog.paths import absolute
 from qoop.engine.history import Decided, Record, Succeeded
 from qoop.planner.estimate.observed import NOTHING, Observations
 from qoop.result import Result
@@ -281,7 +282,7 @@ class Job:
         Raises ConfigError if it has ended, or there is something at `path`; DiskFull if that cannot be written: then it
         goes on.
         """
-        self._suspend(Path(path).expanduser().absolute(), grace)
+        self._suspend(absolute(path), grace)
 
     def when_ended(self, then: Callable[[], object]) -> None:
         """Have something done, in whatever thread, once it has ended; at once if it has."""

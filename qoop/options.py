@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.paths import absolute
 from qoop.catalog.sizes import parse_bytes
 from qoop.monitor.available import available_memory, available_slots
 
@@ -69,13 +70,13 @@ def truth(name: str, value: bool | str) -> bool:
 
 def folder(_: str, value: str | os.PathLike[str]) -> Path:
     """A folder or file of this machine."""
-    return Path(value).expanduser().absolute()
+    return absolute(value)
 
 
 def folders(_: str, value: str | Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
     """Folders of this machine, as a list or a text with colons between them; links in their paths are followed."""
     texts = value.split(os.pathsep) if isinstance(value, str) else value
-    return tuple(Path(os.path.realpath(Path(text).expanduser())) for text in texts if os.fspath(text))
+    return tuple(Path(os.path.realpath(absolute(text))) for text in texts if os.fspath(text))
 
 
 def place(name: str, value: str | os.PathLike[str]) -> Path | str:

@@ -28,6 +28,7 @@ from qoop.catalog.asking import has_name
 from qoop.catalog.errors import DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.opening import confine, open_duckdb
+from qoop.catalog.paths import fault_of, unspeakable
 from qoop.engine.storage.scratch import drafted
 from qoop.interrupts import interruptible
 from qoop.statements.settings import Settings, set_statements
@@ -102,6 +103,9 @@ class Result:
 
         Raises QueryError for options that DuckDB does not take, DiskFull if the file cannot be written.
         """
+        fault = fault_of(os.fspath(path)) or unspeakable(options)
+        if fault is not None:
+            raise QueryError(f"cannot write {os.fspath(path)!r} with {options!r}: {fault}")
         with drafted(os.fspath(path)) as draft:
             self._copy(os.fspath(path), draft, options, folder, threads)
 
@@ -111,8 +115,11 @@ class Result:
         cursor = _writer(self._settings, folder, threads)
         arrow_input.register(cursor, "answer", self._raw)
         file = draft.replace("'", "''")
+        text = f"COPY (SELECT {casts} FROM answer) TO '{file}' {options}"
         try:
-            interruptibly(cursor, lambda: cursor.execute(f"COPY (SELECT {casts} FROM answer) TO '{file}' {options}"))
+            if len(cursor.extract_statements(text)) != 1:
+                raise QueryError(f"cannot write {path}: the options hold a statement of their own: {options}")
+            interruptibly(cursor, lambda: cursor.execute(text))
         except duckdb.IOException as error:
             raise DiskFull(f"cannot write {path}: {str(error).replace(draft, path)}") from error
         except duckdb.Error as error:

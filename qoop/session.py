@@ -28,6 +28,7 @@ from qoop.calibrated import calibration_path, load
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, ConfigError, Forbidden, QoopError, QueryError, SessionClosed, Suspended
 from qoop.catalog.forks import Home
+from qoop.catalog.paths import absolute, source_path
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.catalog.user_folders import cache_directory
@@ -242,7 +243,7 @@ class Session:
     def register_path(self, path: str | os.PathLike[str]) -> None:
         """Register whatever is there: a folder of tables, a DuckDB file, or a file of data, which is given the name
         of the file. Raises SourceError."""
-        file = Path(without_options(os.fspath(path))).expanduser()
+        file = Path(os.path.expanduser(without_options(source_path(path))))
         if file.is_dir() or (is_remote(os.fspath(path)) and not file.name.lower().endswith(DATA_FILES)):
             self.register_folder(path)
         elif file.name.lower().endswith(DATA_FILES):
@@ -370,7 +371,7 @@ class Session:
         Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has
         changed.
         """
-        folder = Path(path).expanduser().absolute()
+        folder = absolute(path)
         bundle, saved = read(folder, trust)
         for place in data:
             self.register_path(place)

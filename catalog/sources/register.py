@@ -226,6 +226,8 @@ def _arrow_table(name: str, source: object) -> pa.Table:
         data = _to_arrow(name, source)
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise SourceError(f"cannot read table {name} from a {type(source).__name__}: {error}") from error
+    if any(not column or "\0" in column for column in data.column_names):
+        raise SourceError(f"table {name} has a column without a name that SQL can write: {data.column_names}")
     names = [column.lower() for column in data.column_names]
     twice = sorted({column for column in names if names.count(column) > 1})
     if twice or not names:

@@ -38,6 +38,8 @@ def option(name: str, value: str | None) -> tuple[str, str]:
     Raises ConfigError for an unknown option, listing what exists, and for a value that DuckDB refuses.
     """
     known = _name(name)
+    if value is not None and ("\0" in value or not value.isprintable()):
+        raise ConfigError(f"{known} cannot be {value!r}: it holds what cannot be printed")
     with open_duckdb(files=False, threads=1) as connection:
         try:
             if value is not None:

@@ -122,6 +122,8 @@ def _parsed(text: str) -> list[duckdb.Statement]:
 def _check_characters(text: str) -> None:
     """Bytes that are not UTF-8 come as surrogates from a command line, and DuckDB takes none; a NUL is the end to it,
     and what follows would be read by us alone."""
+    if not isinstance(text, str):
+        raise TypeError(f"SQL is a text, not a {type(text).__name__}")
     try:
         text.encode()
     except UnicodeEncodeError as error:

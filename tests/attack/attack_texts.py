@@ -135,6 +135,7 @@ class World:
         names = draw.random() < 0.25
         told, attack = self.of_names(draw) if names else self.of_text(draw, compare=number % 32 == 0)
         fault = self.fault(attack)
+        self.session.resize(slots=2)  # without a slot a query waits for ten minutes
         if number % 20 == 0 or fault:
             fault = fault or self.fault(self.repair)
         if fault or not self.alive():

@@ -131,3 +131,35 @@ def test_a_table_made_again_in_another_case_is_one_table(tmp_path: Path) -> None
         session.sql("CREATE TABLE zz AS SELECT 1 AS a; CREATE OR REPLACE TABLE ZZ AS SELECT 2 AS a")
     with qoop.connect(slots=1, memory="500MB", tables=tmp_path) as session:
         assert session.sql("FROM zz").fetchall() == [(2,)] and list(session.tables()) == ["ZZ"]
+
+
+# Paths
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "n" * 300, "é" * 200, "file:///" + "x" * 300, "~nobody/x"])
+@pytest.mark.parametrize("way", ["register", "register_path", "register_folder", "register_database", "resume"])
+def test_what_is_no_path_is_refused(session: qoop.Session, way: str, path: str) -> None:
+    with pytest.raises((qoop.SourceError, qoop.ConfigError)):
+        if way == "register":
+            session.register("p", f"{path}.parquet")
+        else:
+            getattr(session, way)(path)
+
+
+@pytest.mark.parametrize("option", ["tables", "checkpoints", "trace", "plan_cache"])
+@pytest.mark.parametrize("path", ["a\0b", "n" * 300])
+def test_options_that_are_no_paths(option: str, path: str) -> None:
+    with pytest.raises(qoop.ConfigError, match="is no path"):
+        qoop.connect(slots=1, memory="300MB", **{option: path})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
+def test_names_that_no_text_can_hold(session: qoop.Session, name: str) -> None:
+    with pytest.raises(qoop.CatalogError, match="name"):
+        session.register(name, pa.table({"a": [1]}))
+
+
+@pytest.mark.parametrize("value", ["\0", "\ud800"])
+def test_values_of_options_that_no_text_can_hold(session: qoop.Session, value: str) -> None:
+    with pytest.raises(qoop.ConfigError, match="cannot be"):
+        session.set("TimeZone", value)

@@ -1,0 +1,57 @@
+"""Paths that come from outside, checked before any file system sees them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from qoop.catalog.errors import ConfigError, SourceError
+
+MOST_BYTES = 255
+"""Of a part of a path, on every file system in use."""
+
+
+def fault_of(path: str) -> str | None:
+    """Why a text is no path at all; None if it may be one.
+
+    >>> fault_of("/data/x.parquet"), fault_of("a\\0b")
+    (None, 'it holds a NUL')
+    """
+    fault = unspeakable(path)
+    if fault is not None:
+        return fault
+    parts = path.encode().split(b"/")
+    return f"a part of it has more than {MOST_BYTES} bytes" if max(map(len, parts)) > MOST_BYTES else None
+
+
+def unspeakable(text: str) -> str | None:
+    """Why no file system and no text of SQL can hold a text; None if they can."""
+    if "\0" in text:
+        return "it holds a NUL"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "it is not UTF-8"
+    return None
+
+
+def source_path(path: str | os.PathLike[str]) -> str:
+    """The text of a path to read from. Raises SourceError."""
+    text = os.fspath(path)
+    fault = fault_of(text)
+    if fault is not None:
+        raise SourceError(f"{_short(text)} is no path: {fault}")
+    return text
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """A path of a folder or file that we are told to use, from the root. Raises ConfigError."""
+    text = os.fspath(path)
+    fault = fault_of(text)
+    if fault is not None:
+        raise ConfigError(f"{_short(text)} is no path: {fault}")
+    return Path(os.path.expanduser(text)).absolute()
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:80]}…")
