@@ -31,6 +31,7 @@ pull in the rest.
     replanning/      which plan to run from here on
     result.py        the answer
     suspend.py       a job as a folder, to go on elsewhere
+    copies.py        which copies of its tables hold the same
     profiles/        capacity over time
     monitor/         what the machine has to give
     simulation.py    jobs on simulated machines, on the same core

@@ -111,7 +111,7 @@ class Job:
         planned: Planned,
         take: Callable[[], pa.Table],
         read: Callable[[CheckpointKey], pa.Table],
-        suspend: Callable[[Path, float], None],
+        suspend: Callable[[Path, float, bool], None],
     ) -> None:
         self._handle = handle
         self._planned = planned
@@ -273,16 +273,18 @@ class Job:
         """Stop it; running kernels end within 0.2 s. A job that has ended stays as it is."""
         self._handle.cancel()
 
-    def suspend(self, path: str | os.PathLike[str], grace: float = 0.0) -> None:
+    def suspend(self, path: str | os.PathLike[str], grace: float = 0.0, copies: bool = True) -> None:
         """Stop it and write all that is needed to go on elsewhere, on another size, to the folder `path`; see
         :func:`qoop.resume`. Afterwards it is CANCELLED, and `result` raises Suspended.
 
         grace: seconds that tasks under way may go on before they are stopped; no new ones begin.
+        copies: whether it may go on over copies of its local files. To know them, the files of its tables are read
+        through once the rest is done; whoever has no time for that may leave, what is written is whole.
 
         Raises ConfigError if it has ended, or there is something at `path`; DiskFull if that cannot be written: then it
         goes on.
         """
-        self._suspend(absolute(path), grace)
+        self._suspend(absolute(path), grace, copies)
 
     def when_ended(self, then: Callable[[], object]) -> None:
         """Have something done, in whatever thread, once it has ended; at once if it has."""

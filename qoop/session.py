@@ -39,6 +39,7 @@ from qoop.control.job_handle import JobHandle
 from qoop.control.letters import JobRequest
 from qoop.control.sizing import AUTO, Auto, Sizing
 from qoop.control.trace import TraceFile
+from qoop.copies import remember, remembered, take_copies
 from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.state import Limits
@@ -75,7 +76,7 @@ from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
 from qoop.statements.settings import option, options
 from qoop.statements.statement import Explain, Query, SetOption, ShowTables, Statement, query_text, statements
-from qoop.suspend import Bundle, Place, TableRef, begun, best_plan, check_tables, read, references, write
+from qoop.suspend import Bundle, Place, TableRef, begun, best_plan, check_tables, key_of_user, read, references, write
 
 _Given = ParamSpec("_Given")
 _Found = TypeVar("_Found")
@@ -378,6 +379,8 @@ class Session:
         for table in bundle.tables:
             if table.name.lower() not in {name.lower() for name in self._catalog.tables()}:
                 self._register_again(table)
+        self._look_again(bundle.query)
+        self._take_copies(bundle, remembered(folder, None if trust else key_of_user()))
         check_tables(bundle.tables, self._catalog.tables())
         for name, value in bundle.settings:
             self.set(name, value)
@@ -395,6 +398,13 @@ class Session:
             raise
         job.when_ended(lambda: self._backend.release(keeper, keys))
         return job
+
+    def _take_copies(self, bundle: Bundle, held: Mapping[str, str]) -> None:
+        """Tables that hold the same as those of a bundle are these, wherever they lie."""
+        wanted = {table.name.lower(): table.version for table in bundle.tables}
+        with self._naming():
+            for table in take_copies(self._catalog, wanted, held):
+                self._now_is(table)
 
     def _register_again(self, table: TableRef) -> None:
         match table.place:
@@ -763,7 +773,7 @@ class Session:
         suspend = partial(self._suspend, handle, planned)
         return Job(handle, planned, lambda: self._take(handle), self._backend.read, suspend)
 
-    def _suspend(self, handle: JobHandle, planned: Planned, path: Path, grace: float) -> None:
+    def _suspend(self, handle: JobHandle, planned: Planned, path: Path, grace: float, copies: bool) -> None:
         """Write the bundle of a job, and stop it. If that fails the job goes on."""
         tables = references(planned.tables, self._places)
         fraction, keeper, bound = handle.progress().fraction, f"bundle-{handle.id}", planned.bound
@@ -778,6 +788,8 @@ class Session:
             raise ConfigError(f"the job {handle.id} has {handle.state.lower()}: it cannot be suspended any more")
         if handle.error is not why:
             raise ConfigError(f"the job {handle.id} has ended otherwise; {path} is whole") from handle.error
+        if copies:
+            remember(path, planned.tables.values(), key_of_user())
 
     def _take(self, handle: JobHandle) -> pa.Table:
         """The root's output; from now on the caller owns its memory."""
@@ -817,8 +829,11 @@ class Session:
     def _refresh(self, name: str) -> None:
         table = self._catalog.refresh(name)
         if table is not None:
-            self._binder.add_table(table.name, table.version, table.columns)
-            self.plan_cache.tables_changed(versions({table.name: table}))
+            self._now_is(table)
+
+    def _now_is(self, table: Table) -> None:
+        self._binder.add_table(table.name, table.version, table.columns)
+        self.plan_cache.tables_changed(versions({table.name: table}))
 
     def _open(self) -> None:
         self._parts.home.check()

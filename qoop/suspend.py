@@ -4,10 +4,11 @@
 
     PATH/bundle.json       the query, its settings, tables by place and version, the plans it ran; no pickle
     PATH/checkpoints/      what its tasks had put out, as in a directory of checkpoints (`engine/storage/manifest.py`)
+    PATH/contents.json     what its tables held (:mod:`qoop.copies`)
 
 Tables are not copied: they are found again where they were, or in the data given, and must have the version that
-the query was planned for. The plan to go on with is chosen anew for the size at hand: of all alternatives of the
-text, and the plans that ran, the one that is done first, given what the checkpoints spare it.
+the query was planned for, or hold the same. The plan to go on with is chosen anew for the size at hand: of all
+alternatives of the text, and the plans that ran, the one that is done first, given what the checkpoints spare it.
 
 A bundle lies where somebody wants it, which others may be able to write to. It is sealed with the user's key
 (:mod:`qoop.catalog.user_key`), and so is each of its checkpoints. Of one that does not bear that seal only the query is
@@ -115,7 +116,7 @@ def write(path: Path, draft: Path, bundle: Bundle, outputs: Sequence[Committed],
 
     Raises DiskFull if it cannot be written.
     """
-    key = _key()
+    key = key_of_user()
     if key is None:
         warnings.warn(
             f"the bundle {path} is not sealed: whoever resumes it must trust it", RuntimeWarning, stacklevel=2
@@ -137,7 +138,7 @@ def read(path: Path, trust: bool = False) -> tuple[Bundle, tuple[Saved, ...]]:
     so are those with stages that are no SELECT over their inputs.
     Raises ConfigError if `path` holds no bundle that this version can read.
     """
-    key = _key()
+    key = key_of_user()
     data, ours = _body(path / _FILE, key)
     try:
         bundle = _from_json(data)
@@ -157,8 +158,8 @@ _STRANGE = (
 )
 
 
-def _key() -> bytes | None:
-    """The user's key; None if there can be none."""
+def key_of_user() -> bytes | None:
+    """The key that seals bundles; None if there can be none."""
     try:
         return user_key()
     except ConfigError as error:
@@ -217,7 +218,8 @@ def check_tables(wanted: Iterable[TableRef], found: Mapping[str, Table]) -> None
         if table is None:
             raise SourceError(f"the suspended query reads table {ref.name}{where}: it is not there; name its data")
         if table.version != ref.version:
-            raise TableChanged(f"table {ref.name}{where}, has changed since the query was suspended")
+            changed = "has changed since the query was suspended, or is a copy that the bundle does not know"
+            raise TableChanged(f"table {ref.name}{where}, {changed}")
 
 
 def best_plan(plans: Sequence[Plan], held: Collection[CheckpointKey], room: Resources) -> Plan:

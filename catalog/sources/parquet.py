@@ -32,7 +32,7 @@ from qoop.catalog.sources.seen import (
     File,
     Seen,
     check_content,
-    check_look,
+    check_looks,
     content_digest,
     content_file,
     reading,
@@ -118,11 +118,11 @@ class ParquetSource:
         they are read, each request is made on condition that they have not changed."""
         if split is None:
             remote.check(file.version for file in self.files if file.version is not None)
+        if not self.by_content:
+            check_looks(self.local_files(split))
+            return
         for file in self.local_files(split):
-            if self.by_content:
-                check_content(file, "content", content_digest)
-            else:
-                check_look(file)
+            check_content(file, "content", content_digest)
 
     def local_files(self, split: Split | None) -> list[File]:
         """The files (of the split) that lie in no bucket."""
@@ -261,7 +261,7 @@ def _open(path: str, seen: Seen, by_content: bool) -> ParquetFile:
 def _open_as_seen(path: str, seen: Seen) -> ParquetFile:
     tail = _read_tail(path)
     file = File(path, _digest(seen, tail), seen)
-    check_look(file)  # the footer is that of this look, and may be kept with it
+    check_looks([file])  # the footer is that of this look, and may be kept with it
     return _described(file, _parsed(path, tail))
 
 

@@ -89,7 +89,7 @@ def find(place: str, suffixes: tuple[str, ...]) -> list[Version]:
         bucket, name = bucket_of(place)
         exact = _exact(bucket, name, place)
         if exact is not None:
-            return [exact]
+            return _known([exact])
         pattern = _pattern(name)
         folder = name if pattern is None else re.split(r"[*\[]", name)[0].rpartition("/")[0]
         found = []
@@ -101,7 +101,18 @@ def find(place: str, suffixes: tuple[str, ...]) -> list[Version]:
     if not found:
         what = "no object matches" if pattern else "there is neither such an object nor any of a known kind below"
         raise SourceError(f"cannot read {place}: {what} {without_options(place)}")
-    return found
+    return _known(found)
+
+
+def _known(versions: list[Version]) -> list[Version]:
+    """Raises SourceError for an object of which nothing says when it changes."""
+    for version in versions:
+        if not version.tag:
+            raise SourceError(
+                f"cannot read {without_options(version.place)}: its store gives it no entity tag, so nobody could tell "
+                "when it changes; copy it to a folder"
+            )
+    return versions
 
 
 def _exact(bucket: Objects, name: str, place: str) -> Version | None:

@@ -79,13 +79,10 @@ def settled(paths: Sequence[str], look: Look = look) -> list[Seen]:
 
 
 def _looks(paths: Sequence[str], look: Look) -> list[Seen]:
-    found = []
-    for path in paths:
-        try:
-            found.append(look(path))
-        except OSError as error:
-            raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
-    return found
+    try:
+        return [look(path) for path in paths]
+    except OSError as error:
+        raise SourceError(f"cannot read {error.filename}: {error.strerror or error}") from error
 
 
 def _until_settled(seen: Seen) -> int:
@@ -118,10 +115,10 @@ def looks_same(files: Sequence[File], look: Look = look) -> bool:
     return _looks([file.path for file in files], look) == [file.seen for file in files]
 
 
-def check_look(file: File, look: Look = look) -> None:
-    """Raise TableChanged if the file does not look as it did when it was registered, SourceError if it is gone."""
-    with reading(file.path):
-        if look(file.path) != file.seen:
+def check_looks(files: Sequence[File]) -> None:
+    """Raise TableChanged if a file does not look as it did when it was registered, SourceError if one is gone."""
+    for file, seen in zip(files, _looks([file.path for file in files], look), strict=True):
+        if seen != file.seen:
             raise TableChanged(_changed(file.path))
 
 

@@ -292,8 +292,11 @@ def test_a_file_of_a_share_is_known_by_what_it_holds(catalog: Catalog, tmp_path:
     table = catalog.register("t", path.as_uri())
     shutil.copy(path, copy)
     assert catalog.register("copy", copy.as_uri()).version == table.version != catalog.register("t", path).version
+    [t] = [one for one in catalog.register_folder(tmp_path.as_uri()) if one.name == "t"]
+    assert t.version == table.version and rows(t) == rows(table)
     path.write_bytes(path.read_bytes())
     table.check()
+    assert catalog.refresh("t") is None
     rewrite(path, pa.table({"k": [1, 2, 4], "s": ["x", None, "z"]}))
     with pytest.raises(TableChanged):
         table.check()

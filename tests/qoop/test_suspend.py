@@ -7,12 +7,14 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import threading
 import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -161,6 +163,46 @@ def test_tables_that_moved_are_named_and_those_that_changed_refused(
     pq.write_table(pa.table({"i": [1], "s": ["x"]}), data / "t.parquet")
     with pytest.raises(TableChanged, match=r"t, once at .*data.* has changed"):
         qoop.resume(tmp_path / "bundle", slots=1)
+
+
+def test_copies_of_tables_are_known_by_what_they_hold(
+    data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
+) -> None:
+    suspended(data, tmp_path / "bundle", pause(3), slots=2)
+    pause(1 << 30)
+    shutil.copytree(data, tmp_path / "copy")
+    shutil.copytree(data, tmp_path / "other")
+    shutil.rmtree(data)
+    with qoop.connect(slots=2, memory="2GB") as session:
+        job = session.resume(tmp_path / "bundle", [tmp_path / "copy"])
+        assert job.result().fetchall() == expected
+        started = sum(isinstance(record, Started) for record in job.history())
+        assert started < sum(stage.width for stage in job.plan.stages)
+    rows = pq.read_table(tmp_path / "other" / "t.parquet")
+    changed = rows.set_column(0, "i", pa.array([1, *rows["i"].to_pylist()[1:]], rows["i"].type))
+    pq.write_table(changed, tmp_path / "other" / "t.parquet")
+    with pytest.raises(TableChanged, match="or is a copy that the bundle does not know"):
+        qoop.resume(tmp_path / "bundle", data=[tmp_path / "other"])
+    (tmp_path / "bundle" / "contents.json").unlink()
+    with pytest.raises(TableChanged, match="or is a copy that the bundle does not know"):
+        qoop.resume(tmp_path / "bundle", data=[tmp_path / "copy"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "duckdb"])
+def test_copies_of_text_and_of_databases_are_the_same_anyway(tmp_path: Path, kind: str) -> None:
+    place, copy = tmp_path / f"t.{kind}", tmp_path / "copy" / f"t.{kind}"
+    if kind == "csv":
+        place.write_text("a\n1\n2\n")
+    else:
+        with duckdb.connect(str(place)) as database:
+            database.execute("CREATE TABLE t AS SELECT unnest([1, 2]) AS a")
+    with qoop.connect(slots=1) as session:
+        session.register_path(place)
+        session.resize(slots=0)
+        session.submit("SELECT sum(a) FROM t").suspend(tmp_path / "bundle", copies=False)
+    copy.parent.mkdir()
+    place.rename(copy)
+    assert qoop.resume(tmp_path / "bundle", data=[copy]).result().fetchall() == [(3,)]
 
 
 def test_a_table_in_memory_cannot_follow(tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import SourceError, TableChanged
 from qoop.catalog.sources import remote
 from qoop.catalog.sources.parquet import reach
+from qoop.catalog.stores import objects
 
 ROWS = 40_000
 QUERY = """
@@ -199,6 +201,15 @@ def test_objects_added_removed_or_replaced_count(uploaded: str, client: Any, tmp
         assert session.sql(text).fetchall() == [(7, 18)]
         client.delete_object(Bucket=bucket, Key="some/sorts1.parquet")
         assert session.sql(text).fetchall() == [(6, 15)]
+
+
+def test_an_object_without_an_entity_tag_is_refused(uploaded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = objects._from_meta
+    monkeypatch.setattr(objects, "_from_meta", lambda meta: replace(known(meta), tag=""))
+    with Catalog() as catalog:
+        for place in ("sorts.parquet", "facts"):
+            with pytest.raises(SourceError, match="no entity tag"):
+                catalog.register("t", f"{uploaded}/{place}")
 
 
 def test_no_byte_is_read_of_another_version(uploaded: str, client: Any) -> None:

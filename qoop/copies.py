@@ -1,0 +1,72 @@
+"""Copies of the tables of a suspended query: known by what they hold, where looks say nothing.
+
+::
+
+    PATH/contents.json     of each version of a table that the query reads, the digest of all that its files held
+
+A file's version follows its look (:mod:`qoop.catalog.sources.seen`), which a copy does not share. So once a job is
+suspended its files are read through, and what they hold is written beside the bundle. The bundle is whole before: if
+that is cut short, copies are not known, and all else is as good.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import CatalogError
+from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.sources.register import content
+from qoop.catalog.stores.whole_file import write_whole
+from qoop.catalog.table import Table
+
+FORMAT = "qoop-contents"
+
+_FILE = "contents.json"
+
+
+def remember(folder: Path, tables: Iterable[Table], key: bytes | None) -> None:
+    """Add to a bundle what its tables hold, except for those that are not what they were any more."""
+    found = {table.version: held for table in tables if (held := _content(table)) is not None}
+    try:
+        write_whole(folder / _FILE, sealed({"format": FORMAT, "contents": found}, key, indent=1))
+    except OSError as error:
+        warnings.warn(
+            f"copies of the tables of {folder} will not be known: {error.strerror or error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _content(table: Table) -> str | None:
+    try:
+        held = content(table)
+        table.check()
+    except CatalogError:
+        return None
+    return held
+
+
+def remembered(folder: Path, key: bytes | None) -> dict[str, str]:
+    """What the versions of tables held; nothing if it was not written, is damaged or does not bear the seal of the key.
+
+    key: None to believe it without a seal.
+    """
+    try:
+        data = opened((folder / _FILE).read_bytes(), key)
+        held = data["contents"] if data.get("format") == FORMAT else {}
+        return {str(version): str(digest) for version, digest in held.items()}
+    except (OSError, ValueError, KeyError, AttributeError):
+        return {}
+
+
+def take_copies(catalog: Catalog, wanted: Mapping[str, str], held: Mapping[str, str]) -> list[Table]:
+    """Give tables that hold the same rows as the versions wanted (by name) those versions; returns these tables."""
+    found = []
+    for name, table in catalog.tables().items():
+        version = wanted.get(name.lower(), table.version)
+        if version != table.version and version in held and held[version] == content(table):
+            found.append(catalog.take_for(name, version))
+    return found
