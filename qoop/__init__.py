@@ -13,33 +13,35 @@ pull in the rest.
 
 ::
 
-    __main__.py      the command line
-    commands/        its larger sub-commands
-    repl/            the shell
-    dbapi.py         the Python database API
-    notebook.py      results and jobs as HTML, and ``%%qoop``
-    options.py       the options of a session, in one table
-    config.py        settles them: arguments, environment, files, defaults
-    session.py       tables, statements and queries: the face of qoop
-    statements/      what a text asks of a session
-    recall.py        plans of texts that were planned before
-    plan_cache.py    where those are kept
-    calibrated.py    the cost constants of this machine
-    job.py           one run of a query
-    control/         the loop that decides: jobs, machines, and who gets what
-    schedulers/      who gets the next free resources
-    replanning/      which plan to run from here on
-    result.py        the answer
-    suspend.py       a job as a folder, to go on elsewhere
-    copies.py        which copies of its tables hold the same
-    profiles/        capacity over time
-    monitor/         what the machine has to give
-    simulation.py    jobs on simulated machines, on the same core
-    retrace/         a trace gone through again
-    drawing/         what people look at
-    streams.py       signals, warnings and streams of a command line
-    terminal.py      size and colours of the terminal
-    interrupts.py    Ctrl-C while DuckDB does something short
+    __main__.py         the command line
+    commands/           its larger sub-commands
+    repl/               the shell
+    dbapi.py            the Python database API
+    notebook.py         results and jobs as HTML, and ``%%qoop``
+    options.py          the options of a session, in one table
+    config.py           settles them: arguments, environment, files, defaults
+    session.py          tables, statements and queries: the face of qoop
+    session_tables.py   what names mean in a session
+    planning.py         how a session plans its queries, and learns from them
+    statements/         what a text asks of a session
+    recall.py           plans of texts that were planned before
+    plan_cache.py       where those are kept
+    calibrated.py       the cost constants of this machine
+    job.py              one run of a query
+    control/            the loop that decides: jobs, machines, and who gets what
+    schedulers/         who gets the next free resources
+    replanning/         which plan to run from here on
+    result.py           the answer
+    suspend.py          a job as a folder, to go on elsewhere
+    copies.py           which copies of its tables hold the same
+    profiles/           capacity over time
+    monitor/            what the machine has to give
+    simulation.py       jobs on simulated machines, on the same core
+    retrace/            a trace gone through again
+    drawing/            what people look at
+    streams.py          signals, warnings and streams of a command line
+    terminal.py         size and colours of the terminal
+    interrupts.py       Ctrl-C while DuckDB does something short
 """
 
 from __future__ import annotations

@@ -1,36 +1,29 @@
 """A session: tables, a binder, machines and the jobs that run on them. The face of qoop.
 
-The way of a query through it: `sql` → `submit` → `_plan` (bind, statistics, plan) → the cluster runs the plan
-→ `Job.result` takes the root's output.
+The way of a query through it: `sql` → `submit` → `QueryPlanning.plan` (bind, statistics, plan) → `start` → the cluster
+runs the plan → `Job.result` takes the root's output. What names mean is known to :mod:`qoop.session_tables`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import math
 import os
 import shutil
 import threading
-import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from qoop.calibrated import calibration_path, load
-from qoop.catalog.catalog import Catalog
-from qoop.catalog.errors import CatalogError, ConfigError, Forbidden, QoopError, QueryError, SessionClosed, Suspended
-from qoop.catalog.forks import Home
-from qoop.catalog.paths import absolute, source_path
-from qoop.catalog.sources.register import CSV, JSON, PARQUET
-from qoop.catalog.stores.objects import is_remote, without_options
+from qoop.catalog.errors import ConfigError, Forbidden, QoopError, Suspended
+from qoop.catalog.paths import absolute
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import chosen_key
 from qoop.config import Config, configure
@@ -39,51 +32,41 @@ from qoop.control.job_handle import JobHandle
 from qoop.control.letters import JobRequest
 from qoop.control.sizing import AUTO, Auto, Sizing
 from qoop.control.trace import TraceFile
-from qoop.copies import remember, remembered, take_copies
+from qoop.copies import remember, remembered
 from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
+from qoop.engine.events import Committed
 from qoop.engine.state import Limits
 from qoop.engine.storage.checkpoint import Keeping
 from qoop.engine.storage.manifest import usual_budget
 from qoop.engine.storage.scratch import clean
-from qoop.engine.task import checkpoint_key
+from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.monitor.judging import Size
 from qoop.options import SETTABLE, truth
-from qoop.plan_cache import PlanCache, Settings, named_tables
+from qoop.plan_cache import PlanCache
 from qoop.planner.estimate.cost import CostModel
-from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources
-from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
-from qoop.planner.sql.bind import Binder, Bound
-from qoop.planner.variants import Variant
-from qoop.recall import Recall, about, versions
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Greedy, Policy
-from qoop.replanning.observations import MISJUDGED, Seen, committed, outputs, surprise
+from qoop.planner.search.candidate import Alternatives, Grid
+from qoop.planning import QueryPlanning
+from qoop.replanning.observations import committed, outputs
 from qoop.replanning.worthwhile import Worthwhile
 from qoop.result import Result
 from qoop.retrace.story import story
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.patient import Patient
 from qoop.schedulers.settling import Settling
+from qoop.session_tables import SessionTables
 from qoop.statements import copying
-from qoop.statements.definitions import Definitions
 from qoop.statements.keeping import DRAFTS
-from qoop.statements.normal_text import normal_text
 from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
 from qoop.statements.settings import option, options
 from qoop.statements.statement import Explain, Query, SetOption, ShowTables, Statement, query_text, statements
-from qoop.suspend import Bundle, Place, TableRef, begun, best_plan, check_tables, key_of_user, read, references, write
-
-_Given = ParamSpec("_Given")
-_Found = TypeVar("_Found")
+from qoop.suspend import Bundle, begun, best_plan, check_tables, key_of_user, read, write
 
 _MANY = 1_000_000  # rows that are worth several threads to write
-DATA_FILES = (*PARQUET, *CSV, *JSON)
-"""How the names of files end that are a table each."""
 
 if TYPE_CHECKING:
     from qoop.catalog.statistics.stats import TableStats
@@ -169,44 +152,26 @@ def connect(
 class Session:
     """Tables and jobs. Usable from several threads; close it, or use it as a context manager.
 
-    plan_cache: the plans of texts that were planned before.
+    planning: how its queries are planned. plan_cache: the plans of texts that were planned before.
+    backend: the machines that tasks run on, and the outputs that they hold. cluster: the loop that runs the jobs.
     """
 
     def __init__(self, config: Config, cost: CostModel | None = None) -> None:
         """cost: the machine's constants; by default those that `qoop calibrate` has kept."""
         self.config = config
-        self._cost = load(calibration_path()) if cost is None else cost
-        self._numbers = itertools.count(1)
-        self._names = threading.RLock()  # what the binder knows and what the catalog holds change together
-        self._closed = False
-        self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
-        self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
-        self._catalog = Catalog()
-        self._binder = Binder(locked=config.locked)
-        self._definitions = Definitions(
-            self._catalog,
-            self._binder,
-            self._names,
-            _weakly(self.register),
-            _weakly(self._look_again),
-            DATA_FILES,
-            config.tables,
-            config.locked,
-        )
+        cost = load(calibration_path()) if cost is None else cost
+        self.plan_cache = PlanCache(config.plan_cache)
+        self._tables = SessionTables(self.plan_cache, config.tables, config.locked)
         self._trace = TraceFile(config.trace) if config.trace is not None else None
         share = _share(config)
-        self._backend = _backend(config, share)
+        self.backend = _backend(config, share)
         scheduler = Settling(Patient(MaxMin())) if config.settle else None
-        self._cluster = Cluster(self._backend, scheduler, None, self._trace, True, config.wait_for_capacity)
+        self.cluster = Cluster(self.backend, scheduler, None, self._trace, True, config.wait_for_capacity)
         if share is not None:
-            share.wants = self._cluster.wanted
-        self._sizing = Sizing(self._cluster, Size(config.slots, config.memory))
-        self.plan_cache = PlanCache(config.plan_cache)
-        self._recall = Recall(self.plan_cache, self._catalog, self._binder, self._names, self._cost)
-        self._seen = Seen()
-        self._learning = threading.Lock()
-        self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
-        self._parts = _Parts(self._sizing, self._cluster, self._trace, self._binder, self._catalog)
+            share.wants = self.cluster.wanted
+        self._sizing = Sizing(self.cluster, Size(config.slots, config.memory))
+        self.planning = QueryPlanning(self._tables, self.plan_cache, cost, config, partial(_capacity, self.backend))
+        self._parts = _Parts(self._sizing, self.cluster, self._trace, self._tables)
         self._ending = weakref.finalize(self, _Parts.end, self._parts)  # collected, or at the end of the process
         if config.tables is not None:
             clean(config.tables, DRAFTS)
@@ -226,57 +191,42 @@ class Session:
 
         Raises SourceError if it cannot be read.
         """
-        with self._naming():
-            self._announce(self._catalog.register(name, source), place=_place(source))
+        self._tables.register(name, source)
 
     @interruptible()
     def register_folder(self, directory: str | os.PathLike[str]) -> None:
         """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet``. Raises SourceError."""
-        with self._naming():
-            self._announce(*self._catalog.register_folder(directory), place=_at("folder", directory))
+        self._tables.register_folder(directory)
 
     @interruptible()
     def register_database(self, path: str | os.PathLike[str]) -> None:
         """Register every table of a DuckDB file. Raises SourceError."""
-        with self._naming():
-            self._announce(*self._catalog.register_database(path), place=_at("database", path))
+        self._tables.register_database(path)
 
     def register_path(self, path: str | os.PathLike[str]) -> None:
         """Register whatever is there: a folder of tables, a DuckDB file, or a file of data, which is given the name
         of the file. Raises SourceError."""
-        file = Path(os.path.expanduser(without_options(source_path(path))))
-        if file.is_dir() or (is_remote(os.fspath(path)) and not file.name.lower().endswith(DATA_FILES)):
-            self.register_folder(path)
-        elif file.name.lower().endswith(DATA_FILES):
-            self.register(file.name.partition(".")[0], path)
-        else:
-            self.register_database(path)
+        self._tables.register_path(path)
 
     def tables(self) -> Mapping[str, Table]:
         """The tables by name, as they are now."""
-        self._parts.home.check()
-        return self._catalog.tables()
+        self._tables.home.check()
+        return self._tables.catalog.tables()
 
     def views(self) -> Sequence[str]:
         """The names of the views, as they are now."""
-        self._parts.home.check()
-        return self._definitions.views()
+        self._tables.home.check()
+        return self._tables.definitions.views()
 
     @interruptible()
     def describe(self, text: str) -> tuple[tuple[str, str], ...]:
         """Names and types of the columns of a query, which is not run. Raises ParseError, BindError."""
-        query = query_text(text)
-        with self._naming():
-            self._definitions.as_read(query)
-            return self._binder.describe(query)
+        return self._tables.describe(query_text(text))
 
     @interruptible()
     def statistics(self, table: str) -> TableStats:
         """What is known of a table's rows and columns, collected on first use. Raises UnknownTable, SourceError."""
-        self._open()
-        with self._names:
-            self._refresh(table)
-        return self._catalog.stats(table)
+        return self._tables.statistics(table)
 
     # Queries
 
@@ -302,24 +252,24 @@ class Session:
     @interruptible()
     def execute(self, statement: Statement, watch: Callable[[Job], object] | None = None) -> Result:
         """Do what one of the :func:`~qoop.statements.statement.statements` of a text asks for; else as `sql`."""
-        self._open()
+        self._tables.check_open()
         match statement:
             case Query(text):
-                return _answer(self._submit(self._plan(text), resume=self.config.reuse), watch)
+                return _answer(self.start(self.planning.plan(text), resume=self.config.reuse), watch)
             case Explain():
                 return self._explained(statement, watch)
             case SetOption(name, value):
                 self._check_option(name)
                 self.set(name, value)
             case CreateView():
-                self._definitions.create_view(statement)
+                self._tables.definitions.create_view(statement)
             case Drop():
-                self._definitions.drop(statement)
+                self._tables.definitions.drop(statement)
             case CreateTable(name, text):
-                wanted = self._definitions.is_wanted(statement)
+                wanted = self._tables.definitions.is_wanted(statement)
                 made = self.execute(Query(text), watch) if wanted else None
                 if made is not None:
-                    self._definitions.create_table(name, made)
+                    self._tables.definitions.create_table(name, made)
                 return _count(made)
             case Copy(text, path, options):
                 folder = copying.allowed(path, options, self.config.copy_to) if self.config.locked else None
@@ -328,7 +278,7 @@ class Session:
                 return _count(made)
             case ShowTables():
                 return Result(
-                    pa.table({"c0": pa.array(self._definitions.names(), pa.string())}), (("name", "VARCHAR"),)
+                    pa.table({"c0": pa.array(self._tables.definitions.names(), pa.string())}), (("name", "VARCHAR"),)
                 )
         return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
 
@@ -354,9 +304,32 @@ class Session:
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
         query = query_text(with_parameters(text, parameters))
-        planned = self._plan(query) if plan is None else self._with_plan(query, plan)
+        planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
-        return self._submit(planned, weight, timeout, reuse)
+        return self.start(planned, weight, timeout, reuse)
+
+    def start(self, planned: Planned, weight: float = 1.0, timeout: float | None = None, resume: bool = False) -> Job:
+        """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`."""
+        self._tables.check_open()
+        request = JobRequest(
+            planned.plan,
+            planned.tables,
+            planned.bound.settings,
+            weight,
+            timeout,
+            durable=self.config.checkpoints is not None,
+            saving=Worthwhile() if self.config.persist == "worthwhile" else None,
+            reuse=resume,
+            adaptive=planned.adaptive,
+            text=planned.bound.text,
+            limits=Limits(near=self.config.ray is not None, locked=self.config.locked),
+        )
+        if resume:
+            self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
+        handle = self.cluster.submit(request)
+        self.planning.started(planned, handle)
+        suspend = partial(self._suspend, handle, planned)
+        return Job(handle, planned, lambda: self._take(handle), self.backend.read, suspend)
 
     @interruptible()
     def resume(
@@ -377,43 +350,26 @@ class Session:
         for place in data:
             self.register_path(place)
         for table in bundle.tables:
-            if table.name.lower() not in {name.lower() for name in self._catalog.tables()}:
-                self._register_again(table)
-        self._look_again(bundle.query)
-        self._take_copies(bundle, remembered(folder, None if trust else key_of_user()))
-        check_tables(bundle.tables, self._catalog.tables())
+            if table.name.lower() not in {name.lower() for name in self._tables.catalog.tables()}:
+                self._tables.register_again(table)
+        self._tables.look_again(bundle.query)
+        self._tables.take_copies(bundle.tables, remembered(folder, None if trust else key_of_user()))
+        check_tables(bundle.tables, self._tables.catalog.tables())
         for name, value in bundle.settings:
             self.set(name, value)
         keeper, keys = f"bundle-{folder}", [one.committed.key for one in saved]
-        held = set(self._backend.adopt(saved, keeper))
+        held = set(self.backend.adopt(saved, keeper))
         try:
-            usual = self._plan(bundle.query, bundle.moment)
-            others = [one.plan for one in self._alternatives(bundle.query, None, bundle.moment).kept]
-            room = self._usable_room
-            plan = best_plan([usual.plan, *others, *bundle.plans], held, room)
-            chosen = usual if plan is usual.plan else self._with_plan(bundle.query, plan, bundle.moment)
-            job = self._submit(replace(chosen, adaptive=usual.adaptive), resume=True)
+            usual = self.planning.plan(bundle.query, bundle.moment)
+            others = [one.plan for one in self.planning.alternatives(bundle.query, None, bundle.moment).kept]
+            plan = best_plan([usual.plan, *others, *bundle.plans], held, self.planning.usable)
+            chosen = usual if plan is usual.plan else self.planning.with_plan(bundle.query, plan, bundle.moment)
+            job = self.start(replace(chosen, adaptive=usual.adaptive), resume=True)
         except BaseException:
-            self._backend.release(keeper, keys)
+            self.backend.release(keeper, keys)
             raise
-        job.when_ended(lambda: self._backend.release(keeper, keys))
+        job.when_ended(lambda: self.backend.release(keeper, keys))
         return job
-
-    def _take_copies(self, bundle: Bundle, held: Mapping[str, str]) -> None:
-        """Tables that hold the same as those of a bundle are these, wherever they lie."""
-        wanted = {table.name.lower(): table.version for table in bundle.tables}
-        with self._naming():
-            for table in take_copies(self._catalog, wanted, held):
-                self._now_is(table)
-
-    def _register_again(self, table: TableRef) -> None:
-        match table.place:
-            case Place("source", path):
-                self.register(table.name, path)
-            case Place("folder", path):
-                self.register_folder(path)
-            case Place("database", path):
-                self.register_database(path)
 
     @interruptible()
     def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:
@@ -421,13 +377,7 @@ class Session:
 
         grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
         """
-        return self._alternatives(text, grid)
-
-    def _alternatives(self, text: str, grid: Grid | None = None, at: str | None = None) -> Alternatives:
-        """at: see `Binder.bind`."""
-        self._learn()
-        query = self._definitions.as_read(query_text(text))
-        return self._recall.alternatives(query, grid or local_grid(self._usable_room), lambda: self.prepare(query, at))
+        return self.planning.alternatives(text, grid)
 
     @interruptible()
     def learn(self, text: str) -> int:
@@ -436,18 +386,14 @@ class Session:
         What the session's own jobs have shown is known without that. Returns for how many stages, of all plans worth
         keeping, there is something. Raises as `submit` does.
         """
-        query, found, reader = self._definitions.as_read(query_text(text)), 0, "learn"
-        usual = self._plan(query)
-        room = self._usable_room
-        for plan in (usual.plan, *(one.plan for one in self.alternatives(query).kept)):
-            keys = [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
-            seen = outputs(plan, self._backend.held(keys, reader))
-            self._backend.release(reader, keys)  # else nobody could remove them as long as the session lives
-            self._seen.add(plan, seen)
-            found += len(seen)
-            if surprise(plan, seen) > MISJUDGED:
-                self._recall.forget(query, room, local_grid(room))
-        return found
+        reader = "learn"
+
+        def held(keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+            found = self.backend.held(keys, reader)
+            self.backend.release(reader, keys)  # else nobody could remove them as long as the session lives
+            return found
+
+        return self.planning.learn(text, held)
 
     @interruptible()
     def explain(
@@ -485,18 +431,18 @@ class Session:
             return self._told(query)
         if analyze:
             return self._analyzed(query, chosen)
-        return explaining.explained_plan(self._plan(query).plan, format=chosen)
+        return explaining.explained_plan(self.planning.plan(query).plan, format=chosen)
 
     @property
     def room(self) -> Resources:
         """Slots and memory that tasks have on all machines together; here that is half of the memory of `given`."""
-        self._parts.home.check()
-        return sum(self._backend.machines().values(), Resources())
+        self._tables.home.check()
+        return _capacity(self.backend)
 
     @property
     def given(self) -> Resources:
         """Slots and memory as they were given, of which outputs and the process itself take their part, too."""
-        return self._backend.given if isinstance(self._backend, LocalBackend) else self.room
+        return self.backend.given if isinstance(self.backend, LocalBackend) else self.room
 
     def resize(self, slots: int | Auto | None = None, memory: int | str | None = None, *, notice: float = 0.0) -> None:
         """Change what all jobs together may use, from now on; what is not given stays.
@@ -510,7 +456,7 @@ class Session:
 
         Raises ConfigError for a size that cannot be, SessionClosed.
         """
-        self._open()
+        self._tables.check_open()
         if not 0 <= notice < math.inf:
             raise ConfigError(f"the notice must be a number of seconds, at least 0, not {notice!r}")
         self._sizing.resize(slots, memory, notice)
@@ -523,15 +469,7 @@ class Session:
     def prepare(self, text: str, at: str | None = None) -> Prepared:
         """Bind a query and collect the statistics that its planning needs. at: what ``now()`` is, as a TIMESTAMPTZ;
         None: now. Raises as `submit` does."""
-        from qoop.planner.planner import logical, stats_needed  # loads the planner, which a plan found again does not
-
-        bound, tables = self._bind(text, at)
-        relation = logical(bound, self._binder.describe)
-        begun = time.perf_counter()
-        stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
-        splits = {name: table.max_parts() for name, table in tables.items()}
-        seen = self._seen.over(versions(tables))
-        return Prepared(bound, tables, relation, stats, splits, time.perf_counter() - begun, self._cost, seen)
+        return self.planning.prepare(text, at)
 
     def set(self, name: str, value: object) -> None:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
@@ -544,15 +482,15 @@ class Session:
             self._set_room(name.lower(), value)
             return
         if name.lower() == "watch_machine":
-            self._open()
+            self._tables.check_open()
             self._set_watch(truth(name, bool(self.config.watch_machine) if value is None else str(value)))
             return
         known, checked = option(name, None if value is None else str(value))
-        self._open()
+        self._tables.check_open()
         if value is None:
-            self._binder.reset(known)
+            self._tables.binder.reset(known)
         else:
-            self._binder.set(known, checked)
+            self._tables.binder.set(known, checked)
 
     def _check_option(self, name: str) -> None:
         """Of a text; the program itself may do more."""
@@ -583,16 +521,15 @@ class Session:
 
         Raises DiskFull, after all that, if a checkpoint could not be written and no job has failed of it.
         """
-        if not self._parts.home.is_here:  # it is the parent's to close
+        if not self._tables.home.is_here:  # it is the parent's to close
             return
-        with self._names:
-            self._closed = True
+        self._tables.shut()
         if self._ending.detach() is not None:
             self._parts.close()
 
     def __del__(self) -> None:
         ending = self.__dict__.get("_ending")
-        if ending is not None and ending.alive and self._parts.home.is_here:
+        if ending is not None and ending.alive and self._tables.home.is_here:
             warnings.warn(f"a session of {self.config.slots} slots was not closed", ResourceWarning, 2, source=self)
 
     def __enter__(self) -> Session:
@@ -607,9 +544,9 @@ class Session:
             error.add_note(f"Then, while the session was closed: {late}")
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{len(self._catalog.tables())} tables"
+        state = "closed" if self._tables.closed else f"{len(self._tables.catalog.tables())} tables"
         if self.config.ray is not None:
-            return f"<Session on {len(self._backend.machines())} Ray nodes, {state}>"
+            return f"<Session on {len(self.backend.machines())} Ray nodes, {state}>"
         return f"<Session with {self.config.slots} slots, {self.config.memory / 1e9:.1f} GB, {state}>"
 
     # Inside
@@ -629,7 +566,7 @@ class Session:
             case "history":
                 kind, text = "history", self._told(statement.text, watch)
             case "plan":
-                kind, text = "physical_plan", explaining.explained_plan(self._plan(statement.text).plan)
+                kind, text = "physical_plan", explaining.explained_plan(self.planning.plan(statement.text).plan)
         columns = (("explain_key", "VARCHAR"), ("explain_value", "VARCHAR"))
         return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
 
@@ -637,7 +574,7 @@ class Session:
         """Run a query, throw its rows away and explain the plan that it ended with."""
         from qoop.drawing.explaining import explained_plan
 
-        job = self._submit(self._plan(text))
+        job = self.start(self.planning.plan(text))
         _answer(job, watch)
         plans = job.plans
         seen = outputs(plans[-1], committed(job.history()))
@@ -645,141 +582,17 @@ class Session:
 
     def _told(self, text: str, watch: Callable[[Job], object] | None = None) -> str:
         """Run a query, throw its rows away and tell its history."""
-        job = self._submit(self._plan(text))
+        job = self.start(self.planning.plan(text))
         _answer(job, watch)
         return "\n".join(story(job.history()))
 
-    def _plan(self, text: str, at: str | None = None) -> Planned:
-        """Bind and plan a query in the caller's thread, or find the plan that it had before. at: see `Binder.bind`."""
-        self._open()
-        self._learn()
-        begun = time.perf_counter()
-        text = self._definitions.as_read(text)
-        room = self._usable_room
-        known = self._recall.plan(text, room)
-        if known is not None:
-            bound, plan, tables = known
-            self._pinned(tables)
-            adaptive = self._adaptive(text, room, bound, tables)
-            return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0, adaptive, room)
-        prepared = self.prepare(text, at)
-        plan = prepared.planning().plan(Variant(), room)
-        self._recall.keep_plan(text, room, prepared, plan)
-        adaptive = self._adaptive(text, room, prepared.bound, prepared.tables, prepared)
-        seconds = time.perf_counter() - begun - prepared.statistics_seconds
-        return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, room)
-
-    @property
-    def _usable_room(self) -> Resources:
-        """The room to plan for: without any slot, that of one."""
-        return replace(self.room, cpu=max(1.0, self.room.cpu))
-
-    def _adaptive(
-        self,
-        text: str,
-        room: Resources,
-        bound: Bound,
-        tables: Mapping[str, Table],
-        prepared: Prepared | None = None,
-    ) -> Adaptive | None:
-        """What a job of the text needs to change plan, None if it may not."""
-        if not self.config.replan:
-            return None
-        grid = local_grid(room)
-        find = partial(_weakly(self._find), text, grid, versions(tables), bound.settings, prepared)
-        return Adaptive(
-            find,
-            room,
-            at_once=self._recall.has_alternatives(text, grid),
-            policy=_forecast() if self.config.forecast else Greedy(),
-            settle=self.config.settle,
-        )
-
-    def _find(
-        self,
-        text: str,
-        grid: Grid,
-        tables: Mapping[str, str],
-        settings: Settings,
-        prepared: Prepared | None,
-        observed: Observations,
-    ) -> Sequence[Candidate]:
-        """The plans of a query worth keeping, given what was seen of it since it was planned.
-
-        tables, settings: versions by name, and options, that the query was planned with: only plans that stand on the
-        same can take its place.
-        """
-
-        def prepare() -> Prepared:
-            return prepared or self.prepare(text)
-
-        if observed.by_signature:
-            from qoop.planner.search.alternatives import keep, pool
-
-            found = keep(pool(prepare().planning(observed), grid))
-        else:
-            found = self._recall.alternatives(text, grid, prepare)
-        return [one for one in found.kept if about(one.plan, tables, settings)]
-
-    def _learn(self) -> None:
-        """Remember what the stages of jobs that have ended turned out to be; forget plans that were far off."""
-        with self._learning:
-            ended = [item for item in self._unlearned if item[1].done.done()]
-            self._unlearned = [item for item in self._unlearned if item not in ended]
-        for planned, handle in ended:
-            facts = committed(handle.history())
-            for plan in (planned.plan, *handle.plans()[1:]):
-                seen = outputs(plan, facts)
-                self._seen.add(plan, seen)
-                if plan is planned.plan and planned.room is not None and surprise(plan, seen) > MISJUDGED:
-                    self._recall.forget(planned.bound.text, planned.room, local_grid(planned.room))
-
-    def _with_plan(self, text: str, plan: Plan, at: str | None = None) -> Planned:
-        """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
-        begun = time.perf_counter()
-        bound, tables = self._bind(self._definitions.as_read(text), at)
-        versions = {name: table.version for name, table in tables.items()}
-        read = {(item.table, item.version) for stage in plan.stages for item in stage.table_inputs}
-        if plan.columns != tuple(bound.columns) or not read <= versions.items():
-            raise QueryError("the plan is not one of this query, or its tables have changed since")
-        return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0)
-
-    def _bind(self, text: str, at: str | None = None) -> tuple[Bound, Mapping[str, Table]]:
-        """The bound query and the tables it reads, pinned."""
-        with self._naming():
-            bound = self._binder.bind(text, at)
-            return bound, self._pinned({name: self._catalog.table(name) for name in bound.tables})
-
-    def _submit(self, planned: Planned, weight: float = 1.0, timeout: float | None = None, resume: bool = False) -> Job:
-        self._open()
-        request = JobRequest(
-            planned.plan,
-            planned.tables,
-            planned.bound.settings,
-            weight,
-            timeout,
-            durable=self.config.checkpoints is not None,
-            saving=Worthwhile() if self.config.persist == "worthwhile" else None,
-            reuse=resume,
-            adaptive=planned.adaptive,
-            text=planned.bound.text,
-            limits=Limits(near=self.config.ray is not None, locked=self.config.locked),
-        )
-        if resume:
-            self._backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
-        handle = self._cluster.submit(request)
-        with self._learning:
-            self._unlearned.append((planned, handle))
-        suspend = partial(self._suspend, handle, planned)
-        return Job(handle, planned, lambda: self._take(handle), self._backend.read, suspend)
-
     def _suspend(self, handle: JobHandle, planned: Planned, path: Path, grace: float, copies: bool) -> None:
         """Write the bundle of a job, and stop it. If that fails the job goes on."""
-        tables = references(planned.tables, self._places)
+        tables = self._tables.references(planned.tables)
         fraction, keeper, bound = handle.progress().fraction, f"bundle-{handle.id}", planned.bound
         with begun(path) as draft, handle.held(keeper, grace) as outputs:
             bundle = Bundle(bound.text, bound.settings, tables, handle.plans(), fraction, bound.moment.at)
-            write(path, draft, bundle, outputs, self._backend)
+            write(path, draft, bundle, outputs, self.backend)
         why = Suspended(f"the job was suspended to {path}")
         handle.cancel(why)
         handle.wait()
@@ -793,60 +606,9 @@ class Session:
 
     def _take(self, handle: JobHandle) -> pa.Table:
         """The root's output; from now on the caller owns its memory."""
-        parts = [self._backend.read(output.key) for output in handle.outputs()]
+        parts = [self.backend.read(output.key) for output in handle.outputs()]
         handle.release()
         return pa.concat_tables(parts)
-
-    def _announce(self, *tables: Table, place: Place | None) -> None:
-        for table in tables:
-            if place is not None:
-                self._places[table.name.lower()] = place
-            else:
-                self._places.pop(table.name.lower(), None)
-            self._definitions.table_came(table.name)
-            self._unreadable.pop(table.name.lower(), None)
-            self._binder.add_table(table.name, table.version, table.columns)
-        self.plan_cache.tables_changed(versions({table.name: table for table in tables}))
-
-    def _look_again(self, text: str) -> None:
-        """Have the tables that a text may name be what their files hold now."""
-        tables = {name.lower(): table for name, table in self._catalog.tables().items()}
-        with self._names:
-            for name, table in named_tables(normal_text(text), tables):
-                try:
-                    self._unreadable.pop(name, None)
-                    self._refresh(table.name)
-                except CatalogError as error:  # it may be that the text does not read the table after all
-                    self._unreadable[name] = error
-
-    def _pinned(self, tables: Mapping[str, Table]) -> Mapping[str, Table]:
-        """The tables that a text reads, if they could be looked at. Raises SourceError, TableChanged."""
-        for name in tables:
-            if name.lower() in self._unreadable:
-                raise self._unreadable[name.lower()]
-        return tables
-
-    def _refresh(self, name: str) -> None:
-        table = self._catalog.refresh(name)
-        if table is not None:
-            self._now_is(table)
-
-    def _now_is(self, table: Table) -> None:
-        self._binder.add_table(table.name, table.version, table.columns)
-        self.plan_cache.tables_changed(versions({table.name: table}))
-
-    def _open(self) -> None:
-        self._parts.home.check()
-        if self._closed:
-            raise SessionClosed("the session is closed")
-
-    @contextlib.contextmanager
-    def _naming(self) -> Iterator[None]:
-        """What the binder knows and what the catalog holds change, or must not."""
-        self._parts.home.check()  # in a forked process nobody may ever give the lock back
-        with self._names:
-            self._open()
-            yield
 
 
 def _count(made: Result | None) -> Result:
@@ -864,9 +626,7 @@ class _Parts:
     sizing: Sizing
     cluster: Cluster
     trace: TraceFile | None
-    binder: Binder
-    catalog: Catalog
-    home: Home = field(default_factory=Home)
+    tables: SessionTables
 
     def close(self) -> None:
         """As `Session.close`."""
@@ -876,12 +636,11 @@ class _Parts:
         finally:
             if self.trace is not None:
                 self.trace.close()
-            self.binder.close()
-            self.catalog.close()
+            self.tables.close()
 
     def end(self) -> None:
         """Close them for a session that is gone. The last to hold it may be a thread that is to be waited for."""
-        if not self.home.is_here:
+        if not self.tables.home.is_here:
             return
         if threading.current_thread().name.startswith("qoop-"):
             threading.Thread(target=self.close, name="qoop-end").start()
@@ -889,26 +648,9 @@ class _Parts:
             self.close()
 
 
-def _weakly(method: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
-    """A method for those that live as long as the session, and must not keep it."""
-    held = weakref.WeakMethod(method)
-
-    def call(*arguments: _Given.args, **named: _Given.kwargs) -> _Found:
-        found = held()
-        if found is None:
-            raise SessionClosed("the session is closed")
-        return found(*arguments, **named)
-
-    return call
-
-
-def _place(source: object) -> Place | None:
-    return _at("source", source) if isinstance(source, str | os.PathLike) else None
-
-
-def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[str]) -> Place:
-    text = os.fspath(path)
-    return Place(kind, text if is_remote(text) else os.path.abspath(os.path.expanduser(text)))
+def _capacity(backend: LastingBackend) -> Resources:
+    """What all machines together have."""
+    return sum(backend.machines().values(), Resources())
 
 
 def _backend(config: Config, share: RayShare | None) -> LastingBackend:
@@ -935,12 +677,6 @@ def _keeping(config: Config) -> Keeping:
         budget = usual_budget(config.checkpoints)
     quarantine, key = folder / "quarantine", chosen_key()
     return Keeping(config.checkpoints, budget, config.reuse, quarantine, config.guard_always, key)
-
-
-def _forecast() -> Policy:
-    from qoop.replanning.forecast import Forecast
-
-    return Forecast()
 
 
 def _answer(job: Job, watch: Callable[[Job], object] | None) -> Result:

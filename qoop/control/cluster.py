@@ -242,6 +242,12 @@ class Cluster:
         if late is not None:
             raise late
 
+    def wait_for_planner(self) -> None:
+        """Block until all that was asked of the planner so far is answered, also what no job waits for any more."""
+        answered = threading.Event()
+        self._planner.ask(lambda: None, lambda _: answered.set())
+        answered.wait()
+
     def now(self) -> float:
         """The time of the cluster's clock, in seconds."""
         return self._clock.now()

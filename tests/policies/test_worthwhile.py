@@ -141,7 +141,7 @@ def _written(persist: str, folder: Path) -> tuple[int, list[tuple[object, ...]]]
         session.register("facts", _facts())
         job = session.submit(TEXT)
         rows = job.result().fetchall()
-        session._backend.store.flush()
+        session.backend.store.flush()
         files = sum(1 for _ in folder.rglob("*.json"))
         assert sum(isinstance(record, Saved) for record in job.history()) <= files
     return files, rows
@@ -158,10 +158,10 @@ def test_sessions_give_their_jobs_the_parts_that_are_switched_on() -> None:
     def policy_of(**options: bool) -> tuple[str, bool, str]:
         with qoop.connect(slots=2, memory="1GB", **options) as session:
             session.register("facts", _facts())
-            adaptive = session._plan(TEXT).adaptive
+            adaptive = session.planning.plan(TEXT).adaptive
             assert adaptive is not None
             assert len(session.sql(TEXT).fetchall()) == 7
-            return type(adaptive.policy).__name__, adaptive.settle, type(session._cluster._scheduler).__name__
+            return type(adaptive.policy).__name__, adaptive.settle, type(session.cluster._scheduler).__name__
 
     assert policy_of() == ("Greedy", False, "Patient")
     assert policy_of(forecast=True, settle=True) == ("Forecast", True, "Settling")

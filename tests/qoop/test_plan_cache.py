@@ -329,7 +329,7 @@ def test_other_processes_find_alternatives(data: Path, tmp_path: Path) -> None:
 def test_a_job_that_may_change_plan_finds_its_alternatives(session: Session) -> None:
     session.alternatives(TEXT)
     session.explain(TEXT)
-    planned = session._plan(TEXT)
+    planned = session.planning.plan(TEXT)
     assert planned.adaptive is not None and planned.adaptive.at_once
     assert planned.adaptive.find(NOTHING)
     session.register("t", sales(extra=1))

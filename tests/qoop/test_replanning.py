@@ -58,9 +58,9 @@ def decisions(job: Job) -> list[Decided]:
 
 def submitted(session: Session, query: str) -> Job:
     """A job whose alternatives are made at once, however short it is."""
-    planned = session._plan(query)
+    planned = session.planning.plan(query)
     assert planned.adaptive is not None
-    return session._submit(replace(planned, adaptive=replace(planned.adaptive, at_once=True)))
+    return session.start(replace(planned, adaptive=replace(planned.adaptive, at_once=True)))
 
 
 def test_lost_slots_are_thought_over(session: Session, tables: dict[str, pa.Table]) -> None:

@@ -67,7 +67,7 @@ def test_what_is_retained_stays_within_the_memory(data: Path) -> None:
         for number in range(12):
             text = f"SELECT i, i + {number} AS j FROM t WHERE i % 4 = {number % 4} ORDER BY j DESC"
             assert session.sql(text).arrow().num_rows == 150_000
-        assert session._backend.store.used <= 16_000_000  # a quarter of the memory
+        assert session.backend.store.used <= 16_000_000  # a quarter of the memory
 
 
 def test_another_process_takes_over_by_default(data: Path, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_another_process_takes_over_by_default(data: Path, tmp_path: Path) -> No
         session.register_folder(data)
         first = session.submit(TEXT)
         expected = first.result().fetchall()
-        session._backend.store.flush()
+        session.backend.store.flush()
     with qoop.connect(slots=2, checkpoints=folder) as session:
         session.register_folder(data)
         again = session.submit(TEXT)

@@ -51,7 +51,7 @@ def test_rows_come_before_the_job_has_ended(session: Session) -> None:
     rest = reader.read_all()
     assert state == "RUNNING" and 0 < first.num_rows < len(rest)
     with duckdb.connect() as theirs:
-        theirs.register("facts", session._catalog.table("facts").source.data)  # type: ignore[attr-defined]
+        theirs.register("facts", session.tables()["facts"].source.data)  # type: ignore[attr-defined]
         expected = theirs.sql(WIDE).to_arrow_table()
     assert reader.schema == expected.schema
     found = pa.concat_tables([pa.Table.from_batches([first]), rest])

@@ -135,9 +135,9 @@ def test_what_the_bundle_holds_is_not_done_again(
         started = [record for record in job.history() if isinstance(record, Started)]
         assert held and len(started) < total
         deadline = time.monotonic() + 10
-        while session._backend.store._entries and time.monotonic() < deadline:
+        while session.backend.store._entries and time.monotonic() < deadline:
             time.sleep(0.01)  # the thread that decides lets go of it
-        assert not session._backend.store._entries  # what was adopted is let go
+        assert not session.backend.store._entries  # what was adopted is let go
 
 
 def test_the_command_line_resumes(

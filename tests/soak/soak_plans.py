@@ -103,7 +103,7 @@ def _planned(folder: Path, number: int, growth: float) -> tuple[Planned, tuple[C
     others until there are `PLANS`."""
     with connect(slots=1, memory="1GB") as session:
         session.register_folder(folder)
-        prepared, planned = session.prepare(text(number)), session._plan(text(number))
+        prepared, planned = session.prepare(text(number)), session.planning.plan(text(number))
     found_by = keep(pool(at_scale(prepared, growth).planning(), cluster_grid()))
     found: dict[object, Candidate] = {}
     for one in (*found_by.kept, *found_by.pool.candidates):

@@ -62,8 +62,8 @@ def clean_session(
 
 def nothing_is_held(session: Session) -> None:
     """Between jobs no room is taken, no output held (unless for jobs to come), and all slots there should be are."""
-    driver, backend = session._cluster._driver, session._backend
-    wait_for(lambda: not driver._charges and not session._cluster.busy, "attempts have not reported")
+    driver, backend = session.cluster._driver, session.backend
+    wait_for(lambda: not driver._charges and not session.cluster.busy, "attempts have not reported")
     wait_for(
         lambda: not any(entry.jobs for entry in list(backend.store._entries.values())), "outputs are held for jobs"
     )

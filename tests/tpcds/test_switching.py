@@ -44,7 +44,7 @@ def session(benchmark_texts: None, tpcds_test: Path) -> Iterator[Session]:
 
 def left_over(session: Session) -> list[str]:
     """Outputs that are still held once the loop has had time for the last release."""
-    entries = session._backend.store._entries
+    entries = session.backend.store._entries
     until = time.monotonic() + 5.0
     while entries and time.monotonic() < until:
         time.sleep(0.001)
@@ -61,7 +61,7 @@ def check(session: Session, oracle: Oracle, number: int, runs: int, seed: int) -
         launch = plans[run % len(plans)]
         others = tuple(random.sample(plans, min(3, len(plans))))
         own = random.randrange(2**32)
-        job = switched(session, session._plan(text(number)), launch, others, own)
+        job = switched(session, session.planning.plan(text(number)), launch, others, own)
         story = f"query {number}, QOOP_SEED={seed} (run {run}, seed {own})"
         difference = oracle.judge(text(number), job.result(60).arrow(), theirs)
         assert difference is None, f"{story}: {difference}\n" + "\n".join(map(str, job.history()))
@@ -79,7 +79,7 @@ def check_pairs(session: Session, oracle: Oracle, number: int, seed: int) -> lis
     for launch, other in permutations(kept, 2):
         name = f"query {number}, QOOP_SEED={seed}, from plan {kept.index(launch)} to {kept.index(other)}"
         for _ in range(TRIES):
-            job = switched(session, session._plan(text(number)), launch, (other,), random.randrange(2**32))
+            job = switched(session, session.planning.plan(text(number)), launch, (other,), random.randrange(2**32))
             difference = oracle.judge(text(number), job.result(60).arrow(), theirs)
             assert difference is None, f"{name}: {difference}\n" + "\n".join(map(str, job.history()))
             if any(isinstance(record, Decided) and record.switched for record in job.history()):

@@ -105,12 +105,12 @@ def _run(options: Options, text: str, side: str) -> tuple[pa.Table, Taken]:
             if side == "none" and session.config.checkpoints is not None:
                 raise ConfigError("outputs are written wherever qoop.toml or QOOP_CHECKPOINTS says: unset that")
             session.register_folder(options.directory)
-            planned = session._plan(text)
+            planned = session.planning.plan(text)
             cpu, wall = time.process_time(), time.perf_counter()
-            job = session._submit(planned)
+            job = session.start(planned)
             answer = job.result().arrow()
-            assert isinstance(session._backend, LocalBackend)
-            session._backend.store.flush()
+            assert isinstance(session.backend, LocalBackend)
+            session.backend.store.flush()
             seconds = time.perf_counter() - wall, time.process_time() - cpu
             written = [path.stat().st_size for path in Path(name).glob("*.arrow")]
     return answer, Taken(*seconds, len(written), sum(written))

@@ -8,7 +8,6 @@ where it was lost, the query is behind. The first answer of each side is compare
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -163,24 +162,18 @@ class Pairs:
         self._session = session
         if known:
             session.alternatives(text)
-        planned = session._plan(text)  # once: a session that plans again has learnt from the first run
+        planned = session.planning.plan(text)  # once: a session that plans again has learnt from the first run
         self._held = replace(planned, adaptive=None)
         self._adaptive = planned if known else replace(planned, adaptive=_searching(session, text, planned))
 
     def run(self, adaptive: bool) -> tuple[Job, Taken]:
         """Run it. Raises what `Job.result` does."""
         cpu, wall = time.process_time(), time.perf_counter()
-        job = self._session._submit(self._adaptive if adaptive else self._held)
+        job = self._session.start(self._adaptive if adaptive else self._held)
         job.result()
         taken = time.perf_counter() - wall
-        self._wait_for_planner()
+        self._session.cluster.wait_for_planner()  # decisions that the job did not wait for are work all the same
         return job, Taken(taken, time.process_time() - cpu)
-
-    def _wait_for_planner(self) -> None:
-        """Until decisions that the job did not wait for have ended, which are work all the same."""
-        idle = threading.Event()
-        self._session._cluster._planner.ask(lambda: None, lambda _: idle.set())
-        idle.wait()
 
 
 def _searching(session: Session, text: str, planned: Planned) -> Adaptive:

@@ -1,0 +1,221 @@
+"""The tables of a session by name: what the binder knows and what the catalog holds change together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import CatalogError, SessionClosed
+from qoop.catalog.forks import Home
+from qoop.catalog.paths import source_path
+from qoop.catalog.sources.register import CSV, JSON, PARQUET
+from qoop.catalog.stores.objects import is_remote, without_options
+from qoop.copies import take_copies
+from qoop.plan_cache import PlanCache, named_tables
+from qoop.planner.sql.bind import Binder, Bound
+from qoop.recall import versions
+from qoop.statements.definitions import Definitions
+from qoop.statements.normal_text import normal_text
+from qoop.suspend import Place, TableRef, references
+
+if TYPE_CHECKING:
+    from qoop.catalog.statistics.stats import TableStats
+    from qoop.catalog.table import Table
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
+
+DATA_FILES = (*PARQUET, *CSV, *JSON)
+"""How the names of files end that are a table each."""
+
+
+class SessionTables:
+    """What names mean in a session. Thread-safe: all that reads or changes names together does it under `lock`.
+
+    folder: where tables are kept that are made of queries; None: in memory. locked: see `qoop.connect`.
+    plan_cache: forgets the plans that read what a table held before.
+    """
+
+    def __init__(self, plan_cache: PlanCache, folder: Path | None, locked: bool) -> None:
+        self.home = Home()
+        self.lock = threading.RLock()
+        self.catalog = Catalog()
+        self.binder = Binder(locked=locked)
+        register, look_again = weakly(self.register), weakly(self.look_again)
+        self.definitions = Definitions(
+            self.catalog, self.binder, self.lock, register, look_again, DATA_FILES, folder, locked
+        )
+        self._plan_cache = plan_cache
+        self._closed = False
+        self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
+        self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing may be asked any more."""
+        return self._closed
+
+    def check_open(self) -> None:
+        """Raise SessionClosed if nothing may be asked any more, or by another process."""
+        self.home.check()
+        if self._closed:
+            raise SessionClosed("the session is closed")
+
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[None]:
+        """What the binder knows and what the catalog holds change, or must not."""
+        self.home.check()  # in a forked process nobody may ever give the lock back
+        with self.lock:
+            self.check_open()
+            yield
+
+    def shut(self) -> None:
+        """From now on nothing may be asked; what is asked now is still answered."""
+        with self.lock:
+            self._closed = True
+
+    def close(self) -> None:
+        """Free what tables and binder hold."""
+        self.binder.close()
+        self.catalog.close()
+
+    # What is there
+
+    def register(self, name: str, source: object) -> None:
+        """As `Session.register`."""
+        with self.naming():
+            self._announce(self.catalog.register(name, source), place=_place(source))
+
+    def register_folder(self, directory: str | os.PathLike[str]) -> None:
+        """As `Session.register_folder`."""
+        with self.naming():
+            self._announce(*self.catalog.register_folder(directory), place=_at("folder", directory))
+
+    def register_database(self, path: str | os.PathLike[str]) -> None:
+        """As `Session.register_database`."""
+        with self.naming():
+            self._announce(*self.catalog.register_database(path), place=_at("database", path))
+
+    def register_path(self, path: str | os.PathLike[str]) -> None:
+        """As `Session.register_path`."""
+        file = Path(os.path.expanduser(without_options(source_path(path))))
+        if file.is_dir() or (is_remote(os.fspath(path)) and not file.name.lower().endswith(DATA_FILES)):
+            self.register_folder(path)
+        elif file.name.lower().endswith(DATA_FILES):
+            self.register(file.name.partition(".")[0], path)
+        else:
+            self.register_database(path)
+
+    def register_again(self, table: TableRef) -> None:
+        """Register a table from where it was, if that is known."""
+        match table.place:
+            case Place("source", path):
+                self.register(table.name, path)
+            case Place("folder", path):
+                self.register_folder(path)
+            case Place("database", path):
+                self.register_database(path)
+
+    def look_again(self, text: str) -> None:
+        """Have the tables that a text may name be what their files hold now."""
+        tables = {name.lower(): table for name, table in self.catalog.tables().items()}
+        with self.lock:
+            for name, table in named_tables(normal_text(text), tables):
+                try:
+                    self._unreadable.pop(name, None)
+                    self._refresh(table.name)
+                except CatalogError as error:  # it may be that the text does not read the table after all
+                    self._unreadable[name] = error
+
+    def take_copies(self, tables: Sequence[TableRef], held: Mapping[str, str]) -> None:
+        """Tables that hold the same as those of a bundle are these, wherever they lie. held: see `take_copies`."""
+        wanted = {table.name.lower(): table.version for table in tables}
+        with self.naming():
+            for table in take_copies(self.catalog, wanted, held):
+                self._now_is(table)
+
+    def references(self, tables: Mapping[str, Table]) -> tuple[TableRef, ...]:
+        """How tables are found again."""
+        return references(tables, self._places)
+
+    def statistics(self, name: str) -> TableStats:
+        """As `Session.statistics`."""
+        self.check_open()
+        with self.lock:
+            self._refresh(name)
+        return self.catalog.stats(name)
+
+    # What a text means
+
+    def as_read(self, text: str) -> str:
+        """See `Definitions.as_read`."""
+        return self.definitions.as_read(text)
+
+    def describe(self, query: str) -> tuple[tuple[str, str], ...]:
+        """As `Session.describe`."""
+        with self.naming():
+            self.as_read(query)
+            return self.binder.describe(query)
+
+    def bind(self, text: str, at: str | None = None) -> tuple[Bound, Mapping[str, Table]]:
+        """The bound query and the tables it reads, pinned. at: see `Binder.bind`."""
+        with self.naming():
+            bound = self.binder.bind(text, at)
+            return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
+
+    def pinned(self, tables: Mapping[str, Table]) -> Mapping[str, Table]:
+        """The tables that a text reads, if they could be looked at. Raises SourceError, TableChanged."""
+        for name in tables:
+            if name.lower() in self._unreadable:
+                raise self._unreadable[name.lower()]
+        return tables
+
+    # Inside
+
+    def _announce(self, *tables: Table, place: Place | None) -> None:
+        for table in tables:
+            if place is not None:
+                self._places[table.name.lower()] = place
+            else:
+                self._places.pop(table.name.lower(), None)
+            self.definitions.table_came(table.name)
+            self._unreadable.pop(table.name.lower(), None)
+            self.binder.add_table(table.name, table.version, table.columns)
+        self._plan_cache.tables_changed(versions({table.name: table for table in tables}))
+
+    def _refresh(self, name: str) -> None:
+        table = self.catalog.refresh(name)
+        if table is not None:
+            self._now_is(table)
+
+    def _now_is(self, table: Table) -> None:
+        self.binder.add_table(table.name, table.version, table.columns)
+        self._plan_cache.tables_changed(versions({table.name: table}))
+
+
+def weakly(method: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+    """A method for those that live as long as its object, and must not keep it."""
+    held = weakref.WeakMethod(method)
+
+    def call(*arguments: _Given.args, **named: _Given.kwargs) -> _Found:
+        found = held()
+        if found is None:
+            raise SessionClosed("the session is closed")
+        return found(*arguments, **named)
+
+    return call
+
+
+def _place(source: object) -> Place | None:
+    return _at("source", source) if isinstance(source, str | os.PathLike) else None
+
+
+def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[str]) -> Place:
+    text = os.fspath(path)
+    return Place(kind, text if is_remote(text) else os.path.abspath(os.path.expanduser(text)))
