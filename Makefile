@@ -29,7 +29,7 @@ help:
 	@echo "make docs          the documentation as a site in build/site"
 	@echo "make golden        write the golden plans anew; look at the diff before you commit it"
 	@echo "make bench         the 99 TPC-DS queries against DuckDB, at SCALE=1"
-	@echo "make picture       draw docs/shell.svg anew, from a run of the shell"
+	@echo "make picture       draw docs/shell.svg and docs/decision.svg again"
 	@echo "make format        let ruff format the code"
 	@echo "make clean         remove what was built; data stays in $(DATA)"
 
@@ -92,6 +92,8 @@ bench: $(READY)
 
 picture: $(READY)
 	$(BIN)/python docs/screen.py $(DATA)
+	$(BIN)/qoop tpcds generate --scale 1 $(DATA)/tpcds-sf1
+	$(BIN)/python docs/decision.py $(DATA)/tpcds-sf1
 
 format: $(READY)
 	$(BIN)/ruff format $(CODE)
