@@ -15,13 +15,15 @@ INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray soak soak-sim attack test-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-package test-pythons soak soak-sim attack test-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
 	@echo "make test          lint, types and tests (what CI runs), in PROCESSES=2 at a time; 15 minutes on 2 cores"
 	@echo "make test-all      the slow tests too, and what needs no TPC-DS text with DuckDB 2"
 	@echo "make test-ray      the same answers on Ray clusters, whose nodes come and go"
+	@echo "make test-package  the wheel and the sdist: built, installed and tested away from the tree"
+	@echo "make test-pythons  the same under each Python from 3.11 to 3.14 that is at hand"
 	@echo "make soak          RUNS=2000 runs in which all goes wrong that can; with SEED=n FIRST=n RUNS=1 one again"
 	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
 	@echo "make attack        odd texts, damaged files, little memory, kills; SERIES=a,b SEED=n RUNS=n SHARE=0.1 as you like"
@@ -58,6 +60,12 @@ test-all: check test-duckdb2
 test-ray: $(READY)
 	$(BIN)/python $(INSTALL) --editable '.[dev,tpcds,ray]'
 	$(BIN)/pytest tests/ray -m ray --need-benchmarks
+
+test-package: $(READY)
+	$(BIN)/python tests/package
+
+test-pythons: $(READY)
+	$(BIN)/python tests/package 3.11 3.12 3.13 3.14
 
 soak: $(READY)
 	$(BIN)/python tests/soak --runs $(or $(RUNS),2000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
