@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -43,7 +44,19 @@ def test_the_wheel_holds_only_qoop(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     ours = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
     assert {name.split("/")[0] for name in ours} == {"qoop"}
-    assert {name for name in ours if not name.endswith(".py")} == {"qoop/py.typed"}
+    assert {name for name in ours if not name.endswith(".py")} == {"qoop/py.typed", "qoop/profiles/shared.jsonl"}
+
+
+@pytest.mark.slow
+def test_the_sdist_holds_tests_and_docs(tmp_path: Path) -> None:
+    """`make test-package` runs them."""
+    words = ("-m", "build", "--sdist", "--outdir", str(tmp_path), str(ROOT))
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+    [made] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(made) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(listed.stdout.splitlines()) <= names
 
 
 @pytest.mark.slow
