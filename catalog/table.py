@@ -242,32 +242,32 @@ def balanced_runs(pieces: Sequence[Range], parts: int) -> list[tuple[Range, ...]
     return [tuple(pieces[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _runs_needed(sizes: Sequence[int], room: int) -> int:
+def _runs_needed(sizes: Sequence[int], most: int) -> int:
     runs, used = 1, 0
     for size in sizes:
-        if used + size > room:
+        if used + size > most:
             runs, used = runs + 1, 0
         used += size
     return runs
 
 
-def _fill(sizes: Sequence[int], parts: int, room: int) -> list[int]:
-    """Ends of the runs: each takes what fits in `room`, but leaves a piece for every run after it."""
+def _fill(sizes: Sequence[int], parts: int, most: int) -> list[int]:
+    """Ends of the runs: each takes what fits in `most`, but leaves a piece for every run after it."""
     total = [0, *accumulate(sizes)]
     ends: list[int] = []
     start = 0
     for left in range(parts, 0, -1):
-        end = _next_end(total, start, left, room)
+        end = _next_end(total, start, left, most)
         ends.append(end)
         start = end
     return ends
 
 
-def _next_end(total: Sequence[int], start: int, left: int, room: int) -> int:
+def _next_end(total: Sequence[int], start: int, left: int, most: int) -> int:
     last = len(total) - 1
     if left == 1 or start == last:
         return last
     end = start + 1
-    while end < last - (left - 1) and total[end + 1] - total[start] <= room:
+    while end < last - (left - 1) and total[end + 1] - total[start] <= most:
         end += 1
     return end

@@ -8,7 +8,7 @@
     frontier.py      which tasks still have to run, and which can run now
     state.py         states of a job and limits of a run
     demand.py        how much memory and cpu a task asks for
-    nearness.py      on which machine the inputs of a task lie
+    data_locality.py      on which machine the inputs of a task lie
     driver.py        carries events to runs and commands to the backend
     backends/        what really runs tasks
     kernel.py        runs one task at a time

@@ -89,8 +89,8 @@ class Demands:
     def _demand(self, node: StageNode) -> tuple[Resources, float]:
         stage, content = node.stage, node.content
         memory = max(self._least(), stage.estimate.task_memory, self._raised.get(content, 0.0))
-        room = cap(Resources(float(stage.slots), float(math.ceil(memory))), self._lasting.values())
-        return room, self._longest.get(content, on_threads(stage.estimate.task_seconds, room.cpu))
+        available = cap(Resources(float(stage.slots), float(math.ceil(memory))), self._lasting.values())
+        return available, self._longest.get(content, on_threads(stage.estimate.task_seconds, available.cpu))
 
     def _least(self) -> float:
         by_slot = [capacity.memory / capacity.cpu for capacity in self._lasting.values() if capacity.cpu >= 1]

@@ -29,7 +29,7 @@ from qoop.engine.events import (
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId
-from qoop.planner.packing import Room, Rooms, least
+from qoop.planner.packing import Availability, Available, least
 from qoop.planner.plan import Resources
 
 _REPORTS = TaskSucceeded, TaskFailed, TaskStopped
@@ -58,7 +58,7 @@ class Driver:
         self._observe = observe
         self._capacity: dict[MachineId, Resources] = dict(backend.machines())
         self._used: dict[MachineId, Resources] = {}
-        self._rooms = self._all_rooms()
+        self._availability = self._all_available()
         self._used_by: dict[JobId, Resources] = {}
         self._charges: dict[AttemptId, _Charge] = {}
         self._answers: dict[JobId, set[CheckpointKey]] = {}  # of jobs that are gone, as long as somebody has them
@@ -69,7 +69,7 @@ class Driver:
     @property
     def capacity(self) -> Resources:
         """Sum over all machines."""
-        return self._rooms.capacity
+        return self._availability.capacity
 
     @property
     def promised(self) -> Resources:
@@ -80,16 +80,16 @@ class Driver:
         notice = self.leaving.get(machine)
         return capacity if notice is None else least(capacity, notice.capacity_after)
 
-    def rooms(self) -> Rooms:
+    def availability(self) -> Availability:
         """Capacity and free room of every machine; kept up to date as long as no machine changes. Only for reading."""
-        return self._rooms
+        return self._availability
 
-    def room(self, machine: MachineId) -> Room:
+    def available(self, machine: MachineId) -> Available:
         """Capacity and free room of one machine."""
-        return self._rooms[machine]
+        return self._availability[machine]
 
-    def _all_rooms(self) -> Rooms:
-        return Rooms((name, Room(capacity, self._free(name))) for name, capacity in self._capacity.items())
+    def _all_available(self) -> Availability:
+        return Availability((name, Available(capacity, self._free(name))) for name, capacity in self._capacity.items())
 
     def _free(self, machine: MachineId) -> Resources:
         capacity, used = self._capacity[machine], self._used.get(machine)
@@ -127,13 +127,13 @@ class Driver:
             else:
                 if self._account(event):
                     changed = True
-                    self._rooms = self._all_rooms()
+                    self._availability = self._all_available()
                 self._tell(list(self.runs), event, now)
         return changed
 
     def apply(self, grant: Grant, now: float) -> Start:
         """Start the granted task. Raises PlanError if it is not ready, or the machine has not got that room."""
-        if not grant.resources.fits(self.room(grant.machine).free):
+        if not grant.resources.fits(self.available(grant.machine).free):
             raise PlanError(f"task {grant.task} was granted room that {grant.machine} has not got")
         start = self.runs[grant.job].grant(grant.task, grant.machine, grant.resources, now=now)
         self._charge(start.spec.attempt, _Charge(grant.job, grant.machine, grant.resources))
@@ -161,11 +161,15 @@ class Driver:
 
     def check(self) -> None:
         """Raise AssertionError unless the accounts add up and no machine is overcommitted."""
-        for name, room in self._all_rooms().items():
-            assert room == self._rooms[name], f"{name}: {self._rooms[name]} is told, {room} accounted"
+        for name, available in self._all_available().items():
+            assert available == self._availability[name], (
+                f"{name}: {self._availability[name]} is told, {available} accounted"
+            )
             charges = [charge.resources for charge in self._charges.values() if charge.machine == name]
             used = sum(charges, Resources())
-            assert _close(used, room.capacity - room.free), f"{name}: {used} charged, but {room} accounted"
+            assert _close(used, available.capacity - available.free), (
+                f"{name}: {used} charged, but {available} accounted"
+            )
         for run in self.runs.values():
             run.check()
         charged: Mapping[JobId, set[AttemptId]] = {job: set() for job in self.runs}
@@ -218,7 +222,7 @@ class Driver:
         self._charges[attempt] = charge
         _add(self._used, charge.machine, charge.resources)
         _add(self._used_by, charge.job, charge.resources)
-        self._rooms.set_free(charge.machine, self._free(charge.machine))
+        self._availability.set_free(charge.machine, self._free(charge.machine))
 
     def _discharge(self, attempt: AttemptId) -> None:
         charge = self._charges.pop(attempt, None)
@@ -227,7 +231,7 @@ class Driver:
         _subtract(self._used, charge.machine, charge.resources)
         _subtract(self._used_by, charge.job, charge.resources)
         if charge.machine in self._capacity:
-            self._rooms.set_free(charge.machine, self._free(charge.machine))
+            self._availability.set_free(charge.machine, self._free(charge.machine))
 
 
 def _add(account: dict[str, Resources], name: str, resources: Resources) -> None:

@@ -57,8 +57,21 @@ class StageNode:
     """
 
     __slots__ = (
-        "content", "held", "keys", "left", "order", "readers", "reading", "ready", "ready_parts", "sources", "stage",
-        "tail", "tainted", "tasks", "work",
+        "content",
+        "dependent",
+        "held",
+        "keys",
+        "left",
+        "order",
+        "readers",
+        "reading",
+        "ready",
+        "ready_parts",
+        "sources",
+        "stage",
+        "tail",
+        "tasks",
+        "work",
     )  # fmt: skip
 
     def __init__(self, stage: Stage, sources: tuple[tuple[StageNode, bool], ...]) -> None:
@@ -75,7 +88,7 @@ class StageNode:
         self.work = stage.slots * on_threads(stage.estimate.task_seconds, stage.slots)
         self.tail = 0.0
         self.order = 0
-        self.tainted: bool = not stage.shareable or any(source.tainted for source, _ in sources)
+        self.dependent: bool = not stage.shareable or any(source.dependent for source, _ in sources)
         self.ready = 0
         self.ready_parts: list[int] = []
         for source, forward in sources:
@@ -110,7 +123,7 @@ class Frontier:
     """
 
     def __init__(
-        self, plan: Plan, held: Container[CheckpointKey], busy: Container[CheckpointKey], reuse_tainted: bool
+        self, plan: Plan, held: Container[CheckpointKey], busy: Container[CheckpointKey], reuse_dependents: bool
     ) -> None:
         self.plan = plan
         self.work = 0.0
@@ -128,7 +141,7 @@ class Frontier:
         for node in self.stages:
             for task in node.tasks:
                 task.busy = task.key in busy
-                if task.key in held and (reuse_tainted or not node.tainted):
+                if task.key in held and (reuse_dependents or not node.dependent):
                     task.held = task.made = True
                     node.held += 1
             for task, missing in zip(node.tasks, node.missing(), strict=True):
@@ -251,10 +264,10 @@ class Frontier:
                 if source.readers == passing_zero:
                     stack.extend(source.tasks)
 
-    def _spoil(self, island: StageNode) -> list[TaskNode]:
+    def _spoil(self, non_deterministic: StageNode) -> list[TaskNode]:
         """An island is made again: what it put out before, and all that was derived from it, must not be mixed
         with what it will put out now (law 12)."""
-        cone = [island]
+        cone = [non_deterministic]
         for node in cone:  # grows while it is read
             cone.extend(reader for reader, _ in node.reading if reader not in cone)
         touched = []

@@ -31,10 +31,10 @@ def size(number: float) -> str:
     return f"{number:.3g} TB"
 
 
-def room_of(resources: Resources) -> str:
+def available_of(resources: Resources) -> str:
     """Slots and memory for people.
 
-    >>> room_of(Resources(1, 10**9))
+    >>> available_of(Resources(1, 10**9))
     '1 slot and 1 GB'
     """
     return f"{resources.cpu:g} {'slot' if resources.cpu == 1 else 'slots'} and {size(resources.memory)}"
@@ -68,8 +68,8 @@ class Started:
     resources: Resources
 
     def __str__(self) -> str:
-        room = room_of(self.resources)
-        return f"at {self.at:.3f} s {self.attempt} started on {self.machine} with {room}"
+        available = available_of(self.resources)
+        return f"at {self.at:.3f} s {self.attempt} started on {self.machine} with {available}"
 
 
 @value
@@ -206,7 +206,7 @@ class ShareTold:
     share: Resources
 
     def __str__(self) -> str:
-        return f"at {self.at:.3f} s the share became {room_of(self.share)} for tasks"
+        return f"at {self.at:.3f} s the share became {available_of(self.share)} for tasks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +221,9 @@ class CapacityTold:
     def __str__(self) -> str:
         if self.capacity is None:
             return f"at {self.at:.3f} s machine {self.machine} was lost"
-        room = room_of(self.capacity)
+        available = available_of(self.capacity)
         why = f", since {self.why}" if self.why else ""
-        return f"at {self.at:.3f} s machine {self.machine} has {room} for tasks{why}"
+        return f"at {self.at:.3f} s machine {self.machine} has {available} for tasks{why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +332,8 @@ class CapacityAnnounced:
     seconds: float
 
     def __str__(self) -> str:
-        room = room_of(self.capacity)
-        what = f"machine {self.machine} will have {room} for tasks in {self.seconds:g} s"
+        available = available_of(self.capacity)
+        what = f"machine {self.machine} will have {available} for tasks in {self.seconds:g} s"
         return f"at {self.at:.3f} s it was announced that {what}"
 
 

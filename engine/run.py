@@ -15,6 +15,7 @@ from itertools import takewhile
 
 from qoop.catalog.errors import Cancelled, CheckpointError, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
 from qoop.catalog.table import Table
+from qoop.engine.data_locality import DataLocality
 from qoop.engine.demand import Demands
 from qoop.engine.events import (
     CapacityNotice,
@@ -61,7 +62,6 @@ from qoop.engine.history import (
     size,
 )
 from qoop.engine.invariants import check_attempts, check_frontier
-from qoop.engine.nearness import Nearness
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskId, TaskSpec
@@ -98,7 +98,7 @@ class Run:
         self._saved: tuple[Plan, frozenset[StageId]] | None = None
         self._limits = limits
         self._demands = Demands(limits.min_memory)
-        self._nearness = Nearness() if limits.near else None
+        self._data_locality = DataLocality() if limits.near else None
         self._shown: dict[StageNode, tuple[int, tuple[Resources, float], Demand]] = {}
         self._ready_now: tuple[Demand, ...] = ()
         self._ready_version = (-1, -1, -1)  # of the frontier, the demands and what is exhausted, when that was
@@ -152,9 +152,9 @@ class Run:
         self._need_tables(plan)
         same = self._frontier is not None and self._frontier.plan == plan
         if not same:
-            self._drop_tainted()
+            self._drop_dependents()
         busy = {attempt.key for attempt in self._attempts.values()}
-        before, self._frontier = self._frontier, Frontier(plan, self._held, busy, reuse_tainted=same)
+        before, self._frontier = self._frontier, Frontier(plan, self._held, busy, reuse_dependents=same)
         if same and before is not None:
             self._frontier.remember_made(before)
         self.plans.append(plan)
@@ -169,7 +169,7 @@ class Run:
         if before is not None and not same:
             self._stop_otherwise_made(before)
         self._record_switch()
-        self._settle()
+        self._demand_aware()
         return self._flush()
 
     def lacks(self, keys: Iterable[CheckpointKey]) -> list[CheckpointKey]:
@@ -202,7 +202,7 @@ class Run:
                 self._take_late(event)
             else:
                 self._take(event)
-                self._settle()
+                self._demand_aware()
         return self._flush()
 
     def ready(self) -> tuple[Demand, ...]:
@@ -237,8 +237,8 @@ class Run:
         PlanError if the task is not ready."""
         self._tick(now)
         node = self._ready_node(task)
-        if self._nearness is not None:
-            node = self._nearness.nearest(node, machine, self._plan_frontier, self._held)
+        if self._data_locality is not None:
+            node = self._data_locality.nearest(node, machine, self._plan_frontier, self._held)
             task = replace(task, part=node.part)
         attempt = Attempt(
             AttemptId(task, self._next_attempt), node.key, node.stage, machine, resources, started=now
@@ -315,7 +315,7 @@ class Run:
     @property
     def lasting(self) -> bool:
         """Whether outputs of the root, made again, would be the same: they rest on no island (law 12)."""
-        return self._frontier is not None and not self._frontier.root.tainted
+        return self._frontier is not None and not self._frontier.root.dependent
 
     @property
     def alive(self) -> tuple[AttemptId, ...]:
@@ -363,14 +363,14 @@ class Run:
     def finished(self, now: float) -> Finished:
         """What has been done so far, in the terms in which another plan may be judged."""
         frontier = self._plan_frontier
-        tainted = {task.key for task in frontier.tasks() if task.stage.tainted}
+        dependent = {task.key for task in frontier.tasks() if task.stage.dependent}
         running: dict[Content, tuple[float, ...]] = {}
         for attempt in self._attempts.values():
             if not attempt.stopping:
                 content = attempt.key.content
                 running[content] = (*running.get(content, ()), now - attempt.started)
         return Finished(
-            held=Counter(key.content for key in self._held if key not in tainted),
+            held=Counter(key.content for key in self._held if key not in dependent),
             spent=dict(self._spent),
             running=running,
             done={id: sum(not task.active for task in node.tasks) for id, node in frontier.nodes.items()},
@@ -416,8 +416,8 @@ class Run:
                 self._machine_lost(machine)
             case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
                 self._demands.machine(machine, capacity)
-                if self._nearness is not None:
-                    self._nearness.machine(machine, there=True)
+                if self._data_locality is not None:
+                    self._data_locality.machine(machine, there=True)
                 self._exhausted.clear()  # there may be more memory now
                 why = event.why if isinstance(event, SlotsChanged) else ""
                 self.history.append(CapacityTold(self._at, machine, capacity, why))
@@ -451,8 +451,8 @@ class Run:
         used = taken and task is not None and task.active
         if attempt is not None:
             self._demands.took(attempt.stage, committed.seconds)
-            if self._nearness is not None:
-                self._nearness.made(key, attempt.machine)
+            if self._data_locality is not None:
+                self._data_locality.made(key, attempt.machine)
         self.history.append(Succeeded(self._at, id, committed, used))
         if taken:
             self._hold(committed)
@@ -463,7 +463,7 @@ class Run:
                 self._release([key])
         elif key not in self._held:
             self._strays.add(key)
-            if task is not None and task.stage.tainted:
+            if task is not None and task.stage.dependent:
                 self._void_attempts_at(key)
             self._release_stray(key)
 
@@ -519,8 +519,8 @@ class Run:
 
     def _machine_lost(self, machine: MachineId) -> None:
         self._demands.machine(machine, None)
-        if self._nearness is not None:
-            self._nearness.machine(machine, there=False)
+        if self._data_locality is not None:
+            self._data_locality.machine(machine, there=False)
         self.history.append(CapacityTold(self._at, machine, None))
         error = Revoked(f"machine {machine} was lost")
         lost = [attempt for attempt in self._attempts.values() if attempt.machine == machine]
@@ -558,7 +558,7 @@ class Run:
 
     # --- consequences ---------------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
+    def _demand_aware(self) -> None:
         """Stop and release what the last event left without use; end if all is done."""
         if self._frontier is None or self.state.final:  # then all has been let go of
             return
@@ -688,7 +688,7 @@ class Run:
     def _useless(self, key: CheckpointKey) -> bool:
         """True if a checkpoint need not be kept for the plan (or, if all are kept, cannot serve it)."""
         task = self._node(key)
-        if task is not None and not task.held and task.stage.tainted:
+        if task is not None and not task.held and task.stage.dependent:
             return True
         return not self._keeps(key) and (task is None or not task.wanted)
 
@@ -722,16 +722,16 @@ class Run:
                 )
             )
 
-    def _drop_tainted(self) -> None:
+    def _drop_dependents(self) -> None:
         """Islands and what rests on them must not meet another plan."""
         if self._frontier is None:
             return
-        tainted = {task.key for task in self._frontier.tasks() if task.stage.tainted}
+        dependent = {task.key for task in self._frontier.tasks() if task.stage.dependent}
         for attempt in self._attempts.values():
-            if attempt.key in tainted:
+            if attempt.key in dependent:
                 attempt.void = True
                 self._stop(attempt, "it rests on data that only its own plan may use")
-        self._release([key for key in self._held if key in tainted])
+        self._release([key for key in self._held if key in dependent])
 
     def _need_tables(self, plan: Plan) -> None:
         for stage in plan.stages:
@@ -766,8 +766,8 @@ class Run:
             resources=attempt.resources,
             settings=frontier.plan.settings + self._settings,
             # an island is worth nothing to another process
-            durable=self._durable and not task.stage.tainted and self._saves(stage.id),
-            shared=not task.stage.tainted,
+            durable=self._durable and not task.stage.dependent and self._saves(stage.id),
+            shared=not task.stage.dependent,
             answer=task.stage is frontier.root,
             locked=self._limits.locked,
         )

@@ -67,7 +67,7 @@ class Limits:
         saves memory. True: at the end of the job, so that it may serve another plan.
     leave_exhausted: True: a stage for which all the memory there is was too little does not fail the job: nothing
         of it starts any more, and `Run.stuck` is the error, until a switch to a plan without it, or `fail`.
-    near: True: of equal ready tasks one is begun whose input lies on the machine (`nearness`).
+    near: True: of equal ready tasks one is begun whose input lies on the machine (`data_locality`).
     locked: True: tasks run where DuckDB opens no file but those of their tables (`kernel`).
     """
 

@@ -58,7 +58,7 @@ def content_of(stage: Stage) -> Content:
     return stage.signature, layout_digest(stage)
 
 
-def own_islands(plan: Plan, owner: JobId) -> Plan:
+def own_non_deterministic(plan: Plan, owner: JobId) -> Plan:
     """The plan with signatures of their own for its islands, and for what rests on them (law 12).
 
     Two runs of an island may differ, so neither another job nor another stage of this one, however alike, may
@@ -66,11 +66,13 @@ def own_islands(plan: Plan, owner: JobId) -> Plan:
     """
     if all(stage.shareable for stage in plan.stages):
         return plan
-    islands: set[StageId] = set()
+    non_deterministic: set[StageId] = set()
     for stage in plan.stages:
-        if not stage.shareable or any(item.stage in islands for item in stage.stage_inputs):
-            islands.add(stage.id)
-    return replace(plan, stages=tuple(_owned(stage, owner) if stage.id in islands else stage for stage in plan.stages))
+        if not stage.shareable or any(item.stage in non_deterministic for item in stage.stage_inputs):
+            non_deterministic.add(stage.id)
+    return replace(
+        plan, stages=tuple(_owned(stage, owner) if stage.id in non_deterministic else stage for stage in plan.stages)
+    )
 
 
 def _owned(stage: Stage, owner: JobId) -> Stage:

@@ -20,55 +20,55 @@ _SAME = 1e-9
 
 
 @value
-class Room:
+class Available:
     """What a machine has in all, and what of it is free now."""
 
     capacity: Resources
     free: Resources
 
 
-class Rooms(dict[str, Room]):
+class Availability(dict[str, Available]):
     """The room of every machine, by name. Of a machine only what is free may change, by `set_free`.
 
     `open` are the machines that have a slot free, or a part of one: nothing can start on the others.
     """
 
-    def __init__(self, rooms: Iterable[tuple[str, Room]]) -> None:
-        super().__init__(rooms)
-        self.open = {machine for machine, room in self.items() if room.free.cpu > 0}
+    def __init__(self, availability: Iterable[tuple[str, Available]]) -> None:
+        super().__init__(availability)
+        self.open = {machine for machine, available in self.items() if available.free.cpu > 0}
 
     @cached_property
     def capacity(self) -> Resources:
         """What all machines have together."""
-        return sum((room.capacity for room in self.values()), Resources())
+        return sum((available.capacity for available in self.values()), Resources())
 
-    def but(self, machine: str, free: Resources) -> Rooms:
+    def but(self, machine: str, free: Resources) -> Availability:
         """The same, with other free room on one machine."""
-        other = Rooms(self.items())
+        other = Availability(self.items())
         other.set_free(machine, free)
         return other
 
     def set_free(self, machine: str, free: Resources) -> None:
         """So much is free on a machine from now on."""
-        self[machine] = Room(self[machine].capacity, free)
+        self[machine] = Available(self[machine].capacity, free)
         if free.cpu > 0:
             self.open.add(machine)
         else:
             self.open.discard(machine)
 
 
-def alignment(demand: Resources, room: Room) -> float:
+def alignment(demand: Resources, available: Available) -> float:
     """Dot product of demand and free room, each as a fraction of the capacity.
 
-    >>> alignment(Resources(1, 50), Room(Resources(2, 100), Resources(1, 100)))
+    >>> alignment(Resources(1, 50), Available(Resources(2, 100), Resources(1, 100)))
     0.75
     """
-    free = room.free
-    by_cpu, by_memory, by_disk, by_network = _weights(demand, room.capacity)
+    free = available.free
+    by_cpu, by_memory, by_disk, by_network = _weights(demand, available.capacity)
     return by_cpu * free.cpu + by_memory * free.memory + by_disk * free.disk + by_network * free.network
 
 
-def best_fit(demands: Sequence[Resources], rooms: Sequence[Room]) -> tuple[int, int] | None:
+def best_fit(demands: Sequence[Resources], availability: Sequence[Available]) -> tuple[int, int] | None:
     """Return (index of the demand, index of the room) of the best aligned pair that fits, None if none does.
 
     Ties go to the earlier demand, then to the earlier room: whoever orders them decides.
@@ -78,11 +78,11 @@ def best_fit(demands: Sequence[Resources], rooms: Sequence[Room]) -> tuple[int, 
     for i, demand in enumerate(demands):
         cpu, memory, disk, network = demand.cpu, demand.memory, demand.disk, demand.network
         capacity: Resources | None = None
-        for j, room in enumerate(rooms):
-            free = room.free
+        for j, available in enumerate(availability):
+            free = available.free
             if cpu <= free.cpu and memory <= free.memory and disk <= free.disk and network <= free.network:
-                if room.capacity is not capacity:  # most machines are alike
-                    capacity = room.capacity
+                if available.capacity is not capacity:  # most machines are alike
+                    capacity = available.capacity
                     by_cpu, by_memory, by_disk, by_network = _weights(demand, capacity)
                 score = by_cpu * free.cpu + by_memory * free.memory + by_disk * free.disk + by_network * free.network
                 if score > best_score + _SAME:

@@ -9,7 +9,7 @@ from typing import Literal as OneOf
 
 from qoop.catalog.errors import PlanError
 from qoop.catalog.value import value
-from qoop.planner.algebra.facts import UNTOLD, Told
+from qoop.planner.algebra.facts import NO_FACTS, LazyFacts
 
 if TYPE_CHECKING:
     import networkx
@@ -43,11 +43,11 @@ class Resources:
             self.disk - other.disk, self.network - other.network,
         )  # fmt: skip
 
-    def fits(self, room: Resources) -> bool:
+    def fits(self, available: Resources) -> bool:
         """True if this demand is at most the room in every dimension."""
         return (
-            self.cpu <= room.cpu and self.memory <= room.memory
-            and self.disk <= room.disk and self.network <= room.network
+            self.cpu <= available.cpu and self.memory <= available.memory
+            and self.disk <= available.disk and self.network <= available.network
         )  # fmt: skip
 
     def dominant_share(self, capacity: Resources) -> float:
@@ -150,7 +150,7 @@ class Stage:
     join_filters: bool = True
     label: str = ""
     meaning: Signature = ""
-    told: Told = field(default=UNTOLD, compare=False, repr=False)
+    told: LazyFacts = field(default=NO_FACTS, compare=False, repr=False)
 
     @cached_property
     def stage_inputs(self) -> tuple[StageInput, ...]:

@@ -23,8 +23,8 @@ from qoop.planner.estimate.observed_rows import ObservedRows
 from qoop.planner.exchange.cut import Cutter, Identity
 from qoop.planner.exchange.exchange import place_exchanges
 from qoop.planner.exchange.exchange_cost import Known
-from qoop.planner.identity.digits import Digits, digits_of
-from qoop.planner.identity.island import Islands
+from qoop.planner.identity.determinism import NonDeterminism
+from qoop.planner.identity.float_order import FloatOrder, float_order_of
 from qoop.planner.identity.provenance import Provenances
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.rules import apply_rules
@@ -56,7 +56,7 @@ def physical(
     bound: Bound,
     relation: Relation,
     stats: Mapping[str, TableStats],
-    room: Resources,
+    available: Resources,
     splits: Mapping[str, int],
     cost: CostModel = DEFAULT,
     observed: Observations = NOTHING,
@@ -67,19 +67,19 @@ def physical(
     splits: into how many useful parts each table can be cut.
     cost: the machine's constants. observed: what earlier runs saw, which wins over estimates.
     """
-    return Planning(bound, relation, stats, splits, cost, observed).plan(Variant(), room)
+    return Planning(bound, relation, stats, splits, cost, observed).plan(Variant(), available)
 
 
 def plan_variant(
     bound: Bound,
     relation: Relation,
     stats: Mapping[str, TableStats],
-    room: Resources,
+    available: Resources,
     splits: Mapping[str, int],
     variant: Variant,
 ) -> Plan:
     """The plan that a variant leads to; as :func:`physical`, which takes the usual one."""
-    return Planning(bound, relation, stats, splits).plan(variant, room)
+    return Planning(bound, relation, stats, splits).plan(variant, available)
 
 
 class Planning:
@@ -107,18 +107,20 @@ class Planning:
         self._cutter = Cutter(self._identity, columns, observed)
 
     @cached_property
-    def _digits(self) -> Digits:
+    def _digits(self) -> FloatOrder:
         """What the last digits of sums do; the sums have the same columns in all arrangements."""
-        return digits_of(self.relation)
+        return float_order_of(self.relation)
 
     def arranged(self, choices: Logical) -> Relation:
         """The relation as these choices arrange it; where two lead to the same, the same object."""
         return self._arranger.of(self.relation, choices)
 
-    def placed(self, variant: Variant, room: Resources) -> Relation:
+    def placed(self, variant: Variant, available: Resources) -> Relation:
         """The variant's relation with its exchanges."""
         relation = self.arranged(variant.logical)
-        placed = place_exchanges(relation, self.cardinality, room, self.cost, self.splits, variant.limits, self._known)
+        placed = place_exchanges(
+            relation, self.cardinality, available, self.cost, self.splits, variant.limits, self._known
+        )
         return self._interner.of(placed)
 
     def cut(self, placed: Relation) -> Plan:
@@ -129,21 +131,21 @@ class Planning:
             found = self._plans[id(placed)] = (placed, plan)
         return found[1]
 
-    def plan(self, variant: Variant, room: Resources) -> Plan:
+    def plan(self, variant: Variant, available: Resources) -> Plan:
         """The plan that a variant leads to in a room."""
-        return self.cut(self.placed(variant, room))
+        return self.cut(self.placed(variant, available))
 
-    def exchanges(self, variant: Variant, room: Resources) -> tuple[Exchange, ...]:
+    def exchanges(self, variant: Variant, available: Resources) -> tuple[Exchange, ...]:
         """What each stage of that plan, in its order, was cut from."""
-        return self._cutter.exchanges(self.placed(variant, room))
+        return self._cutter.exchanges(self.placed(variant, available))
 
     def seen_as(self, observed: Observations) -> ObservedRows:
         """What was seen, as the estimates of this query's relations take it."""
         return ObservedRows(observed, self._provenances)
 
     @cached_property
-    def _islands(self) -> Islands:
-        return Islands(self._digits)
+    def _non_deterministic(self) -> NonDeterminism:
+        return NonDeterminism(self._digits)
 
     def _identity(self, meaning: Relation) -> Identity:
         meaning = self._interner.of(meaning)
@@ -151,7 +153,7 @@ class Planning:
         return Identity(
             found.signature,
             found.columns,
-            self._islands.of(meaning),
+            self._non_deterministic.of(meaning),
             self._provenances.rows(meaning),
             partial(self._provenances.facts, meaning),
         )

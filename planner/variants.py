@@ -114,13 +114,13 @@ class Variant:
     limits: Thresholds = USUAL
     slots: tuple[float, float] = (1.0, inf)
 
-    def on(self, room: Resources, threads: int, machine: int) -> Variant:
+    def on(self, available: Resources, threads: int, machine: int) -> Variant:
         """The variant with thresholds that suit a room of machines of so many slots, `threads` of them for a task.
 
         As many hash partitions as there are slots, so that all of them have work; a room of no more slots than
         one plan for one machine uses changes nothing.
         """
-        slots = int(room.cpu)
+        slots = int(available.cpu)
         parts = self.limits.most_parts if slots <= self.limits.most_parts else slots
         limits = replace(self.limits, most_threads=threads, machine_slots=machine, most_parts=parts)
         return replace(self, limits=limits)

@@ -59,7 +59,7 @@ class Config:
     tables: Path | None = None
     persist: Persist = "all"
     forecast: bool = False
-    settle: bool = False
+    demand_aware: bool = False
     ray: str | None = None
     watch_machine: bool | None = None
     ray_reserve: bool = True
@@ -164,10 +164,10 @@ def _as_text(name: str, value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def room_of(slots: int | None, memory: int | str | None) -> tuple[int | None, int | None]:
+def available_of(slots: int | None, memory: int | str | None) -> tuple[int | None, int | None]:
     """Slots, which may be 0, and bytes that a session is to have from now on; None: as it is. Raises ConfigError.
 
-    >>> room_of(0, "1GB")
+    >>> available_of(0, "1GB")
     (0, 1000000000)
     """
     return (

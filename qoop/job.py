@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.control.job_handle import JobHandle
-    from qoop.control.standing import Standing
+    from qoop.control.job_status import JobStatus
     from qoop.engine.progress import Progress
     from qoop.engine.task import CheckpointKey
     from qoop.planner.algebra.relation import Relation
@@ -76,7 +76,7 @@ class Planned:
     planning_seconds: float
     statistics_seconds: float
     adaptive: Adaptive | None = None
-    room: Resources | None = None
+    available: Resources | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class Job:
 
     def follow(
         self,
-        progress: Callable[[Standing], object] | None = None,
+        progress: Callable[[JobStatus], object] | None = None,
         decided: Callable[[Decided], object] | None = None,
         every: float = 0.2,
     ) -> None:
@@ -251,7 +251,7 @@ class Job:
 
     def _follow(
         self,
-        progress: Callable[[Standing], object] | None,
+        progress: Callable[[JobStatus], object] | None,
         decided: Callable[[Decided], object] | None,
         every: float,
     ) -> None:
@@ -265,7 +265,7 @@ class Job:
                         decided(record)
                 seen = len(history)
                 if progress is not None:
-                    progress(self.standing())
+                    progress(self.status())
         except Exception:
             logging.getLogger(__name__).exception("who follows %s has failed", self.id)
 
@@ -298,9 +298,9 @@ class Job:
         """How far it is: stages and tasks done, running and waiting."""
         return self._handle.progress()
 
-    def standing(self) -> Standing:
+    def status(self) -> JobStatus:
         """How it stands for people: progress, share, slots in use, and from when to when it should end."""
-        return self._handle.standing()
+        return self._handle.status()
 
     def history(self) -> Sequence[Record]:
         """What happened and why, in order; each record prints as a sentence."""

@@ -17,7 +17,7 @@ from qoop.drawing.table_text import shown_rows
 from qoop.engine.history import Decided, span
 
 if TYPE_CHECKING:
-    from qoop.control.standing import Standing
+    from qoop.control.job_status import JobStatus
     from qoop.job import Job
     from qoop.result import Result
     from qoop.session import Session
@@ -49,31 +49,31 @@ def _row(row: tuple[str | None, ...]) -> str:
 
 def job_html(job: Job) -> str:
     """How a job stands, stage by stage, and the switches of its plan."""
-    standing = job.standing()
+    status = job.status()
     decided = [record for record in job.history() if isinstance(record, Decided) and record.switched]
     switches = "".join(f"<li>{escape(str(record))}</li>" for record in decided)
-    return _headline(job, standing) + _stages(standing) + (f"<ul>{switches}</ul>" if switches else "")
+    return _headline(job, status) + _stages(status) + (f"<ul>{switches}</ul>" if switches else "")
 
 
-def _headline(job: Job, standing: Standing) -> str:
+def _headline(job: Job, status: JobStatus) -> str:
     from qoop.drawing.view import ends
 
     parts = [
         job.id,
         job.state.lower(),
-        f"{standing.progress.fraction:.0%}",
-        span(standing.elapsed),
-        ends(standing.left),
+        f"{status.progress.fraction:.0%}",
+        span(status.elapsed),
+        ends(status.left),
     ]
     return f"<div><b>{escape(' · '.join(filter(None, parts)))}</b></div>"
 
 
-def _stages(standing: Standing) -> str:
+def _stages(status: JobStatus) -> str:
     rows = "".join(
         f"<tr><td>{escape(stage.stage)}</td><td>{escape(stage.label)}</td>"
         f"<td>{_BAR.format(fraction=stage.done / stage.total if stage.total else 1.0)}</td>"
         f"<td>{stage.done}/{stage.total}</td><td>{stage.rows:,} rows</td></tr>"
-        for stage in standing.progress.stages
+        for stage in status.progress.stages
     )
     return f"<table>{rows}</table>"
 

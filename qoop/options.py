@@ -59,7 +59,7 @@ def seconds(name: str, value: float | str) -> float:
     return found
 
 
-def truth(name: str, value: bool | str) -> bool:
+def on_or_off(name: str, value: bool | str) -> bool:
     """The value of an option that is on or off, such as "on" or "false". Raises ConfigError."""
     if isinstance(value, bool):
         return value
@@ -177,15 +177,18 @@ OPTIONS = (
         "persist", '"all" outputs go to the folder of checkpoints; or "worthwhile"', one_of("all", "worthwhile"),
         lambda: "all",
     ),
-    SessionOption("reuse", "true with a folder of checkpoints, else false", truth),
+    SessionOption("reuse", "true with a folder of checkpoints, else false", on_or_off),
     SessionOption(
         "spill", "a temporary folder, removed when the session closes", folder, argument=False, blank=True, trusted=True
     ),
-    SessionOption("replan", "true", truth, lambda: True),
-    SessionOption("forecast", "false: the share is taken to last for ever", truth, lambda: False),
-    SessionOption("settle", "false: shares do not depend on what plans have a use for", truth, lambda: False),
+    SessionOption("replan", "true", on_or_off, lambda: True),
+    SessionOption("forecast", "false: the share is taken to last for ever", on_or_off, lambda: False),
+    SessionOption("demand_aware", "false: shares do not depend on what plans have a use for", on_or_off, lambda: False),
     SessionOption(
-        "watch_machine", "false, in the shell true: slots and memory follow what the machine has", truth, settable=True
+        "watch_machine",
+        "false, in the shell true: slots and memory follow what the machine has",
+        on_or_off,
+        settable=True,
     ),
     SessionOption("wait_for_capacity", "600 seconds", seconds, lambda: 600.0),
     SessionOption("plan_cache", "with the checkpoints, if these have a folder", folder, blank=True, trusted=True),
@@ -199,12 +202,13 @@ OPTIONS = (
         flag=Flag("run on the nodes of that Ray cluster; auto: of the one here", "ADDRESS"),
     ),
     SessionOption(
-        "ray_reserve", "true: Ray gives what its nodes have to nobody else meanwhile", truth, lambda: True
+        "ray_reserve", "true: Ray gives what its nodes have to nobody else meanwhile", on_or_off, lambda: True
     ),
-    SessionOption("ray_tls", "where RAY_TLS_… name certificates: nodes talk by TLS", truth, trusted=True),
+    SessionOption("ray_tls", "where RAY_TLS_… name certificates: nodes talk by TLS", on_or_off, trusted=True),
     SessionOption("runtime_env", "what is installed on the nodes of Ray", as_it_is, text=False),
     SessionOption(
-        "locked", "false: SQL reads what files it names, and writes where it says", truth, lambda: False, trusted=True,
+        "locked", "false: SQL reads what files it names, and writes where it says", on_or_off, lambda: False,
+        trusted=True,
         flag=Flag("SQL reads the tables of --data, and nothing else"),
     ),
     SessionOption(

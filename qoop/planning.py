@@ -24,15 +24,15 @@ from qoop.engine.events import Committed
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.job import Planned, Prepared
 from qoop.plan_cache import PlanCache, Settings
+from qoop.plan_memo import PlanMemo, about, versions
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
-from qoop.recall import Recall, about, versions
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Greedy, Policy
-from qoop.replanning.observations import MISJUDGED, Seen, committed, outputs, surprise
+from qoop.replanning.observations import MISJUDGED, Seen, committed, misestimate, outputs
 from qoop.session_tables import SessionTables, weakly
 from qoop.statements.statement import query_text
 
@@ -62,7 +62,7 @@ class QueryPlanning:
         self._cost = cost
         self._config = config
         self._share = share
-        self._recall = Recall(plan_cache, tables.catalog, tables.binder, tables.lock, cost)
+        self._plan_memo = PlanMemo(plan_cache, tables.catalog, tables.binder, tables.lock, cost)
         self._seen = Seen()
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
@@ -83,7 +83,7 @@ class QueryPlanning:
         begun = time.perf_counter()
         text = self._tables.as_read(text)
         share = self.usable
-        known = self._recall.plan(text, share)
+        known = self._plan_memo.plan(text, share)
         if known is not None:
             bound, plan, tables = known
             self._tables.pinned(tables)
@@ -91,7 +91,7 @@ class QueryPlanning:
             return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0, adaptive, share)
         prepared = self.prepare(text, at)
         plan = prepared.planning().plan(Variant(), share)
-        self._recall.keep_plan(text, share, prepared, plan)
+        self._plan_memo.keep_plan(text, share, prepared, plan)
         adaptive = self._adaptive(text, share, prepared.bound, prepared.tables, prepared)
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, share)
@@ -110,7 +110,7 @@ class QueryPlanning:
         """As `Session.alternatives`. at: see `Binder.bind`."""
         self._learn()
         query = self._tables.as_read(query_text(text))
-        return self._recall.alternatives(query, grid or local_grid(self.usable), lambda: self.prepare(query, at))
+        return self._plan_memo.alternatives(query, grid or local_grid(self.usable), lambda: self.prepare(query, at))
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
         """As `Session.prepare`."""
@@ -140,8 +140,8 @@ class QueryPlanning:
             seen = outputs(plan, held(keys))
             self._seen.add(plan, seen)
             found += len(seen)
-            if surprise(plan, seen) > MISJUDGED:
-                self._recall.forget(query, share, local_grid(share))
+            if misestimate(plan, seen) > MISJUDGED:
+                self._plan_memo.forget(query, share, local_grid(share))
         return found
 
     def _learn(self) -> None:
@@ -154,8 +154,8 @@ class QueryPlanning:
             for plan in (planned.plan, *handle.plans()[1:]):
                 seen = outputs(plan, facts)
                 self._seen.add(plan, seen)
-                if plan is planned.plan and planned.room is not None and surprise(plan, seen) > MISJUDGED:
-                    self._recall.forget(planned.bound.text, planned.room, local_grid(planned.room))
+                if plan is planned.plan and planned.available is not None and misestimate(plan, seen) > MISJUDGED:
+                    self._plan_memo.forget(planned.bound.text, planned.available, local_grid(planned.available))
 
     def _adaptive(
         self,
@@ -172,9 +172,9 @@ class QueryPlanning:
         return Adaptive(
             partial(weakly(self._find), text, grid, versions(tables), bound.settings, prepared),
             share,
-            at_once=self._recall.has_alternatives(text, grid),
+            at_once=self._plan_memo.has_alternatives(text, grid),
             policy=_forecast() if self._config.forecast else Greedy(),
-            settle=self._config.settle,
+            demand_aware=self._config.demand_aware,
         )
 
     def _find(
@@ -200,7 +200,7 @@ class QueryPlanning:
 
             found = keep(pool(prepare().planning(observed), grid))
         else:
-            found = self._recall.alternatives(text, grid, prepare)
+            found = self._plan_memo.alternatives(text, grid, prepare)
         return [one for one in found.kept if about(one.plan, tables, settings)]
 
 

@@ -29,7 +29,7 @@ from qoop.catalog.user_key import chosen_key
 from qoop.config import Config, configure
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
-from qoop.control.letters import JobRequest
+from qoop.control.messages import JobRequest
 from qoop.control.sizing import AUTO, Auto, Sizing
 from qoop.control.trace import TraceFile
 from qoop.copies import remember, remembered
@@ -44,7 +44,7 @@ from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.monitor.judging import Size
-from qoop.options import SETTABLE, truth
+from qoop.options import SETTABLE, on_or_off
 from qoop.plan_cache import PlanCache
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
@@ -54,9 +54,9 @@ from qoop.replanning.observations import committed, outputs
 from qoop.replanning.worthwhile import Worthwhile
 from qoop.result import Result
 from qoop.retrace.story import story
+from qoop.schedulers.demand_aware import DemandAware
 from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.patient import Patient
-from qoop.schedulers.settling import Settling
+from qoop.schedulers.reserving import Reserving
 from qoop.session_tables import SessionTables
 from qoop.statements import copying
 from qoop.statements.keeping import DRAFTS
@@ -87,7 +87,7 @@ def connect(
     trace: str | os.PathLike[str] | None = None,
     persist: str | None = None,
     forecast: bool | None = None,
-    settle: bool | None = None,
+    demand_aware: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
     ray: str | None = None,
     watch_machine: bool | None = None,
@@ -122,7 +122,7 @@ def connect(
     forecast: whether jobs expect their share to go on to move as it has moved, rather than to last as it is
         (:mod:`qoop.replanning.forecast`).
     settle: whether the share that a job's plan has no use for is promised to other jobs, which may then choose other
-        plans (:mod:`qoop.schedulers.settling`).
+        plans (:mod:`qoop.schedulers.demand_aware`).
     tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the start. By
         default they live in memory, as long as the session.
     ray: "auto", for the Ray cluster that this machine is part of, or the "host:port" of the head of one. Tasks then
@@ -165,7 +165,7 @@ class Session:
         self._trace = TraceFile(config.trace) if config.trace is not None else None
         share = _share(config)
         self.backend = _backend(config, share)
-        scheduler = Settling(Patient(MaxMin())) if config.settle else None
+        scheduler = DemandAware(Reserving(MaxMin())) if config.demand_aware else None
         self.cluster = Cluster(self.backend, scheduler, None, self._trace, True, config.wait_for_capacity)
         if share is not None:
             share.wants = self.cluster.wanted
@@ -357,8 +357,8 @@ class Session:
         check_tables(bundle.tables, self._tables.catalog.tables())
         for name, value in bundle.settings:
             self.set(name, value)
-        keeper, keys = f"bundle-{folder}", [one.committed.key for one in saved]
-        held = set(self.backend.adopt(saved, keeper))
+        owner, keys = f"bundle-{folder}", [one.committed.key for one in saved]
+        held = set(self.backend.adopt(saved, owner))
         try:
             usual = self.planning.plan(bundle.query, bundle.moment)
             others = [one.plan for one in self.planning.alternatives(bundle.query, None, bundle.moment).kept]
@@ -366,9 +366,9 @@ class Session:
             chosen = usual if plan is usual.plan else self.planning.with_plan(bundle.query, plan, bundle.moment)
             job = self.start(replace(chosen, adaptive=usual.adaptive), resume=True)
         except BaseException:
-            self.backend.release(keeper, keys)
+            self.backend.release(owner, keys)
             raise
-        job.when_ended(lambda: self.backend.release(keeper, keys))
+        job.when_ended(lambda: self.backend.release(owner, keys))
         return job
 
     @interruptible()
@@ -434,7 +434,7 @@ class Session:
         return explaining.explained_plan(self.planning.plan(query).plan, format=chosen)
 
     @property
-    def room(self) -> Resources:
+    def available(self) -> Resources:
         """Slots and memory that tasks have on all machines together; here that is half of the memory of `given`."""
         self._tables.home.check()
         return _capacity(self.backend)
@@ -442,7 +442,7 @@ class Session:
     @property
     def given(self) -> Resources:
         """Slots and memory as they were given, of which outputs and the process itself take their part, too."""
-        return self.backend.given if isinstance(self.backend, LocalBackend) else self.room
+        return self.backend.given if isinstance(self.backend, LocalBackend) else self.available
 
     def resize(self, slots: int | Auto | None = None, memory: int | str | None = None, *, notice: float = 0.0) -> None:
         """Change what all jobs together may use, from now on; what is not given stays.
@@ -479,11 +479,11 @@ class Session:
         Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
         """
         if name.lower() in ("slots", "memory"):
-            self._set_room(name.lower(), value)
+            self._set_resources(name.lower(), value)
             return
         if name.lower() == "watch_machine":
             self._tables.check_open()
-            self._set_watch(truth(name, bool(self.config.watch_machine) if value is None else str(value)))
+            self._set_watch(on_or_off(name, bool(self.config.watch_machine) if value is None else str(value)))
             return
         known, checked = option(name, None if value is None else str(value))
         self._tables.check_open()
@@ -505,7 +505,7 @@ class Session:
         else:
             self._sizing.unwatch()
 
-    def _set_room(self, name: str, value: object) -> None:
+    def _set_resources(self, name: str, value: object) -> None:
         text = AUTO if value is None else str(value)
         if name == "memory":
             self.resize(memory=text)
@@ -553,7 +553,7 @@ class Session:
 
     def _writers(self, made: Result) -> int:
         """Threads that write an answer to files: a few rows are written before a second thread has begun."""
-        return max(1, int(self.room.cpu)) if len(made) >= _MANY else 1
+        return max(1, int(self.available.cpu)) if len(made) >= _MANY else 1
 
     def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
         from qoop.drawing import explaining
@@ -589,8 +589,8 @@ class Session:
     def _suspend(self, handle: JobHandle, planned: Planned, path: Path, grace: float, copies: bool) -> None:
         """Write the bundle of a job, and stop it. If that fails the job goes on."""
         tables = self._tables.references(planned.tables)
-        fraction, keeper, bound = handle.progress().fraction, f"bundle-{handle.id}", planned.bound
-        with begun(path) as draft, handle.held(keeper, grace) as outputs:
+        fraction, owner, bound = handle.progress().fraction, f"bundle-{handle.id}", planned.bound
+        with begun(path) as draft, handle.held(owner, grace) as outputs:
             bundle = Bundle(bound.text, bound.settings, tables, handle.plans(), fraction, bound.moment.at)
             write(path, draft, bundle, outputs, self.backend)
         why = Suspended(f"the job was suspended to {path}")

@@ -18,8 +18,8 @@ from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.copies import take_copies
 from qoop.plan_cache import PlanCache, named_tables
+from qoop.plan_memo import versions
 from qoop.planner.sql.bind import Binder, Bound
-from qoop.recall import versions
 from qoop.statements.definitions import Definitions
 from qoop.statements.normal_text import normal_text
 from qoop.suspend import Place, TableRef, references

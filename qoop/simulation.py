@@ -2,8 +2,8 @@
 
     Fleet, jobs ──> SimulatedBackend, VirtualClock ──> Cluster: the same Run, scheduler and re-planner ──> JobRun
 
-What the planner believes are the estimates of the plans; what really happens is said by `truth`, task by task. The same
-arguments give the same runs, record for record::
+What the planner believes are the estimates of the plans; what really happens is said by `ground_truth`, task by task.
+The same arguments give the same runs, record for record::
 
     fleet = Fleet.uniform(20, Resources(30, 128e9)).after((60.0, MachineLost("m7")), (90.0, MachineSlowed("m3", 4.0)))
     run = simulate(fleet, [SimulatedJob("q7", 0.0, plan, Adaptive(lambda _: candidates, fleet.room, at_once=True))])
@@ -23,8 +23,7 @@ from qoop.catalog.errors import ConfigError, QoopError, SourceError
 from qoop.catalog.table import Columns, Range, Split, Table
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
-from qoop.control.letters import JobRequest
-from qoop.engine.backends.crew import Kernels
+from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import (
     Happening,
     MachineShared,
@@ -33,6 +32,7 @@ from qoop.engine.backends.simulated import (
     SimulatedBackend,
     as_estimated,
 )
+from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
 from qoop.engine.history import Ended, Record, Started, Switched
@@ -118,7 +118,7 @@ class Fleet:
         network: bytes per second in and out of each machine; 0: no limit. notice: seconds by which it is announced
         that a machine goes or shrinks, though never before the last thing that happened to it.
         """
-        sizes = [(point.at, _room(point, network)) for point in profile.changes()]
+        sizes = [(point.at, _available(point, network)) for point in profile.changes()]
         happening = [one for stay in profile.stays() for one in _happening(stay, sizes, notice)]
         first = {stay.machine: sizes[0][1] for stay in profile.stays() if stay.begin == 0}
         return cls(first, tuple(sorted(happening, key=lambda one: (one[0], _ORDER.index(type(one[1]))))))
@@ -128,7 +128,7 @@ class Fleet:
         return replace(self, changes=(*self.changes, *changes))
 
     @property
-    def room(self) -> Resources:
+    def available(self) -> Resources:
         """Of all machines together at the start."""
         return sum(self.machines.values(), Resources())
 
@@ -137,7 +137,7 @@ def _name(number: int) -> MachineId:
     return f"m{number}"
 
 
-def _room(point: Point, network: float) -> Resources:
+def _available(point: Point, network: float) -> Resources:
     return Resources(math.floor(point.slots), point.memory, network=network)
 
 
@@ -149,17 +149,17 @@ def _happening(
     stay: Stay, sizes: Sequence[tuple[float, Resources]], notice: float
 ) -> Iterator[tuple[float, Happening]]:
     """All that happens to one machine. sizes: from when on machines have which capacity."""
-    room = next(size for at, size in reversed(sizes) if at <= stay.begin)
+    available = next(size for at, size in reversed(sizes) if at <= stay.begin)
     if stay.begin > 0:
-        yield stay.begin, MachineJoined(stay.machine, room)
+        yield stay.begin, MachineJoined(stay.machine, available)
     last = stay.begin
     for at, after in _changes(stay, sizes):
-        if after == room:
+        if after == available:
             continue
-        if notice and not room.fits(after or Resources()):
+        if notice and not available.fits(after or Resources()):
             yield max(last, at - notice), CapacityNotice(stay.machine, after or Resources(), at)
         yield at, SlotsChanged(stay.machine, after) if after is not None else MachineLost(stay.machine)
-        room, last = after or Resources(), at
+        available, last = after or Resources(), at
 
 
 def _changes(stay: Stay, sizes: Sequence[tuple[float, Resources]]) -> Iterator[tuple[float, Resources | None]]:
@@ -274,7 +274,7 @@ class World(Protocol):
 def simulate(
     fleet: Fleet,
     jobs: Sequence[SimulatedJob],
-    truth: Callable[[TaskSpec], Outcome] | World = as_estimated,
+    ground_truth: Callable[[TaskSpec], Outcome] | World = as_estimated,
     scheduler: Scheduler | None = None,
     check: bool = False,
     decision_seconds: float = 0.0,
@@ -294,7 +294,7 @@ def simulate(
     """
     if len({job.name for job in jobs}) < len(jobs):
         raise ConfigError("the jobs of a simulation must have names of their own")
-    script = truth.on(lambda: backend.machines()) if isinstance(truth, World) else truth
+    script = ground_truth.on(lambda: backend.machines()) if isinstance(ground_truth, World) else ground_truth
     backend = SimulatedBackend(fleet.machines, VirtualClock(), script, kernels, alone=True, crowding=crowding)
     for at, event in fleet.changes:
         backend.happen(event, at)

@@ -222,9 +222,9 @@ def check_tables(wanted: Iterable[TableRef], found: Mapping[str, Table]) -> None
             raise TableChanged(f"table {ref.name}{where}, {changed}")
 
 
-def best_plan(plans: Sequence[Plan], held: Collection[CheckpointKey], room: Resources) -> Plan:
+def best_plan(plans: Sequence[Plan], held: Collection[CheckpointKey], available: Resources) -> Plan:
     """The plan that is done first on this room, given the outputs there are; of equals the first."""
-    return min(plans, key=lambda plan: finish_time(plan, _done(plan, held), room))
+    return min(plans, key=lambda plan: finish_time(plan, _done(plan, held), available))
 
 
 def _done(plan: Plan, held: Collection[CheckpointKey]) -> Done:

@@ -15,7 +15,7 @@ import pytest
 from qoop.catalog.errors import ConfigError
 
 if TYPE_CHECKING:
-    from qoop.tpcds.scenarios.arena import Arena
+    from qoop.tpcds.scenarios.scenario import Scenario
 
 GOLDEN = Path(__file__).parent / "golden"
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")
@@ -135,14 +135,14 @@ def tpcds_test(benchmark_data: BenchmarkData) -> Path:
 
 
 @pytest.fixture(scope="module")
-def arena(tpcds_small: Path, benchmark_texts: None) -> Arena:
+def scenario(tpcds_small: Path, benchmark_texts: None) -> Scenario:
     """TPC-DS query 95, as at scale 1000, with plans for 16 slots of 1 GB and less."""
     from qoop.planner.search.alternatives import keep, pool
     from qoop.planner.search.candidate import Grid
     from qoop.session import connect
     from qoop.tpcds.estimates.alternatives import at_scale
     from qoop.tpcds.queries import text
-    from qoop.tpcds.scenarios.arena import Arena
+    from qoop.tpcds.scenarios.scenario import Scenario
 
     memory = 1e9
     with connect(slots=2) as session:
@@ -150,4 +150,4 @@ def arena(tpcds_small: Path, benchmark_texts: None) -> Arena:
         prepared = at_scale(session.prepare(text(95)), 1000)
         kept = keep(pool(prepared.planning(), Grid.of((1, 4, 16), (memory / 4, memory), threads=1))).kept
     assert len(kept) > 1
-    return Arena(kept, prepared.tables, slots=16, memory=memory)
+    return Scenario(kept, prepared.tables, slots=16, memory=memory)

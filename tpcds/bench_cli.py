@@ -21,10 +21,10 @@ from qoop.tpcds.bench import (
     reuse_share,
     shrink,
 )
-from qoop.tpcds.bench.contestant import KINDS
+from qoop.tpcds.bench.system_under_test import KINDS
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.scenarios import adversary, forecasts
-from qoop.tpcds.simulate import fidelity, measuring, shared_cluster, truth
+from qoop.tpcds.simulate import fidelity, ground_truth, measuring, shared_cluster
 from qoop.tpcds.simulate.workload import PAPER, Setting, contests, workload
 from qoop.tpcds.suite import commands as suite
 from qoop.tpcds.suite import pareto
@@ -114,7 +114,7 @@ def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser = commands.add_parser("overhead", help=what, description=f"{what}.")
     _add_tables(parser)
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="pairs of runs of each (5)")
-    _add_room(parser)
+    _add_resources(parser)
     parser.add_argument(
         "--known", action="store_true", help="other plans are known before, as when a query comes again"
     )
@@ -128,7 +128,7 @@ def _add_checkpoints(commands: argparse._SubParsersAction[argparse.ArgumentParse
     parser = commands.add_parser("checkpoints", help=what, description=f"{what}.")
     _add_tables(parser)
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each on every side (3)")
-    _add_room(parser)
+    _add_resources(parser)
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_checkpoints)
 
@@ -243,7 +243,7 @@ def _add_tables(parser: argparse.ArgumentParser, scale: str = "") -> None:
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
 
 
-def _add_room(parser: argparse.ArgumentParser) -> None:
+def _add_resources(parser: argparse.ArgumentParser) -> None:
     """What a session has."""
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
     parser.add_argument("--memory", metavar="SIZE", help='for all tasks, such as "2GB" (80 %% of what there is)')
@@ -303,7 +303,7 @@ def _adversary(options: argparse.Namespace) -> int:
 def _shared(options: argparse.Namespace) -> int:
     seeds = tuple(range(1, _positive("--seeds", options.seeds) + 1))
     asked = shared_cluster.Options(Path(options.directory), seeds, options.hours, options.warm)
-    clusters = shared_cluster.run(asked, lambda seed, lives: _tell(f"seed {seed}: {len(lives.came)} jobs"))
+    clusters = shared_cluster.run(asked, lambda seed, lifetimes: _tell(f"seed {seed}: {len(lifetimes.came)} jobs"))
     print(shared_cluster.table(clusters))
     if options.output is not None:
         shared_cluster.save(clusters, Path(options.output))
@@ -413,8 +413,8 @@ def _workload(options: argparse.Namespace) -> int:
     queries = parse_selection(options.queries)
     found = workload(Path(options.directory), queries, setting, lambda query: _tell(f"query {query} is planned"))
     if options.true:
-        measured = truth.measured(Path(options.directory), found, setting)
-        found = {number: truth.known_true(query, measured) for number, query in found.items()}
+        measured = ground_truth.measured(Path(options.directory), found, setting)
+        found = {number: ground_truth.known_true(query, measured) for number, query in found.items()}
     print(contests(found, setting))
     return 0
 
@@ -425,7 +425,7 @@ def _measure(options: argparse.Namespace) -> int:
     repeat = _positive("--repeat", options.repeat)
     failed = measuring.run(measuring.Options(directory, queries, sizes, repeat, options.again, options.memory), _tell)
     for scales in ((1.0, scale) for scale in sizes if scale > 1.0):
-        print(truth.rules(directory, queries, scales))
+        print(ground_truth.rules(directory, queries, scales))
     return 1 if failed else 0
 
 

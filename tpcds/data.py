@@ -127,7 +127,7 @@ def generate(
             raise ConfigError(
                 f"{folder} was begun with {manifest.generator}, and {version} may make other rows; remove it first"
             )
-        _check_room(folder, suite, scale, missing)
+        _check_space(folder, suite, scale, missing)
         done = set(kept)
         for batch in _batches(suite, missing):
             manifest = _make(folder, manifest, batch, program, _reporter(progress, suite, scale, batch, done))
@@ -238,7 +238,7 @@ def _refuse_strangers(folder: Path, suite: str) -> None:
         raise ConfigError(f"{folder} holds {taken[0]}, which was not made by this command; choose an empty folder")
 
 
-def _check_room(folder: Path, suite: str, scale: float, tables: list[str]) -> None:
+def _check_space(folder: Path, suite: str, scale: float, tables: list[str]) -> None:
     needed = sum(_expected_bytes(suite, scale, table) for table in tables)
     free = shutil.disk_usage(folder).free
     if needed > free:
@@ -281,7 +281,7 @@ def _make(folder: Path, manifest: Manifest, batch: list[str], program: Path, rep
     parts = ["--parts", str(_parts(manifest.scale))] if batch[0] in _SPLIT[manifest.suite] else []
     tables = ["--tables", ",".join(batch)]
     _run([*command, *tables, *parts, "--no-progress", "--output-dir", str(workshop)], workshop, report)
-    made = {table: _move(folder, _settle(workshop, table), table) for table in batch}
+    made = {table: _move(folder, _demand_aware(workshop, table), table) for table in batch}
     whole = replace(manifest, tables={**manifest.tables, **made})
     _write(folder, whole)
     return whole
@@ -323,7 +323,7 @@ def _run(command: list[str], workshop: Path, report: Callable[[int], None]) -> N
         raise ExecutionError(f"tpcgen-cli failed with exit code {process.returncode}: {said.strip() or 'no message'}")
 
 
-def _settle(workshop: Path, table: str) -> Path:
+def _demand_aware(workshop: Path, table: str) -> Path:
     """What the generator left for a table: a folder of several files, or one file called like the table."""
     folder = workshop / table
     files = sorted(folder.glob("*.parquet"))

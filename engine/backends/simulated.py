@@ -17,7 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import CheckpointError, ConfigError, QoopError, Revoked
-from qoop.engine.backends.crew import Crew, Kernels, Worker
+from qoop.engine.backends.worker_pool import Kernels, Worker, WorkerPool
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
     CapacityNotice,
@@ -137,11 +137,13 @@ class SimulatedBackend:
         self._crowding = crowding
         self._running: dict[AttemptId, _Running] = {}
         self._efforts: dict[_Effort, None] = {}  # in the order in which they began
-        self._crews: dict[MachineId, Crew[_Running]] = {}
-        self._with_crews = kernels is not None
-        if self._with_crews:
+        self._worker_pools: dict[MachineId, WorkerPool[_Running]] = {}
+        self._with_worker_pools = kernels is not None
+        if self._with_worker_pools:
             read = self._kernels.read
-            self._crews = {machine: Crew(int(capacity.cpu), read) for machine, capacity in machines.items()}
+            self._worker_pools = {
+                machine: WorkerPool(int(capacity.cpu), read) for machine, capacity in machines.items()
+            }
         self._slowness: dict[MachineId, float] = {}
         self._others: dict[MachineId, float] = {}  # threads of others
         self._revoked: set[AttemptId] = set()
@@ -167,9 +169,9 @@ class SimulatedBackend:
         else:
             outcome = self._script(spec)
         self._running[spec.attempt] = running = _Running(machine, spec, outcome, self.clock.now())
-        crew = self._crews.get(machine)
-        worker = crew.take(running) if crew is not None else None
-        if crew is None or worker is not None:
+        worker_pool = self._worker_pools.get(machine)
+        worker = worker_pool.take(running) if worker_pool is not None else None
+        if worker_pool is None or worker is not None:
             self._take_up(running, worker)
 
     def stop(self, attempt: AttemptId) -> None:
@@ -312,18 +314,18 @@ class SimulatedBackend:
         """The attempt has gone: others may be faster now, and its worker takes up another."""
         if running.effort is not None:
             self._rest(running.effort)
-        crew = self._crews.get(running.machine)
-        if crew is None:
+        worker_pool = self._worker_pools.get(running.machine)
+        if worker_pool is None:
             return
         if running.worker is None:
-            crew.withdraw(running)
+            worker_pool.withdraw(running)
         else:
-            self._look_for_work(running.machine, crew, running.worker)
+            self._look_for_work(running.machine, worker_pool, running.worker)
 
-    def _look_for_work(self, machine: MachineId, crew: Crew[_Running], worker: Worker) -> None:
-        if self._crews.get(machine) is not crew:  # the machine is lost
+    def _look_for_work(self, machine: MachineId, worker_pool: WorkerPool[_Running], worker: Worker) -> None:
+        if self._worker_pools.get(machine) is not worker_pool:  # the machine is lost
             return
-        following = crew.idle(worker)
+        following = worker_pool.idle(worker)
         if following is not None:
             self._take_up(following, worker)
 
@@ -434,7 +436,7 @@ class SimulatedBackend:
 
     def _lose(self, machine: MachineId) -> None:
         self._machines.pop(machine, None)
-        for known in (self._slowness, self._others, self._crews):  # whoever joins under its name is another one
+        for known in (self._slowness, self._others, self._worker_pools):  # whoever joins under its name is another one
             known.pop(machine, None)
         for attempt in [attempt for attempt, one in self._running.items() if one.machine == machine]:
             del self._running[attempt]
@@ -444,14 +446,14 @@ class SimulatedBackend:
     def _have(self, machine: MachineId, capacity: Resources) -> None:
         """A machine of that size, with a worker for each slot; kernels of new ones are opened beside all work."""
         before, self._machines[machine] = self._machines.get(machine, capacity), capacity
-        if not self._with_crews:
+        if not self._with_worker_pools:
             return
-        crew = self._crews.setdefault(machine, Crew(0))
-        for worker in crew.staff(int(capacity.cpu), anew=capacity.memory < before.memory):
-            self._work_at(machine, 1.0, self._kernels.opening, partial(self._opened, machine, crew, worker))
+        worker_pool = self._worker_pools.setdefault(machine, WorkerPool(0))
+        for worker in worker_pool.staff(int(capacity.cpu), anew=capacity.memory < before.memory):
+            self._work_at(machine, 1.0, self._kernels.opening, partial(self._opened, machine, worker_pool, worker))
 
-    def _opened(self, machine: MachineId, crew: Crew[_Running], worker: Worker) -> Sequence[Event]:
-        self._look_for_work(machine, crew, worker)
+    def _opened(self, machine: MachineId, worker_pool: WorkerPool[_Running], worker: Worker) -> Sequence[Event]:
+        self._look_for_work(machine, worker_pool, worker)
         return ()
 
     def _evict(self, machine: MachineId, capacity: Resources) -> None:

@@ -58,7 +58,7 @@ class _Entry:
     durable: bool = False
     busy: bool = False
     origin: Origin | None = None
-    let_go: bool = False
+    unpin: bool = False
     jobs: set[JobId] = field(default_factory=set)
 
     @property
@@ -294,7 +294,7 @@ class Store:
                     self._idle(key, entry)
             self._trim_idle()
         if self._directory is not None:
-            self._directory.let_go(idle)
+            self._directory.unpin(idle)
 
     def flush(self) -> None:
         """Wait until all durable outputs are written. Raises DiskFull if one could not be."""
@@ -341,22 +341,22 @@ class Store:
         """A job wants these again: the files of what was only kept in memory for whoever might come stay, if they are
         there still."""
         with self._lock:
-            let_go = [key for key in keys if (entry := self._entries.get(key)) is not None and entry.let_go]
-        if not let_go or self._directory is None:
+            unpin = [key for key in keys if (entry := self._entries.get(key)) is not None and entry.unpin]
+        if not unpin or self._directory is None:
             return
         try:
-            found = self._directory.find_all(let_go)
+            found = self._directory.find_all(unpin)
         except CheckpointError:
             return  # the rows are in memory; what a job rests on is only not sure to outlive the process
         useless = []
         with self._lock:
             for saved in found:
                 entry = self._entries.get(saved.committed.key)
-                if entry is not None and entry.let_go and entry.saved is None and not entry.busy:
-                    entry.saved, entry.durable, entry.let_go = saved, True, False
+                if entry is not None and entry.unpin and entry.saved is None and not entry.busy:
+                    entry.saved, entry.durable, entry.unpin = saved, True, False
                 else:
                     useless.append(saved.committed.key)
-        self._directory.let_go(useless)
+        self._directory.unpin(useless)
 
     def _rows(self, entry: _Entry, partition: int | None) -> pa.Table:
         tables, saved = entry.tables or entry.mapped, entry.saved
@@ -417,7 +417,7 @@ class Store:
         if not keep or entry.tables is None:
             self._drop(key, entry)
         elif entry.durable:
-            entry.durable, entry.saved, entry.let_go = False, None, True  # the file may be removed from now on
+            entry.durable, entry.saved, entry.unpin = False, None, True  # the file may be removed from now on
 
     def _leave_memory(self, entry: _Entry) -> None:
         entry.tables = None
@@ -501,7 +501,7 @@ class Store:
             if saved is not None and not trusted:
                 self._directory.remove(saved)  # while it was written it turned out that it must not be used
             elif not jobs:
-                self._directory.let_go([key])
+                self._directory.unpin([key])
         behind = time.monotonic() - since
         self._told(CheckpointSaved(jobs, key, entry.bytes, behind, saved is not None and trusted))
 

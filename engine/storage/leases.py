@@ -63,7 +63,7 @@ class Leases:
         with self._lock:
             self._needed.update(names)
 
-    def let_go(self, names: Iterable[str]) -> None:
+    def unpin(self, names: Iterable[str]) -> None:
         """This process does not need these any more; others will know by and by."""
         with self._lock:
             self._needed.difference_update(names)

@@ -82,12 +82,12 @@ class Checkpoints(Protocol):
         ...
 
     def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
-        """Commit an output; one that exists stays. needed: it is not removed before `let_go`. None: there is no room
+        """Commit an output; one that exists stays. needed: it is not removed before `unpin`. None: there is no room
         for it. Raises DiskFull, and leaves nothing that is visible behind then."""
         ...
 
     def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
-        """Those of the keys that are there and can be believed; they are not removed before `let_go`."""
+        """Those of the keys that are there and can be believed; they are not removed before `unpin`."""
         ...
 
     def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
@@ -102,7 +102,7 @@ class Checkpoints(Protocol):
         """Bytes of an output that can be read without asking another machine."""
         ...
 
-    def let_go(self, keys: Sequence[CheckpointKey]) -> None:
+    def unpin(self, keys: Sequence[CheckpointKey]) -> None:
         """No job of this process needs these any more; they stay until their room is needed."""
         ...
 
@@ -167,19 +167,19 @@ class CheckpointDirectory:
         """Write data, then the manifest; the checkpoint exists once this returns. One that exists stays, since
         another process may be reading it, also if it came to be meanwhile.
 
-        needed: a running job of this process needs it, so that it is not removed before `let_go`.
+        needed: a running job of this process needs it, so that it is not removed before `unpin`.
         None: the budget has no room for it. Raises DiskFull. On any error nothing is left behind.
         """
         present = self.find(committed.key)
         if present is not None:
             if not needed:
-                self.let_go([committed.key])
+                self.unpin([committed.key])
             return present
         name = _name(committed.key)
         unique = f"{name}.{self._users.own}-{next(self._numbers)}"
         data, draft = self.root / f"{unique}.arrow", self.root / f"{unique}.json"
         try:
-            if not self._take_room(data, sum(committed.bytes)):
+            if not self._take_space(data, sum(committed.bytes)):
                 return None
             if needed:
                 self._users.need([name])
@@ -188,7 +188,7 @@ class CheckpointDirectory:
             present = self._commit(committed.key, draft) or Saved(committed, data, segments)
         except BaseException as error:
             _remove(data, draft)
-            self._users.let_go([name])
+            self._users.unpin([name])
             if isinstance(error, OSError):
                 where, why = self.root, error.strerror or error
                 raise DiskFull(f"cannot write a checkpoint to {where}: {why}") from error
@@ -214,7 +214,7 @@ class CheckpointDirectory:
 
     def find(self, key: CheckpointKey) -> Saved | None:
         """The checkpoint of that key, or None if there is none that can be believed. It is not removed before
-        `let_go`. Raises CheckpointError if the directory cannot be read, or has no room for a word that it is needed.
+        `unpin`. Raises CheckpointError if the directory cannot be read, or has no room for a word that it is needed.
         """
         name = _name(key)
         try:
@@ -225,7 +225,7 @@ class CheckpointDirectory:
             raise CheckpointError(f"the checkpoints in {self.root} cannot be used: {error.strerror}") from error
         saved = read_manifest(self.root / f"{name}.json", self._key)
         if saved is None or saved.committed.key != key:
-            self._users.let_go([name])
+            self._users.unpin([name])
             return None
         with contextlib.suppress(OSError):
             os.utime(self.root / f"{name}.json")  # its last use
@@ -246,9 +246,9 @@ class CheckpointDirectory:
         """All of them."""
         return sum(saved.committed.bytes)
 
-    def let_go(self, keys: Sequence[CheckpointKey]) -> None:
+    def unpin(self, keys: Sequence[CheckpointKey]) -> None:
         """No job of this process needs these any more; they stay until their room is needed."""
-        self._users.let_go([_name(key) for key in keys])
+        self._users.unpin([_name(key) for key in keys])
 
     def remove(self, saved: Saved) -> None:
         """Forget a checkpoint that proved unreadable; first the manifest, unless it was made anew, then the data."""
@@ -257,7 +257,7 @@ class CheckpointDirectory:
             if self._data_of(name) == saved.path.name:
                 _remove(self.root / f"{name}.json")
             _remove(saved.path)
-        self._users.let_go([name])
+        self._users.unpin([name])
 
     def set_aside(self, saved: Saved, folder: Path) -> None:
         """Move a checkpoint that is not to be used any more to a folder, for people. It goes if it cannot be moved."""
@@ -281,7 +281,7 @@ class CheckpointDirectory:
             if match["user"] is not None and match["user"] not in living and path.name != named[match["name"]]:
                 path.unlink(missing_ok=True)
 
-    def _take_room(self, data: Path, bytes_: int) -> bool:
+    def _take_space(self, data: Path, bytes_: int) -> bool:
         """Make the data file, of the size it will have at least. False if there is no room for it."""
         if self._budget is None:
             write_private(data, b"")

@@ -102,7 +102,7 @@ class SharedCheckpoints:
         self._leases = Leases(objects, lease)
         self._numbers = count(1)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="qoop-store")
-        self._room = threading.Lock()
+        self._available = threading.Lock()
         self._used = 0
         self._looked: float | None = None  # when the store was listed last, by the monotonic clock
         with self._writing():
@@ -112,7 +112,7 @@ class SharedCheckpoints:
     def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
         """Write data, then the manifest; the checkpoint exists once this returns. One that exists stays.
 
-        needed: a running job of this process needs it, so that it is not removed before `let_go`.
+        needed: a running job of this process needs it, so that it is not removed before `unpin`.
         None: the budget has no room for it, or one of its key is just being removed. Raises DiskFull, and leaves
         nothing that is visible behind then.
         """
@@ -120,13 +120,13 @@ class SharedCheckpoints:
         with self._writing():
             present = self.find(committed.key) if self._exists(f"{name}.json") else None
             if present is None:
-                if not self._take_room(sum(committed.bytes)):
+                if not self._take_space(sum(committed.bytes)):
                     return None
                 present = self._write(name, committed, partitions)
             if needed and present is not None:
                 self._leases.note([name])
             elif not needed:
-                self.let_go([committed.key])
+                self.unpin([committed.key])
             return present
 
     def _write(self, name: str, committed: Committed, partitions: Sequence[pa.Table]) -> Saved | None:
@@ -174,12 +174,12 @@ class SharedCheckpoints:
         return None
 
     def find(self, key: CheckpointKey) -> Saved | None:
-        """The checkpoint of that key, or None. It is not removed before `let_go`."""
+        """The checkpoint of that key, or None. It is not removed before `unpin`."""
         found = self.find_all([key])
         return found[0] if found else None
 
     def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
-        """Those of the keys that are there and can be believed. They are not removed before `let_go`."""
+        """Those of the keys that are there and can be believed. They are not removed before `unpin`."""
         names = {_name(key): key for key in keys}
         if not names:
             return []
@@ -190,7 +190,7 @@ class SharedCheckpoints:
             there = [name for name in names if (part := parts.get(name)) and part.manifest and not part.gone]
             found = dict(zip(there, self._threads.map(self._manifest, there), strict=True))
         good = {name: saved for name, saved in found.items() if _is_whole(saved, names[name], parts[name])}
-        self._leases.let_go(names.keys() - good.keys())
+        self._leases.unpin(names.keys() - good.keys())
         return [saved for saved in good.values() if saved is not None]
 
     def read(self, saved: Saved, number: int) -> pa.Table:
@@ -229,9 +229,9 @@ class SharedCheckpoints:
             segment.bytes for number, segment in enumerate(saved.segments) if self._cached(saved, number) is not None
         )
 
-    def let_go(self, keys: Sequence[CheckpointKey]) -> None:
+    def unpin(self, keys: Sequence[CheckpointKey]) -> None:
         """No job of this process needs these any more; they stay until their room is needed."""
-        self._leases.let_go(map(_name, keys))
+        self._leases.unpin(map(_name, keys))
 
     def remove(self, saved: Saved) -> None:
         """Forget a checkpoint that proved unreadable; first the manifest, then the data."""
@@ -241,7 +241,7 @@ class SharedCheckpoints:
             if present is not None and present.path == saved.path:  # and not one made since
                 self._objects.delete([f"{name}.json"])
             self._objects.delete([saved.path.as_posix()])
-        self._leases.let_go([name])
+        self._leases.unpin([name])
 
     def set_aside(self, saved: Saved, folder: Path) -> None:
         """Move a checkpoint that is not to be used any more to a folder of this machine, for people. It goes if it
@@ -258,7 +258,7 @@ class SharedCheckpoints:
 
     def collect(self) -> None:
         """Remove what dead users left unfinished. Raises OSError as the store does."""
-        with self._room:
+        with self._available:
             living = self._leases.living()
             self._collect(self._look(), living)
             self._objects.delete(living.dead)
@@ -341,11 +341,11 @@ class SharedCheckpoints:
         self._looked = time.monotonic()
         return parts
 
-    def _take_room(self, bytes_: int) -> bool:
+    def _take_space(self, bytes_: int) -> bool:
         if self._budget is None:
             return True
         wanted = bytes_ + _MANIFEST_BYTES
-        with self._room:
+        with self._available:
             old = self._looked is None or time.monotonic() - self._looked > self._leases.seconds / 2
             if old or self._used + wanted > self._budget:
                 parts = self._look()

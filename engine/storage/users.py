@@ -59,7 +59,7 @@ class Users:
             self._append("+", new)
             self._needed.update(new)
 
-    def let_go(self, names: Iterable[str]) -> None:
+    def unpin(self, names: Iterable[str]) -> None:
         """This process does not need these any more. If the disk is full, the others hear of it later."""
         with self._mutex:
             old = [name for name in names if name in self._needed]
@@ -69,7 +69,7 @@ class Users:
 
     def living(self) -> set[str]:
         """The users whose processes live. Forgets the others. Only while `alone`."""
-        return {user for user in self._users() if self._lives(user)}
+        return {user for user in self._users() if self._lifetimes(user)}
 
     def needed(self) -> set[str]:
         """What any living process needs. Only while `alone`."""
@@ -89,7 +89,7 @@ class Users:
     def _users(self) -> list[str]:
         return [match["user"] for name in os.listdir(self._root) if (match := _USER.fullmatch(name))]
 
-    def _lives(self, user: str) -> bool:
+    def _lifetimes(self, user: str) -> bool:
         if user == self.own:
             return True
         try:

@@ -5,7 +5,7 @@
     expr.py             scalar expressions
     relation.py         logical operators
     types.py            types and constant values of expressions, asked of DuckDB
-    moment.py           the time that ``now()`` means in all tasks of a query
+    query_timestamp.py           the time that ``now()`` means in all tasks of a query
     traversal.py        walks and rebuilds relations
     properties.py       what holds for an expression or a relation
     fold_constants.py   simplifies expressions

@@ -3,7 +3,7 @@
 A signature says whether two outputs are the same. :class:`Facts` say what an output is made of, in terms that do not
 depend on the plan: which factors, restricted by which predicates, with which columns. They are the normal form of
 :mod:`qoop.planner.identity.provenance` with factors named by their digests, and they are needed only when plans are
-compared with what other plans have left behind, so a stage carries :class:`Told`, which works them out when first
+compared with what other plans have left behind, so a stage carries :class:`LazyFacts`, which works them out when first
 asked.
 """
 
@@ -37,7 +37,7 @@ class Facts:
     ordered: bool = False
 
 
-class Told:
+class LazyFacts:
     """The facts of a stage, made when first asked for; None where there are none to tell."""
 
     __slots__ = ("_facts", "_make")
@@ -75,7 +75,7 @@ def nothing() -> None:
     return
 
 
-UNTOLD = Told(nothing)
+NO_FACTS = LazyFacts(nothing)
 """Of a stage of which nothing is told."""
 
 
@@ -90,9 +90,9 @@ class Served:
     columns: tuple[tuple[str, Expr], ...]
 
 
-def from_json(data: Any) -> Told:
-    """What :meth:`Told.to_json` wrote, read when first asked for. Damage raises PlanError then."""
-    return UNTOLD if data is None else Told(lambda: _facts(data))
+def from_json(data: Any) -> LazyFacts:
+    """What :meth:`LazyFacts.to_json` wrote, read when first asked for. Damage raises PlanError then."""
+    return NO_FACTS if data is None else LazyFacts(lambda: _facts(data))
 
 
 def _facts(data: Any) -> Facts:

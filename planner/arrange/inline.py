@@ -8,8 +8,8 @@ from typing import Any
 
 from qoop.planner.algebra.expr import Column
 from qoop.planner.algebra.relation import Opaque, Project, Relation, Shared, walk, with_inputs
-from qoop.planner.identity.digits import Digits, digits_of
-from qoop.planner.identity.island import is_island
+from qoop.planner.identity.determinism import is_non_deterministic
+from qoop.planner.identity.float_order import FloatOrder, float_order_of
 
 MOST_COPIES = 6
 """Readers of a shared subplan up to which it is ever written out for each."""
@@ -25,7 +25,7 @@ def inline_shared(relation: Relation) -> Relation:
     for node in _paths(relation, 4096):
         if isinstance(node, Shared):
             readers[node.name] = readers.get(node.name, 0) + 1
-    return _Inliner(readers, digits_of(relation)).rebuild(relation)
+    return _Inliner(readers, float_order_of(relation)).rebuild(relation)
 
 
 def _paths(relation: Relation, most: int) -> Iterator[Relation]:
@@ -39,7 +39,7 @@ def _paths(relation: Relation, most: int) -> Iterator[Relation]:
 
 
 class _Inliner:
-    def __init__(self, readers: Mapping[str, int], digits: Digits) -> None:
+    def __init__(self, readers: Mapping[str, int], digits: FloatOrder) -> None:
         self.readers = readers
         self.digits = digits
         self.copies = 0
@@ -65,7 +65,7 @@ class _Inliner:
 
     def may_copy(self, shared: Shared, body: Relation) -> bool:
         """A subplan that reads one that stays shared stays shared too: that one's columns have one name each."""
-        if self.readers[shared.name] > MOST_COPIES or is_island(shared.input, self.digits):
+        if self.readers[shared.name] > MOST_COPIES or is_non_deterministic(shared.input, self.digits):
             return False
         return not any(isinstance(node, Opaque | Shared) for node in walk(body))
 

@@ -26,7 +26,7 @@ from qoop.planner.algebra.properties import equated
 from qoop.planner.algebra.relation import Filter, Join, Opaque, Project, Relation, Shared, walk, with_inputs
 from qoop.planner.algebra.traversal import bottom_up
 from qoop.planner.estimate.cardinality import Cardinality
-from qoop.planner.identity.island import is_island
+from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.join_order.enumerate import MACHINES
 
 LARGE_ROWS = 1_000_000.0
@@ -148,4 +148,4 @@ def _key_pairs(join: Join, large: Relation, other: Relation) -> list[tuple[Colum
 
 
 def _is_repeatable(relation: Relation) -> bool:
-    return not is_island(relation) and not any(isinstance(node, Opaque) for node in walk(relation))
+    return not is_non_deterministic(relation) and not any(isinstance(node, Opaque) for node in walk(relation))

@@ -56,12 +56,12 @@ def _name(column: Column) -> str:
 
 
 def _backed_off(factors: list[tuple[Expr | None, float]], profile: Profile) -> float:
-    fraction, room, exponent = 1.0, max(1.0, profile.rows), 1.0
+    fraction, available, exponent = 1.0, max(1.0, profile.rows), 1.0
     for subject, factor in sorted(factors, key=lambda item: item[1]):
         spread = spread_of(subject, profile) if subject is not None else None
         if spread is not None and spread.distinct > 1:
-            room /= spread.distinct
-            if room < 1.0 and fraction < 1.0:
+            available /= spread.distinct
+            if available < 1.0 and fraction < 1.0:
                 exponent /= 2.0
         fraction *= max(0.0, min(1.0, factor)) ** exponent
     return fraction

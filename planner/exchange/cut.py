@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.algebra.expr import Column, columns_of_all, quote, substitute
-from qoop.planner.algebra.facts import UNTOLD, Facts, Told
+from qoop.planner.algebra.facts import NO_FACTS, Facts, LazyFacts
 from qoop.planner.algebra.relation import (
     Aggregate,
     Exchange,
@@ -33,7 +33,7 @@ from qoop.planner.algebra.relation import (
 from qoop.planner.estimate.observed import NOTHING, Observations
 from qoop.planner.exchange.distribution import fragment_nodes
 from qoop.planner.exchange.sqlgen import to_sql
-from qoop.planner.identity.form import form
+from qoop.planner.identity.canonical_form import form
 from qoop.planner.plan import Layout, Plan, Signature, Stage, StageId, StageInput, TableInput, read_table
 
 
@@ -46,7 +46,7 @@ class Identity(NamedTuple):
 
     signature: Signature
     names: Mapping[Column, str]
-    island: bool
+    non_deterministic: bool
     rows: Signature = ""
     facts: Callable[[Sequence[tuple[str, Column]]], Facts] | None = None
 
@@ -187,10 +187,10 @@ class Cutter:
             slots=fragment.slots,
             estimate=self.observed.estimate(signature, fragment.width, fragment.estimate, self._read_by(leaves)),
             opaque=top.reason if isinstance(top, Opaque) else None,
-            shareable=not identity.island,
+            shareable=not identity.non_deterministic,
             join_filters=not _joins_limited(top),
             meaning="" if fragment.partial else identity.rows,
-            told=UNTOLD if fragment.partial else _told(identity, names, ordered, root),
+            told=NO_FACTS if fragment.partial else _told(identity, names, ordered, root),
         )
         return _Content(exchange, top, leaves, names, ordered, root, stage)
 
@@ -328,11 +328,11 @@ def _seen(stage: Stage, kind: str) -> tuple[object, ...]:
     return stage.width, stage.cut
 
 
-def _told(identity: Identity, names: Mapping[Column, Column], ordered: Sequence[Column], root: bool) -> Told:
-    if identity.facts is None or identity.island:
-        return UNTOLD
+def _told(identity: Identity, names: Mapping[Column, Column], ordered: Sequence[Column], root: bool) -> LazyFacts:
+    if identity.facts is None or identity.non_deterministic:
+        return NO_FACTS
     called = [((column if root else names[column]).name, column) for column in ordered]
-    return Told(partial(identity.facts, called))
+    return LazyFacts(partial(identity.facts, called))
 
 
 def _named(item: Input, taken: dict[str, Input]) -> Input:

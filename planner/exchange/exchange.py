@@ -72,7 +72,7 @@ _HALF_JOINS = frozenset({"semi", "anti", "mark"})
 def place_exchanges(
     relation: Relation,
     cardinality: Cardinality,
-    room: Resources,
+    available: Resources,
     cost: CostModel,
     tables: Mapping[str, int],
     thresholds: Thresholds = USUAL,
@@ -84,7 +84,7 @@ def place_exchanges(
     tables: by table name the most tasks that a scan of it can use (row groups, files); 1 for those not named.
     known: what earlier calls with the same estimates and costs have found out.
     """
-    costs = Costs(cardinality, cost, room, thresholds, Known() if known is None else known)
+    costs = Costs(cardinality, cost, available, thresholds, Known() if known is None else known)
     placer = _Placer(cardinality, costs, tables, thresholds, readers_keys(relation))
     return placer.end(placer.place(relation), "gather")
 

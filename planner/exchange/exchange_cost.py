@@ -38,15 +38,15 @@ class Costs:
     """
 
     def __init__(
-        self, cardinality: Cardinality, cost: CostModel, room: Resources, limits: Thresholds, known: Known
+        self, cardinality: Cardinality, cost: CostModel, available: Resources, limits: Thresholds, known: Known
     ) -> None:
         self.cardinality = cardinality
         self.cost = cost
-        self.slots = max(1, int(room.cpu))
+        self.slots = max(1, int(available.cpu))
         self.threads = min(self.slots, limits.most_threads)
-        self._memory = room.memory
+        self._memory = available.memory
         self.machines = ceil(self.slots / limits.machine_slots)
-        self._network = room.network if self.machines > 1 else 0.0
+        self._network = available.network if self.machines > 1 else 0.0
         self.limits = limits
         self._known = known
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, binary
 from qoop.planner.algebra.relation import Filter, Project, Relation, Window, WindowCall
-from qoop.planner.identity.island import window_is_determined
+from qoop.planner.identity.determinism import window_is_determined
 
 _RANKS = frozenset({"rank", "dense_rank", "row_number"})
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}

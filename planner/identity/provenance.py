@@ -30,10 +30,10 @@ from qoop.planner.algebra.facts import Facts
 from qoop.planner.algebra.relation import Exchange, Filter, Limit, Project, Relation, Shared, Sort
 from qoop.planner.identity.block import facts_of
 from qoop.planner.identity.blocks import Blocks
-from qoop.planner.identity.island import is_island
+from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.plan import Signature
 
-__all__ = ["Provenance", "Provenances", "is_island", "provenance"]
+__all__ = ["Provenance", "Provenances", "is_non_deterministic", "provenance"]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from qoop.planner.search.candidate import (
     plan_name,
     stage_key,
 )
-from qoop.planner.search.spares import spares
+from qoop.planner.search.fallback_plans import fallback_plans
 from qoop.planner.variants import RARE, VARIANTS, Variant
 
 MOST_PLANS = 64
@@ -42,11 +42,11 @@ def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS,
     most: after so many different plans the search ends.
     """
     found: dict[object, Candidate] = {}
-    for variant, room in _tries(planning, grid, variants):
-        plan = planning.plan(variant, room)
+    for variant, available in _tries(planning, grid, variants):
+        plan = planning.plan(variant, available)
         key = tuple((stage_key(stage), stage.slots) for stage in plan.stages)
-        origin = f"{variant.name} for {_room(room)}"
-        found.setdefault(key, Candidate(plan, origin, grid.machine, planning.cost, variant, room))
+        origin = f"{variant.name} for {_available(available)}"
+        found.setdefault(key, Candidate(plan, origin, grid.machine, planning.cost, variant, available))
         if len(found) >= most:
             break
     return Pool(grid, tuple(found.values()))
@@ -59,11 +59,11 @@ def full_pool(planning: Planning, grid: Grid, most: int = 1024) -> Pool:
     limits = dict.fromkeys(variant.limits for variant in VARIANTS)
     every = [Variant(f"full {i}.{j}", one, two) for i, one in enumerate(logical) for j, two in enumerate(limits)]
     largest = max(point.cpu for point in grid.points)
-    usual = grid.rooms[0]
+    usual = grid.availability[0]
     own = [p for p in grid.points if p.cpu == largest or (p.memory / p.cpu == usual.memory / usual.cpu)]
     links = {grid.link(usual), 0.0}
-    rooms = dict.fromkeys([*grid.rooms, *(p for p in own if p.cpu == largest or grid.link(p) in links)])
-    return pool(planning, replace(grid, rooms=tuple(rooms)), [*VARIANTS, *every], most)
+    availability = dict.fromkeys([*grid.availability, *(p for p in own if p.cpu == largest or grid.link(p) in links)])
+    return pool(planning, replace(grid, availability=tuple(availability)), [*VARIANTS, *every], most)
 
 
 def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Iterator[tuple[Variant, Resources]]:
@@ -72,16 +72,16 @@ def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Itera
     for variant in variants:
         relation = planning.arranged(variant.logical)
         least, most = variant.slots
-        for room in (room for room in grid.rooms if least <= room.cpu <= most):
-            fitted = variant.on(room, grid.threads, grid.machine)
-            key = (id(relation), fitted.limits, room)
+        for available in (available for available in grid.availability if least <= available.cpu <= most):
+            fitted = variant.on(available, grid.threads, grid.machine)
+            key = (id(relation), fitted.limits, available)
             if key not in seen:
                 seen.add(key)
-                yield fitted, room
+                yield fitted, available
 
 
-def _room(room: Resources) -> str:
-    return f"{room.cpu:.0f} slots of {room.memory / room.cpu / 1e9:.1f} GB"
+def _available(available: Resources) -> str:
+    return f"{available.cpu:.0f} slots of {available.memory / available.cpu / 1e9:.1f} GB"
 
 
 @collector_waits()
@@ -92,7 +92,7 @@ def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
     covers the most shares not yet covered; of several the one that shares most stages with those kept already,
     then the one that is nearest to the best over all shares. Where that takes more plans than necessary, and it can be
     told (:mod:`qoop.planner.algebra.cover`), the fewest. Then come plans that are cheap to switch to
-    (:mod:`qoop.planner.search.spares`).
+    (:mod:`qoop.planner.search.fallback_plans`).
 
     tolerance: as a fraction, up to MOST_TOLERANCE. Raises PlanError if it is not.
     """
@@ -101,7 +101,7 @@ def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
     covers = [_covered(row, pool.best, tolerance) for row in pool.seconds]
     regret = [_regret(pool, place) for place in range(len(covers))]
     chosen = smallest_cover(covers, _without_redundant(_greedy(pool, covers, regret), covers), regret)
-    more = spares(pool, chosen, tolerance) if len(pool.candidates) > len(chosen) else ()
+    more = fallback_plans(pool, chosen, tolerance) if len(pool.candidates) > len(chosen) else ()
     return Alternatives(pool, (*chosen, *more), len(more))
 
 
@@ -184,7 +184,7 @@ def _headline(alternatives: Alternatives) -> str:
     pool = alternatives.pool
     if not pool.whole:
         return f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes were kept by an earlier search"
-    more = f" {alternatives.spares} of them to switch to," if alternatives.spares else ""
+    more = f" {alternatives.fallback_plans} of them to switch to," if alternatives.fallback_plans else ""
     return (
         f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes are kept,{more} of {len(pool.candidates)} "
         f"plans of {pool.shapes} shapes; at worst {alternatives.cover_error:.0%} behind the best"

@@ -22,7 +22,7 @@ MOST_TOLERANCE = 0.10
 
 StageKey = tuple[Signature, Layout, int, str]
 
-_NO_ROOM = Resources()
+_NOTHING_AVAILABLE = Resources()
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Grid:
     """
 
     points: tuple[Resources, ...]
-    rooms: tuple[Resources, ...]
+    availability: tuple[Resources, ...]
     threads: int
     machine: int
 
@@ -61,23 +61,23 @@ class Grid:
         memories, ordered = sorted(memory_per_slot), sorted(cpus)
         points = dict.fromkeys(share(cpu, memory, link) for link in links for memory in memories for cpu in ordered)
         few = made_for or (ordered[-1], ordered[len(ordered) // 2], ordered[0])
-        rooms = dict.fromkeys(share(cpu, memories[-1], links[0]) for cpu in few)
+        availability = dict.fromkeys(share(cpu, memories[-1], links[0]) for cpu in few)
         if not made_for:
-            rooms[share(ordered[-1], memories[0], links[0])] = None
-        return cls(tuple(points), tuple(rooms), threads, machine)
+            availability[share(ordered[-1], memories[0], links[0])] = None
+        return cls(tuple(points), tuple(availability), threads, machine)
 
     def link(self, point: Resources) -> float:
         """Bytes per second in and out of one machine of a share; 0: no limit."""
         return point.network / max(1, ceil(point.cpu / self.machine))
 
 
-def local_grid(room: Resources) -> Grid:
+def local_grid(available: Resources) -> Grid:
     """For one machine: 1, 2, 4 … slots up to twice those there are, with a quarter of its memory and all of it."""
-    slots = max(1, int(room.cpu))
+    slots = max(1, int(available.cpu))
     cpus = [1]
     while cpus[-1] < 2 * slots:
         cpus.append(2 * cpus[-1])
-    each = room.memory / slots
+    each = available.memory / slots
     return Grid.of(cpus, (each / 4, each), threads=slots)
 
 
@@ -106,7 +106,7 @@ class Candidate:
     machine: int = ONE_MACHINE
     cost: CostModel = DEFAULT
     variant: Variant = VARIANTS[0]
-    room: Resources = _NO_ROOM
+    available: Resources = _NOTHING_AVAILABLE
 
     @cached_property
     def shape(self) -> str:
@@ -190,18 +190,18 @@ class Pool:
 class Alternatives:
     """The kept plans of a query.
 
-    chosen: their places in the pool: first those that cover needs, then, so many as `spares` says, those that are kept
-    because they are cheap to switch to.
+    chosen: their places in the pool: first those that cover needs, then, so many as `fallback_plans` says, those that
+    are kept because they are cheap to switch to.
     """
 
     pool: Pool
     chosen: tuple[int, ...]
-    spares: int = 0
+    fallback_plans: int = 0
 
     @property
     def covering(self) -> int:
         """How many plans are kept because cover needs them."""
-        return len(self.chosen) - self.spares
+        return len(self.chosen) - self.fallback_plans
 
     @cached_property
     def kept(self) -> tuple[Candidate, ...]:

@@ -33,7 +33,7 @@ class Decision:
     to be, in the plan's order."""
 
     variant: Variant
-    room: Resources
+    available: Resources
     origin: str
     rows: tuple[float, ...]
     seconds: tuple[float, ...]
@@ -41,14 +41,14 @@ class Decision:
 
 def decisions(alternatives: Alternatives) -> tuple[Decision, ...]:
     """The decisions behind the plans that are kept."""
-    return tuple(Decision(one.variant, one.room, one.origin, *_expected(one.plan)) for one in alternatives.kept)
+    return tuple(Decision(one.variant, one.available, one.origin, *_expected(one.plan)) for one in alternatives.kept)
 
 
 def replay(planning: Planning, grid: Grid, made: Sequence[Decision]) -> Alternatives | None:
     """Plans along decisions that were made for a query of other literals; None where they need not hold."""
     plans = []
     for decision in made:
-        plan = planning.plan(decision.variant, decision.room)
+        plan = planning.plan(decision.variant, decision.available)
         rows, seconds = _expected(plan)
         if _moved(rows, decision.rows, _FEW_ROWS) or _moved(seconds, decision.seconds, _SHORT):
             return None
@@ -58,7 +58,9 @@ def replay(planning: Planning, grid: Grid, made: Sequence[Decision]) -> Alternat
 
 def recalled(plans: Iterable[tuple[Plan, Decision]], grid: Grid, cost: CostModel) -> Alternatives:
     """Alternatives of plans that are known to be those worth keeping, in their order."""
-    candidates = tuple(Candidate(plan, one.origin, grid.machine, cost, one.variant, one.room) for plan, one in plans)
+    candidates = tuple(
+        Candidate(plan, one.origin, grid.machine, cost, one.variant, one.available) for plan, one in plans
+    )
     return Alternatives(Pool(grid, candidates, whole=False), tuple(range(len(candidates))))
 
 

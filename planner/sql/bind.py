@@ -19,7 +19,7 @@ import duckdb
 from qoop.catalog.errors import BindError, ParseError, QueryError
 from qoop.catalog.opening import open_duckdb
 from qoop.planner.algebra.expr import quote
-from qoop.planner.algebra.moment import Moment
+from qoop.planner.algebra.query_timestamp import QueryTimestamp
 from qoop.planner.sql.sources import is_long, refuse_foreign, tables_mentioned
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Bound:
     tables: Mapping[str, tuple[str, tuple[TypedName, ...]]]
     columns: tuple[TypedName, ...]
     settings: tuple[tuple[str, str], ...] = field(default=())
-    moment: Moment = field(default_factory=Moment.now)
+    moment: QueryTimestamp = field(default_factory=QueryTimestamp.now)
 
 
 class Binder:
@@ -106,7 +106,7 @@ class Binder:
             return tuple(sorted(self._settings.items()))
 
     def bind(self, text: str, at: str | None = None) -> Bound:
-        """Parse and check one SELECT statement. at: its moment, see `Moment`; None: now.
+        """Parse and check one SELECT statement. at: its moment, see `QueryTimestamp`; None: now.
 
         Raises ParseError or BindError."""
         from qoop.planner.sql.reading import parse, reads_alike, tables_named  # loads sqlglot, which only binding needs
@@ -122,7 +122,14 @@ class Binder:
         tables = {name: known[name] for name in known if name in names}
         ast = ast if ast is not None and reads_alike(text, ast) else None
         zone = dict(settings).get("timezone")
-        return Bound(text, ast, tables, columns, settings, Moment(at, zone) if at is not None else Moment.now(zone))
+        return Bound(
+            text,
+            ast,
+            tables,
+            columns,
+            settings,
+            QueryTimestamp(at, zone) if at is not None else QueryTimestamp.now(zone),
+        )
 
     def describe(self, text: str) -> tuple[TypedName, ...]:
         """Names and types of the result of a text. Raises ParseError or BindError."""

@@ -27,10 +27,10 @@ from qoop.planner.algebra.relation import (
     Values,
 )
 from qoop.planner.algebra.types import common_type
-from qoop.planner.identity.island import is_island
+from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.sql.bind import Bound, TypedName
 from qoop.planner.sql.convert import Env, has_aggregate
-from qoop.planner.sql.query_block import Block, order_exprs
+from qoop.planner.sql.query_block import QueryBlock, order_exprs
 from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, named_source, refuse
 from qoop.planner.sql.select_block import SelectBlock
 from qoop.planner.sql.sources import MOST_LISTED, is_long
@@ -119,7 +119,7 @@ class Builder:
         fresh = tuple(self.names.fresh(name, type_) for name, type_ in columns)
         return Opaque(sql, tables, fresh, reason)
 
-    def query(self, node: exp.Expression, parent: Scope | None, ctes: dict[str, Cte]) -> Block:
+    def query(self, node: exp.Expression, parent: Scope | None, ctes: dict[str, Cte]) -> QueryBlock:
         """Build a SELECT, set operation, VALUES or a parenthesised one of these."""
         ctes = self.with_(node, ctes)
         match node:
@@ -134,7 +134,7 @@ class Builder:
                 return self.values(node)
         raise Unsupported(f"{type(node).__name__} as a query")
 
-    def project(self, block: Block) -> tuple[Relation, tuple[Column, ...]]:
+    def project(self, block: QueryBlock) -> tuple[Relation, tuple[Column, ...]]:
         """The block's relation with exactly the select list as its columns."""
         if block.correlated:
             raise Unsupported("a correlated subquery here")
@@ -171,7 +171,7 @@ class Builder:
         """One use of a CTE: shared where it is used more than once and worth computing once, or may vary."""
         if cte.shared is None:
             relation, columns, names = self.derived(cte.query, cte.visible)
-            varies = is_island(relation)
+            varies = is_non_deterministic(relation)
             if cte.uses < 2 or (cte.inlined if varies else not _worth_sharing(cte.query)):
                 return named_source(cte.name, cte.columns or names, columns, relation)
             if relation.columns != columns:
@@ -184,7 +184,7 @@ class Builder:
 
     def _varies(self, cte: Cte) -> bool:
         """True if all of its readers must have the rows of one evaluation."""
-        return not cte.inlined and is_island(self.derived(cte.query, cte.visible)[0])
+        return not cte.inlined and is_non_deterministic(self.derived(cte.query, cte.visible)[0])
 
     def derived(
         self, node: exp.Expression, ctes: dict[str, Cte]
@@ -207,7 +207,7 @@ class Builder:
 
     # -- VALUES, set operations --------------------------------------------------------------------------------------
 
-    def values(self, node: exp.Values) -> Block:
+    def values(self, node: exp.Values) -> QueryBlock:
         env = Env(Scope(None), self.names, self.subqueries, self.bound.moment)
         rows = [tuple(env.convert(item) for item in row.expressions) for row in node.expressions]
         if not rows or env.attachments:
@@ -215,9 +215,9 @@ class Builder:
         types = [common_type([row[i].type for row in rows]) for i in range(len(rows[0]))]
         names = tuple(f"col{i}" for i in range(len(types)))
         columns = tuple(self.names.fresh(name, type_) for name, type_ in zip(names, types, strict=True))
-        return Block(Values(columns, tuple(rows)), columns, names)
+        return QueryBlock(Values(columns, tuple(rows)), columns, names)
 
-    def set_operation(self, node: exp.SetOperation, parent: Scope | None, ctes: dict[str, Cte]) -> Block:
+    def set_operation(self, node: exp.SetOperation, parent: Scope | None, ctes: dict[str, Cte]) -> QueryBlock:
         refuse(node, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
         kind: SetKind = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}[type(node)]  # type: ignore[assignment]
         keep_duplicates = not node.args.get("distinct")
@@ -234,7 +234,7 @@ class Builder:
         scope = Scope(None, [Source("", tuple(zip(names, columns, strict=True)), union)])
         places = {name.lower(): i for i, name in reversed(tuple(enumerate(names)))}
         order = order_exprs(node, places, Env(scope, self.names, self.subqueries, self.bound.moment))
-        return self.order_and_limit(node, Block(union, columns, names), columns, order)
+        return self.order_and_limit(node, QueryBlock(union, columns, names), columns, order)
 
     def _aligned(self, relation: Relation, columns: tuple[Column, ...], types: Sequence[str]) -> Relation:
         """The branch with its columns cast to the common types, and exactly these columns."""
@@ -249,8 +249,8 @@ class Builder:
     # -- ORDER BY, LIMIT ------------------------------------------------------------------------------------
 
     def order_and_limit(
-        self, node: exp.Expression, block: Block, originals: Sequence[Expr], order: Sequence[Expr | int]
-    ) -> Block:
+        self, node: exp.Expression, block: QueryBlock, originals: Sequence[Expr], order: Sequence[Expr | int]
+    ) -> QueryBlock:
         """Apply ORDER BY, LIMIT and OFFSET to a block whose select list is final.
 
         originals: the select list as it was written (before DISTINCT made columns of it).
@@ -275,7 +275,7 @@ class Builder:
             relation = Limit(relation, *limit)
         if hidden:
             relation = Project(relation, tuple((column, column) for column in columns))
-        return Block(relation, columns, block.names, single=block.single)
+        return QueryBlock(relation, columns, block.names, single=block.single)
 
     def _sort_keys(
         self,

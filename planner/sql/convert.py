@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from qoop.catalog.errors import BindError
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, cast, columns_of, is_null, negate
-from qoop.planner.algebra.moment import Moment, is_of_the_moment
+from qoop.planner.algebra.query_timestamp import QueryTimestamp, is_of_the_moment
 from qoop.planner.algebra.relation import Aggregation, Relation, WindowCall
 from qoop.planner.algebra.types import aggregate_names, fold, type_of
 from qoop.planner.sql.scope import Cte, Names, Scope, Unsupported
@@ -66,7 +66,7 @@ class Env:
     scope: Scope
     names: Names
     subqueries: Subqueries
-    moment: Moment
+    moment: QueryTimestamp
     aggregates: dict[tuple[Call, Expr | None], Aggregation] | None = None
     windows: list[WindowCall] | None = None
     attachments: list[Attachment] = field(default_factory=list)

@@ -14,7 +14,7 @@ from qoop.planner.sql.scope import Unsupported
 
 
 @dataclass
-class Block:
+class QueryBlock:
     """A query block before its select list is projected.
 
     relation, exprs, names: the select list `exprs`, called `names`, over the rows of `relation`.

@@ -25,7 +25,7 @@ from qoop.planner.algebra.relation import (
 from qoop.planner.algebra.types import value_of_no_match
 from qoop.planner.sql.convert import Env, has_aggregate
 from qoop.planner.sql.group_by import GroupKeys, grouping_sets
-from qoop.planner.sql.query_block import Block, order_exprs, ordinal
+from qoop.planner.sql.query_block import QueryBlock, order_exprs, ordinal
 from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, named_source, refuse
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class SelectBlock:
         self.relation: Relation = Values((), ((),))
         self.correlated: list[Expr] = []
 
-    def build(self) -> Block:
+    def build(self) -> QueryBlock:
         refuse(self.node, self.KNOWN)
         self.from_()
         selects = self.select_items()
@@ -227,7 +227,7 @@ class SelectBlock:
             raise Unsupported("a star over nothing")
         return found  # type: ignore[return-value]
 
-    def select(self, selects: list[tuple[exp.Expression | Column, str]], env: Env) -> Block:
+    def select(self, selects: list[tuple[exp.Expression | Column, str]], env: Env) -> QueryBlock:
         """GROUP BY to ORDER BY: convert all expressions first, then stack the operators they need."""
         node = self.node
         qualify, having = node.args.get("qualify"), node.args.get("having")
@@ -254,7 +254,7 @@ class SelectBlock:
                 raise Unsupported("a window function in a correlated subquery")
             self.relation = Window(self.relation, calls)
         self.relation = _filtered(self.relation, [after(e) for e in qualify_exprs])
-        block = Block(
+        block = QueryBlock(
             self.relation,
             tuple(map(after, exprs)),
             names,
@@ -339,13 +339,13 @@ class SelectBlock:
         self.relation = Aggregate(self.relation, tuple(keys.columns.values()), swapped, sets)
         self.correlated = keys.correlated
 
-    def distinct(self, block: Block) -> Block:
+    def distinct(self, block: QueryBlock) -> QueryBlock:
         if self.node.args["distinct"].args.get("on"):
             raise Unsupported("DISTINCT ON")
         if block.correlated:
             return replace(block, distinct=True)  # EXISTS and IN ignore duplicates; a scalar subquery sees to it
         relation, columns = self.builder.project(block)
-        return Block(Aggregate(relation, columns, ()), columns, block.names)
+        return QueryBlock(Aggregate(relation, columns, ()), columns, block.names)
 
 
 def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp.Expression, list[exp.Join]]]:

@@ -32,7 +32,7 @@ from qoop.planner.sql.scope import Unsupported
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
-    from qoop.planner.sql.query_block import Block
+    from qoop.planner.sql.query_block import QueryBlock
 
 _ZERO = Literal("0", "INTEGER", 0)
 _MANY_ROWS = (
@@ -73,7 +73,7 @@ class SubqueryJoins:
     def _attach(self, env: Env, right: Relation, kind: str, on: tuple[Expr, ...]) -> None:
         env.attachments.append(lambda left: Join(left, right, kind, on))  # type: ignore[arg-type]
 
-    def _membership(self, node: exp.In, block: Block, env: Env) -> tuple[Relation, tuple[Expr, ...]]:
+    def _membership(self, node: exp.In, block: QueryBlock, env: Env) -> tuple[Relation, tuple[Expr, ...]]:
         """The right side and conditions of a semi join for ``x IN (SELECT y …)``; x may be a row."""
         outer = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         if len(outer) != len(block.exprs):
@@ -82,7 +82,7 @@ class SubqueryJoins:
         pairs = [equals(env.convert(x), y) for x, y in zip(outer, columns, strict=True)]
         return relation, (*pairs, *block.correlated)
 
-    def _with_correlated(self, block: Block) -> tuple[Relation, tuple[Column, ...]]:
+    def _with_correlated(self, block: QueryBlock) -> tuple[Relation, tuple[Column, ...]]:
         """Project the select list and, beside it, the inner columns that correlated predicates need."""
         columns = self.builder.output_columns(block.exprs, block.names)
         inner = [c for c in block.relation.columns if c in columns_of_all(block.correlated) and c not in columns]
@@ -146,7 +146,7 @@ class SubqueryJoins:
             raise Unsupported("a correlated scalar subquery with GROUP BY")
         return self._grouped(block, env)
 
-    def _grouped(self, block: Block, env: Env) -> Expr:
+    def _grouped(self, block: QueryBlock, env: Env) -> Expr:
         """The value of a correlated aggregate: of the group with the outer row's key, or of no rows at all."""
         relation, on = block.relation, tuple(block.correlated)
         env.attachments.append(lambda left: Join(left, relation, "left", on))
@@ -156,7 +156,7 @@ class SubqueryJoins:
         }
         return substitute(block.exprs[0], filled)
 
-    def _uncorrelated(self, block: Block, env: Env) -> Expr:
+    def _uncorrelated(self, block: QueryBlock, env: Env) -> Expr:
         relation, (column,) = self.builder.project(block)
         if not block.single:
             relation, checked = self._first(relation, (), column)
@@ -164,7 +164,7 @@ class SubqueryJoins:
         env.attachments.append(lambda left: Join(left, relation, "inner", ()))
         return column
 
-    def _correlated_row(self, block: Block, env: Env) -> Expr:
+    def _correlated_row(self, block: QueryBlock, env: Env) -> Expr:
         """No aggregate: at most one row for each outer row, checked when it runs, and only where it is asked for."""
         inner_set = frozenset(block.relation.columns)
         names = self.builder.names
@@ -202,7 +202,7 @@ class SubqueryJoins:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def block(self, node: exp.Expression, env: Env) -> Block:
+    def block(self, node: exp.Expression, env: Env) -> QueryBlock:
         """Build the subquery with the env's scope around it."""
         while isinstance(node, exp.Subquery) and not node.args.get("with_"):
             node = node.this
@@ -222,7 +222,7 @@ class SubqueryJoins:
                 return inner, other
         raise Unsupported(f"a subquery correlated by {predicate}")
 
-    def _no_empty_group(self, block: Block) -> None:
+    def _no_empty_group(self, block: QueryBlock) -> None:
         if block.single:
             raise Unsupported("EXISTS over an aggregate without GROUP BY")
 

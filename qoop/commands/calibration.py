@@ -351,7 +351,7 @@ def _small_queries() -> list[Probe]:
 
 def _small_query(session: Session, text: str) -> Probe:
     planning = session.prepare(text).planning()
-    placed = planning.placed(Variant(), session.room)
+    placed = planning.placed(Variant(), session.available)
     plan = planning.cut(placed)
     operators = sum(len(list(fragment_nodes(one.input))) for one in walk(placed) if isinstance(one, Exchange))
     seconds = median(_task_seconds(session, text, plan) for _ in range(3 * _REPEAT))

@@ -4,15 +4,15 @@
 
     cluster.py          the loop: jobs, machines and a scheduler
     job_handle.py       a submitted job as its owner sees it
-    letters.py          what callers ask of the loop
-    turns.py            what goes into one round of the loop, and what comes out
+    messages.py          what callers ask of the loop
+    ticks.py            what goes into one round of the loop, and what comes out
     sizing.py           how large a session is
     announcements.py    the sizes that the machines are to have later
     revocation.py       what to do when capacity is about to go
     spare_memory.py     what a task may have of memory that nobody needs
     planner_thread.py   where decisions are worked out
-    outlook.py          what a job has still to do, for schedulers
-    standing.py         how a job stands, for people
+    remaining_work.py          what a job has still to do, for schedulers
+    job_status.py         how a job stands, for people
     journal.py          what happens, for the module `logging`
     trace.py            the record of a session
     trace_codec.py      the lines of a trace

@@ -26,9 +26,9 @@ from qoop.engine.backends.ray.nodes import living as living_nodes
 from qoop.engine.backends.ray.reservation import Reservation
 from qoop.engine.events import Demand
 from qoop.engine.task import MachineId, TaskId
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim
+from qoop.schedulers.base import Request
 from qoop.schedulers.max_min import MaxMin
 
 NAME = "qoop-arbiter"
@@ -61,7 +61,7 @@ class Arbiter:
         self._sessions: dict[str, _Session] = {}
         self._arrivals = count()
 
-    def turn(self, session: str, weight: float, wants: float, slots: Slots, held: Slots) -> Slots:
+    def tick(self, session: str, weight: float, wants: float, slots: Slots, held: Slots) -> Slots:
         """What a session may have of each machine from now on.
 
         wants: slots that it has a use for. slots: of the machines there are. held: what its attempts take now.
@@ -112,13 +112,13 @@ class Arbiter:
         return counts
 
     def _next(self, counts: Mapping[str, int], total: int, wanted: bool) -> str | None:
-        claims = [
-            Claim(name, one.arrival, one.weight, Resources(counts[name]), (_one_slot(name),))
+        requests = [
+            Request(name, one.arrival, one.weight, Resources(counts[name]), (_one_slot(name),))
             for name, one in self._sessions.items()
             if not wanted or counts[name] < one.wants
         ]
-        room = Room(Resources(total), Resources(total - sum(counts.values())))
-        grant = MaxMin().next_grant(claims, {"all": room}) if claims else None
+        available = Available(Resources(total), Resources(total - sum(counts.values())))
+        grant = MaxMin().next_grant(requests, {"all": available}) if requests else None
         return None if grant is None else grant.job
 
 
@@ -134,35 +134,35 @@ class RayArbiter:
         self._reserving: set[str] = set()  # sessions that want the whole of the nodes
         self._holding = threading.Lock()  # one thread at a time changes what is held
         self._reservation = Reservation()
-        threading.Thread(target=self._keep_room, name="qoop-ray-room", daemon=True).start()
+        threading.Thread(target=self._keep_resources, name="qoop-ray-room", daemon=True).start()
 
-    def turn(self, session: str, reserves: bool, weight: float, wants: float, slots: Slots, held: Slots) -> Slots:
-        """As `Arbiter.turn`. reserves: nobody else is to be given room on the nodes."""
+    def tick(self, session: str, reserves: bool, weight: float, wants: float, slots: Slots, held: Slots) -> Slots:
+        """As `Arbiter.tick`. reserves: nobody else is to be given room on the nodes."""
         with self._lock:
             if reserves:
                 self._reserving.add(session)
-            return self._arbiter.turn(session, weight, wants, slots, held)
+            return self._arbiter.tick(session, weight, wants, slots, held)
 
     def leave(self, session: str) -> int:
         """As `Arbiter.leave`."""
         with self._lock:
             left = self._arbiter.leave(session)
-        self._hold_room()
+        self._hold_resources()
         return left
 
-    def _keep_room(self) -> None:
+    def _keep_resources(self) -> None:
         errors, away = load().exceptions.RayError, False
         while True:
             time.sleep(_LOOK)  # the process ends with the actor
             try:
-                self._hold_room()
+                self._hold_resources()
                 away = False
             except (ControlAway, errors) as error:
                 if not away:
                     _logger.warning("the room of the Ray nodes cannot be looked after just now: %s", error)
                 away = True
 
-    def _hold_room(self) -> None:
+    def _hold_resources(self) -> None:
         with self._holding:
             with self._lock:
                 sessions = self._arbiter.living()
@@ -188,14 +188,14 @@ class RayShare:
         self._name = secrets.token_hex(8)
         self._actor: Any = None
 
-    def turn(self, slots: Slots, held: Slots) -> Slots | None:
+    def tick(self, slots: Slots, held: Slots) -> Slots | None:
         """What the session may have of each machine; None if there is nobody to ask just now."""
         import ray
 
         try:
             if self._actor is None:
                 self._actor = _arbiter(ray)
-            asked = self._actor.turn.remote(self._name, self._reserves, self._weight, self.wants(), slots, held)
+            asked = self._actor.tick.remote(self._name, self._reserves, self._weight, self.wants(), slots, held)
             given: Slots = ray.get(asked, timeout=LEASE)
             return given
         except (ray.exceptions.RayError, ValueError):  # it is gone with its node; the next one knows nothing yet

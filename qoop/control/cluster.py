@@ -37,13 +37,13 @@ from qoop.catalog.forks import Home
 from qoop.control.announcements import AnnouncedSize, Announcements
 from qoop.control.job_handle import LOOK, JobHandle
 from qoop.control.journal import Journal
-from qoop.control.letters import (
+from qoop.control.messages import (
     Answered,
     CancelAsked,
     CloseAsked,
     HoldAsked,
     JobRequest,
-    Letter,
+    Message,
     PinAsked,
     ReconsiderAsked,
     ReleaseAsked,
@@ -51,12 +51,12 @@ from qoop.control.letters import (
     Submitted,
     SuspendAsked,
 )
-from qoop.control.outlook import RunOutlook
 from qoop.control.planner_thread import InlinePlanner, Planner, PlannerThread
+from qoop.control.remaining_work import RunRemainingWork
 from qoop.control.revocation import Fate, decide, offers, shared_evenly
 from qoop.control.spare_memory import with_spare_memory
+from qoop.control.ticks import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Tick
 from qoop.control.trace import Trace
-from qoop.control.turns import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Turn
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
@@ -65,15 +65,15 @@ from qoop.engine.history import Decided
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
-from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_islands
-from qoop.planner.packing import Room, Rooms
+from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_non_deterministic
+from qoop.planner.packing import Availability, Available
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.plan_json import dump
 from qoop.replanning.answers import Answer, Useful, Work
 from qoop.replanning.replanner import Replanner
-from qoop.schedulers.base import Claim, Scheduler
+from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.patient import Patient
+from qoop.schedulers.reserving import Reserving
 from qoop.schedulers.waiting import Waiting
 
 ROUNDS = 8
@@ -92,7 +92,7 @@ class _Job:
     submitted: float
     deadline: float | None
     replanner: Replanner | None
-    outlook: RunOutlook
+    remaining_work: RunRemainingWork
 
 
 _WHY = {
@@ -123,7 +123,7 @@ class Cluster:
         self.home = Home()
         self._lock = threading.RLock()
         self._backend = backend
-        self._scheduler = scheduler or Patient(MaxMin())
+        self._scheduler = scheduler or Reserving(MaxMin())
         self._clock = clock or WallClock()
         self._trace = trace
         self._driver = Driver(backend, self._note)
@@ -132,7 +132,7 @@ class Cluster:
         self._waiting = Waiting()
         self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
         self._deadlines: dict[JobId, float] = {}
-        self._mail: deque[Letter] = deque()
+        self._mail: deque[Message] = deque()
         self._numbers = count(1)
         self._shares_stale = False
         self._wants_stale = False
@@ -145,7 +145,7 @@ class Cluster:
         self._broken: ExecutionError | None = None
         self._late: QoopError | None = None
         self._planner: Planner = planner or (PlannerThread() if thread else InlinePlanner())
-        self._turns = 0
+        self._ticks = 0
         self._now = self._clock.now()
         self._noted = True  # something of this turn
         if trace is not None:
@@ -169,26 +169,26 @@ class Cluster:
         number = next(self._numbers)
         return self.enter(Submitted(f"job{number}", number, self._clock.now(), request))
 
-    def enter(self, letter: Submitted) -> JobHandle:
+    def enter(self, message: Submitted) -> JobHandle:
         """Start a job that has a name already. Raises as `submit` does."""
-        job = self._made(letter)
+        job = self._made(message)
         with self.lock:
             self._check_open()
-            self._coming[letter.job] = job
-            self.post(letter)
+            self._coming[message.job] = job
+            self.post(message)
         return job.handle
 
-    def _made(self, letter: Submitted) -> _Job:
-        name, request, adaptive = letter.job, letter.request, letter.request.adaptive
+    def _made(self, message: Submitted) -> _Job:
+        name, request, adaptive = message.job, message.request, message.request.adaptive
         limits = request.limits
         if adaptive is not None:
             limits = replace(limits, keep_checkpoints=True, leave_exhausted=True)
         run = Run(name, request.tables, request.settings, request.durable, limits, request.saving)
-        deadline = letter.at + request.timeout if request.timeout is not None else None
-        request = replace(request, plan=own_islands(request.plan, name))
+        deadline = message.at + request.timeout if request.timeout is not None else None
+        request = replace(request, plan=own_non_deterministic(request.plan, name))
         replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
-        outlook, handle = RunOutlook(run, self._clock), JobHandle(self, name, run, letter.at)
-        return _Job(handle, run, request, letter.arrival, letter.at, deadline, replanner, outlook)
+        remaining_work, handle = RunRemainingWork(run, self._clock), JobHandle(self, name, run, message.at)
+        return _Job(handle, run, request, message.arrival, message.at, deadline, replanner, remaining_work)
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
         """Change how many slots and bytes of memory the backend has; None: leave that as it is.
@@ -263,10 +263,10 @@ class Cluster:
 
     # --- for the loop's thread ------------------------------------------------------------------------------
 
-    def post(self, letter: Letter) -> None:
+    def post(self, message: Message) -> None:
         """Have the loop's thread open a letter in its next turn. May be called from any thread."""
         self.home.check()
-        self._mail.append(letter)
+        self._mail.append(message)
         self._backend.wake()
 
     def step(self, timeout: float | None = None) -> None:
@@ -277,9 +277,9 @@ class Cluster:
             self._noted = False
             self._shares_stale |= self._driver.take(events, now)
             while self._mail:
-                letter = self._mail.popleft()
-                self._note(letter)
-                self._open(letter, now)
+                message = self._mail.popleft()
+                self._note(message)
+                self._open(message, now)
             self._announcements.carry_out(now)
             if self._deadlines:
                 self._end_late_jobs(now)
@@ -297,8 +297,8 @@ class Cluster:
             if self._trace is not None and self._noted:
                 self._trace.flush()
 
-    def _open(self, letter: Letter, now: float) -> None:
-        match letter:
+    def _open(self, message: Message, now: float) -> None:
+        match message:
             case Submitted(name):
                 self._admit(self._coming.pop(name), now)
             case CancelAsked(name, error):
@@ -306,7 +306,7 @@ class Cluster:
             case HoldAsked(name, on):
                 self._hold_job(name, on)
             case SuspendAsked():
-                self._suspend_job(letter)
+                self._suspend_job(message)
             case ReleaseAsked(name, keys):
                 self._driver.obey([Release(name, keys)])
             case ReconsiderAsked(name, why):
@@ -318,7 +318,7 @@ class Cluster:
             case ResizeAsked(slots, memory, notice, why, done):
                 self._resize(AnnouncedSize(slots, memory, now + notice, why), now, done)
             case Answered():
-                self._answered(letter, now)
+                self._answered(message, now)
             case CloseAsked():
                 self._stop_all(now)
 
@@ -353,18 +353,18 @@ class Cluster:
             found.replanner.pin()
         done.set_result(pinned)
 
-    def _suspend_job(self, letter: SuspendAsked) -> None:
+    def _suspend_job(self, message: SuspendAsked) -> None:
         """Hold a job, if it is still there; tell which of its outputs may serve elsewhere."""
-        found = self._jobs.get(letter.job)
+        found = self._jobs.get(message.job)
         if found is None or found.run.ending:
-            letter.kept.set_result(())
+            message.kept.set_result(())
             return
         keys = [output.key for output in found.run.progress().held if output.width]
         try:
-            letter.kept.set_result(tuple(self._backend.held(keys, letter.keeper)))
+            message.kept.set_result(tuple(self._backend.held(keys, message.owner)))
         except QoopError as error:
-            letter.kept.set_exception(error)
-        self._hold_job(letter.job, on=True)
+            message.kept.set_exception(error)
+        self._hold_job(message.job, on=True)
 
     def _check_open(self) -> None:
         if self._broken is not None:
@@ -488,9 +488,9 @@ class Cluster:
     def _tell_shares(self, now: float) -> None:
         self._rounds = 0 if self._shares_stale else self._rounds + 1
         self._shares_stale = self._wants_stale = False
-        claims = [self._claim(job) for job in self._jobs.values()]
-        if claims:
-            shares = self._scheduler.fair_shares(claims, self._driver.promised)
+        requests = [self._request(job) for job in self._jobs.values()]
+        if requests:
+            shares = self._scheduler.fair_shares(requests, self._driver.promised)
             self._driver.take([ShareChanged(name, share) for name, share in shares.items()], now)
 
     def _replan(self, now: float) -> None:
@@ -500,7 +500,7 @@ class Cluster:
                 self._touch(name)
         for job in self._touched():
             if job.replanner is not None:
-                work = job.replanner.turn(now)
+                work = job.replanner.tick(now)
                 self._wait_for(job.run.job, job.replanner.due)
                 if work is not None:
                     self._ask(job, work)
@@ -516,24 +516,24 @@ class Cluster:
         self._note(Questioned(name))
         self._planner.ask(work, lambda outcome: self.post(answered(name, outcome)))
 
-    def _answered(self, letter: Answered, now: float) -> None:
-        job = self._jobs.get(letter.job)
+    def _answered(self, message: Answered, now: float) -> None:
+        job = self._jobs.get(message.job)
         if job is None or job.replanner is None:
             return
         before, wanted = len(job.run.history), job.replanner.wanted
         try:
-            if letter.error is not None:
-                raise letter.error
-            assert letter.answer is not None
-            found = self._adopted(job, letter.answer, now)
-            commands = job.replanner.take(letter.answer, now, found)
+            if message.error is not None:
+                raise message.error
+            assert message.answer is not None
+            found = self._adopted(job, message.answer, now)
+            commands = job.replanner.take(message.answer, now, found)
         except Exception as error:
             commands = job.run.fail(no_choice(error), now=now)
         for record in job.run.history[before:]:
             if isinstance(record, Decided):
-                self._note(Decision(letter.job, record))
+                self._note(Decision(message.job, record))
         self._wants_stale |= job.replanner.wanted != wanted and self._rounds < ROUNDS
-        self._order(letter.job, commands)
+        self._order(message.job, commands)
 
     def _adopted(self, job: _Job, answer: Answer | Useful, now: float) -> int:
         """How many outputs of plans that have just become known the backend has; the job holds them from now on."""
@@ -550,33 +550,35 @@ class Cluster:
     def _grant_all(self, now: float) -> None:
         """Start tasks until the scheduler finds none that fits."""
         for job in self._touched():
-            self._waiting.put(self._claim(job))
+            self._waiting.put(self._request(job))
         self._driver.touched.clear()
-        rooms = self._driver.rooms()
-        while self._waiting and rooms.open:
-            found = self._next_grant(self._waiting, rooms, now)
+        availability = self._driver.availability()
+        while self._waiting and availability.open:
+            found = self._next_grant(self._waiting, availability, now)
             if found is None:
                 return
-            grant, room = found
-            self._driver.apply(with_spare_memory(grant, room, self._waiting), now)
-            self._waiting.put(self._claim(self._jobs[grant.job]))
+            grant, available = found
+            self._driver.apply(with_spare_memory(grant, available, self._waiting), now)
+            self._waiting.put(self._request(self._jobs[grant.job]))
 
-    def _next_grant(self, claims: Sequence[Claim], rooms: Rooms, now: float) -> tuple[Grant, Room] | None:
+    def _next_grant(
+        self, requests: Sequence[Request], availability: Availability, now: float
+    ) -> tuple[Grant, Available] | None:
         """The scheduler's next grant, and the room out of which it may have spare memory."""
         leaving = self._driver.leaving
         if not leaving:
-            grant = self._scheduler.next_grant(claims, rooms)
-            return None if grant is None else (grant, rooms[grant.machine])
-        for some, places in offers(claims, rooms, leaving, self._running(), now):
+            grant = self._scheduler.next_grant(requests, availability)
+            return None if grant is None else (grant, availability[grant.machine])
+        for some, places in offers(requests, availability, leaving, self._running(), now):
             grant = self._scheduler.next_grant(some, places)
             if grant is not None:
-                return grant, shared_evenly(places[grant.machine], rooms[grant.machine])
+                return grant, shared_evenly(places[grant.machine], availability[grant.machine])
         return None
 
     def _clear_out(self, now: float) -> None:
         """Stop the attempts that will lose their room and have better to do."""
         waiting = [demand for job in self._jobs.values() for demand in job.run.ready()]
-        fates = decide(self._running(), self._driver.leaving, self._driver.rooms(), waiting, now)
+        fates = decide(self._running(), self._driver.leaving, self._driver.availability(), waiting, now)
         for attempt, fate in fates.items():
             why = _WHY.get(fate)
             if why is not None:
@@ -586,14 +588,14 @@ class Cluster:
     def _running(self) -> list[Running]:
         return [item for job in self._jobs.values() for item in job.run.running()]
 
-    def _claim(self, job: _Job) -> Claim:
+    def _request(self, job: _Job) -> Request:
         run, replanner = job.run, job.replanner
         used, ready = self._driver.used_by(run.job), run.ready()
         if replanner is None:
-            return Claim(run.job, job.arrival, job.request.weight, used, ready, job.outlook)
+            return Request(run.job, job.arrival, job.request.weight, used, ready, job.remaining_work)
         if replanner.slots is not None:
             ready = within(ready, used, replanner.slots)
-        return Claim(run.job, job.arrival, job.request.weight, used, ready, job.outlook, replanner.wanted)
+        return Request(run.job, job.arrival, job.request.weight, used, ready, job.remaining_work, replanner.wanted)
 
     def _patience(self, timeout: float | None) -> float | None:
         """How long the loop may wait for events: until the next deadline, at most `timeout`."""
@@ -618,8 +620,8 @@ class Cluster:
             return
         if not self._noted:
             self._noted = True
-            self._turns += 1
-            self._trace.record(self._now, Turn(self._turns, self._now))
+            self._ticks += 1
+            self._trace.record(self._now, Tick(self._ticks, self._now))
         self._trace.record(self._now, what)
 
     def _fail_all(self, cause: BaseException) -> None:

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError
-from qoop.control.letters import CancelAsked, HoldAsked, PinAsked, ReconsiderAsked, ReleaseAsked, SuspendAsked
-from qoop.control.standing import Standing, left_of
+from qoop.control.job_status import JobStatus, left_of
+from qoop.control.messages import CancelAsked, HoldAsked, PinAsked, ReconsiderAsked, ReleaseAsked, SuspendAsked
 from qoop.engine.events import Committed
 from qoop.engine.history import Record
 from qoop.engine.progress import Progress
@@ -112,14 +112,14 @@ class JobHandle:
         self._cluster.post(CancelAsked(self.id, error))
 
     @contextlib.contextmanager
-    def held(self, keeper: JobId, grace: float) -> Iterator[tuple[Committed, ...]]:
-        """Begin nothing new of the job; yield the outputs that may serve elsewhere, kept for `keeper` meanwhile. If the
+    def held(self, owner: JobId, grace: float) -> Iterator[tuple[Committed, ...]]:
+        """Begin nothing new of the job; yield the outputs that may serve elsewhere, kept for `owner` meanwhile. If the
         block fails the job goes on; if it does not, the job is to be cancelled.
 
         grace: seconds that attempts under way may go on before. Raises ConfigError if the job has ended,
         CheckpointError if the outputs cannot be looked up.
         """
-        asked = SuspendAsked(self.id, keeper)
+        asked = SuspendAsked(self.id, owner)
         try:
             if grace > 0:
                 self._cluster.post(HoldAsked(self.id))
@@ -136,11 +136,11 @@ class JobHandle:
             self._cluster.post(HoldAsked(self.id, on=False))
             raise
         finally:
-            asked.kept.add_done_callback(partial(self._let_go, keeper))  # at once, or when the letter is opened
+            asked.kept.add_done_callback(partial(self._unpin, owner))  # at once, or when the letter is opened
 
-    def _let_go(self, keeper: JobId, kept: Future[tuple[Committed, ...]]) -> None:
+    def _unpin(self, owner: JobId, kept: Future[tuple[Committed, ...]]) -> None:
         if kept.exception() is None:
-            self._cluster.post(ReleaseAsked(keeper, tuple(output.key for output in kept.result())))
+            self._cluster.post(ReleaseAsked(owner, tuple(output.key for output in kept.result())))
 
     def _is_busy(self) -> bool:
         with self._cluster.lock:
@@ -163,7 +163,7 @@ class JobHandle:
         with self._cluster.lock:
             return self._run.progress()
 
-    def standing(self) -> Standing:
+    def status(self) -> JobStatus:
         """How the job stands, and when it will end."""
         with self._cluster.lock:
             now, run, progress = self._cluster.now(), self._run, self._run.progress()
@@ -175,7 +175,7 @@ class JobHandle:
         if finished is not None:
             assert run.share is not None
             left = left_of(run.plan, finished, progress, run.share)
-        return Standing(progress, elapsed, run.share, used, left)
+        return JobStatus(progress, elapsed, run.share, used, left)
 
     def history(self) -> list[Record]:
         """What happened so far, as records that print as sentences."""

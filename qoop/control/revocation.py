@@ -21,9 +21,9 @@ from enum import StrEnum
 
 from qoop.engine.events import CapacityNotice, Demand, Running
 from qoop.engine.task import AttemptId, MachineId
-from qoop.planner.packing import Room, first_fit, least
+from qoop.planner.packing import Available, first_fit, least
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim
+from qoop.schedulers.base import Request
 
 MARGIN = 1.3
 """An attempt is expected to end in time if that many times its remaining seconds are left."""
@@ -32,7 +32,7 @@ _OVERRUN = 0.25
 """An attempt has at least this fraction of the seconds it has run still to go, whatever the estimate said."""
 
 Notices = Mapping[MachineId, CapacityNotice]
-Rooms = Mapping[MachineId, Room]
+Availability = Mapping[MachineId, Available]
 
 
 class Fate(StrEnum):
@@ -49,7 +49,7 @@ class Fate(StrEnum):
 
 
 def decide(
-    running: Sequence[Running], notices: Notices, rooms: Rooms, waiting: Sequence[Demand], now: float
+    running: Sequence[Running], notices: Notices, availability: Availability, waiting: Sequence[Demand], now: float
 ) -> dict[AttemptId, Fate]:
     """The fate of every attempt on a machine of which there is a notice.
 
@@ -57,7 +57,7 @@ def decide(
     waiting: the tasks that are ready and found no room.
     """
     fates: dict[AttemptId, Fate] = {}
-    elsewhere = _Elsewhere(notices, rooms)
+    elsewhere = _Elsewhere(notices, availability)
     for machine, notice in notices.items():
         left = notice.at - now
         here = sorted((item for item in running if item.machine == machine), key=lambda item: item.started)
@@ -87,8 +87,8 @@ def _fate_of_doomed(item: Running, elsewhere: _Elsewhere, swift: list[Demand]) -
 class _Elsewhere:
     """Free room of machines that stay as they are."""
 
-    def __init__(self, notices: Notices, rooms: Rooms) -> None:
-        self._free = [room.free for machine, room in rooms.items() if machine not in notices]
+    def __init__(self, notices: Notices, availability: Availability) -> None:
+        self._free = [available.free for machine, available in availability.items() if machine not in notices]
 
     def take(self, demand: Resources) -> bool:
         for index, free in enumerate(self._free):
@@ -116,40 +116,45 @@ def in_time(seconds: float, left: float) -> bool:
 
 
 def offers(
-    claims: Sequence[Claim], rooms: Rooms, notices: Notices, running: Sequence[Running], now: float
-) -> Iterator[tuple[Sequence[Claim], Rooms]]:
+    requests: Sequence[Request], availability: Availability, notices: Notices, running: Sequence[Running], now: float
+) -> Iterator[tuple[Sequence[Request], Availability]]:
     """What may be started where while notices are pending, as pairs to show to a scheduler one after the other:
     any task in the room that stays, then, in the room of each machine that goes, tasks that should end in time."""
-    yield claims, {machine: _lasting(machine, room, notices, running, now) for machine, room in rooms.items()}
+    yield (
+        requests,
+        {machine: _lasting(machine, available, notices, running, now) for machine, available in availability.items()},
+    )
     for machine, notice in notices.items():
-        swift = [_swift(claim, notice.at - now) for claim in claims]
-        if machine in rooms and any(claim.demands for claim in swift):
-            yield [claim for claim in swift if claim.demands], {machine: rooms[machine]}
+        swift = [_swift(request, notice.at - now) for request in requests]
+        if machine in availability and any(request.demands for request in swift):
+            yield [request for request in swift if request.demands], {machine: availability[machine]}
 
 
-def _swift(claim: Claim, left: float) -> Claim:
-    return replace(claim, demands=tuple(demand for demand in claim.demands if in_time(demand.seconds, left)))
+def _swift(request: Request, left: float) -> Request:
+    return replace(request, demands=tuple(demand for demand in request.demands if in_time(demand.seconds, left)))
 
 
-def _lasting(machine: MachineId, room: Room, notices: Notices, running: Sequence[Running], now: float) -> Room:
+def _lasting(
+    machine: MachineId, available: Available, notices: Notices, running: Sequence[Running], now: float
+) -> Available:
     """The room that stays, without what is taken by attempts that will still be there."""
     notice = notices.get(machine)
     if notice is None:
-        return room
+        return available
     there = [
         item.resources
         for item in running
         if item.machine == machine and not in_time(remaining(item, now), notice.at - now)
     ]
     free = notice.capacity_after - sum(there, Resources())
-    return Room(least(room.capacity, notice.capacity_after), least(room.free, free))
+    return Available(least(available.capacity, notice.capacity_after), least(available.free, free))
 
 
-def shared_evenly(offered: Room, whole: Room) -> Room:
+def shared_evenly(offered: Available, whole: Available) -> Available:
     """The free room that was offered, of a machine with the lesser memory a slot: as it is now or as it will be.
 
-    >>> shared_evenly(Room(Resources(1, 100), Resources()), Room(Resources(2, 100), Resources())).capacity
+    >>> shared_evenly(Available(Resources(1, 100), Resources()), Available(Resources(2, 100), Resources())).capacity
     Resources(cpu=2, memory=100, disk=0.0, network=0.0)
     """
     lesser = min(offered.capacity, whole.capacity, key=lambda capacity: capacity.memory / capacity.cpu)
-    return Room(lesser, offered.free)
+    return Available(lesser, offered.free)

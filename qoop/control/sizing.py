@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 from qoop.catalog.errors import ConfigError
-from qoop.config import room_of
+from qoop.config import available_of
 from qoop.monitor.judging import Change, Size
 from qoop.monitor.machine import Machine
 from qoop.monitor.watch import Readable, Watch
@@ -61,7 +61,7 @@ class Sizing:
         given = {"slots": slots, "memory": memory}
         asked = {name for name, value in given.items() if value is not None and value != AUTO}
         back = {name for name, value in given.items() if value == AUTO}
-        size = room_of(None if slots == AUTO else slots, None if memory == AUTO else memory)
+        size = available_of(None if slots == AUTO else slots, None if memory == AUTO else memory)
         with self._lock:
             free = self._watch.judge.now if self._watch is not None else self._full
             self._sized.resize(

@@ -12,7 +12,7 @@ As JSON lines (law 8: no pickle), each written once the turn is over::
     {"end": 1}                                              the session was closed after so many turns
 
 Every line ends with ``"sum": "…"``, which sums the line and all before it (:class:`Chain`).
-:mod:`qoop.control.turns` and :mod:`qoop.control.letters` say what the lines mean, :mod:`qoop.retrace.rerun` goes
+:mod:`qoop.control.ticks` and :mod:`qoop.control.messages` say what the lines mean, :mod:`qoop.retrace.rerun` goes
 through them again.
 """
 
@@ -34,7 +34,7 @@ from typing import Protocol
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.stores.private import open_private
-from qoop.control.letters import (
+from qoop.control.messages import (
     Answered,
     CancelAsked,
     CloseAsked,
@@ -46,8 +46,8 @@ from qoop.control.letters import (
     Submitted,
     SuspendAsked,
 )
+from qoop.control.ticks import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Starting, Tick
 from qoop.control.trace_codec import TraceCodec
-from qoop.control.turns import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Starting, Turn
 from qoop.engine.events import (
     CapacityNotice,
     CheckpointLost,
@@ -72,11 +72,11 @@ EVENTS = (
     TaskSucceeded, TaskFailed, TaskStopped, MachineJoined, MachineLost, SlotsChanged, CapacityNotice, CheckpointLost,
     CheckpointSaved,
 )  # fmt: skip
-LETTERS = (
+MESSAGES = (
     Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, PinAsked, ResizeAsked,
     Answered, CloseAsked,
 )  # fmt: skip
-INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *LETTERS, Found, Refused)}
+INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *MESSAGES, Found, Refused)}
 OUTPUTS = {
     kind.__name__: kind
     for kind in (ShareChanged, Starting, Stop, Release, Resizing, Questioned, Decision, JobEnded)
@@ -119,12 +119,12 @@ class MemoryTrace:
 
     def to_json(self) -> Iterator[str]:
         """Yield it as the lines of a file."""
-        lines, chain, turns = Lines(), Chain(), 0
+        lines, chain, ticks = Lines(), Chain(), 0
         yield chain.sealed(header())
         for entry in self.entries:
-            turns += isinstance(entry.what, Turn)
+            ticks += isinstance(entry.what, Tick)
             yield from map(chain.sealed, lines.of(entry.what))
-        yield chain.sealed(json.dumps({"end": turns}))
+        yield chain.sealed(json.dumps({"end": ticks}))
 
 
 class TraceFile:
@@ -142,7 +142,7 @@ class TraceFile:
         self._lines = Lines()
         self._chain = Chain()
         self._waiting = [header()]
-        self._turns = 0
+        self._ticks = 0
         self._problem: Exception | None = None
 
     def record(self, at: float, what: object) -> None:
@@ -150,7 +150,7 @@ class TraceFile:
             return
         try:
             self._waiting += self._lines.of(what)
-            self._turns += isinstance(what, Turn)
+            self._ticks += isinstance(what, Tick)
         except Exception as error:  # told by `close`: no query is lost for its trace
             self._problem = error
 
@@ -167,13 +167,13 @@ class TraceFile:
 
     def close(self) -> None:
         """Say that this is the end. Warns if the trace is not complete."""
-        self._waiting.append(json.dumps({"end": self._turns}))
+        self._waiting.append(json.dumps({"end": self._ticks}))
         self.flush()
         forget_private(self._file.fileno())
         self._file.close()
         if self._problem is not None:
             warnings.warn(
-                f"the trace {self.path} ends at turn {self._turns}: {self._problem}", RuntimeWarning, stacklevel=3
+                f"the trace {self.path} ends at turn {self._ticks}: {self._problem}", RuntimeWarning, stacklevel=3
             )
 
 
@@ -185,8 +185,8 @@ class Lines:
 
     def of(self, what: object) -> list[str]:
         """The lines for one thing: definitions of what it names for the first time, then itself."""
-        if isinstance(what, Turn):
-            return [json.dumps({"turn": what.number, "at": what.at})]
+        if isinstance(what, Tick):
+            return [json.dumps({"tick": what.number, "at": what.at})]
         if isinstance(what, Start):
             spec = what.spec
             what = Starting(spec.attempt, spec.key, what.machine, spec.resources)

@@ -19,7 +19,7 @@ from qoop.catalog.access import Places
 from qoop.catalog.errors import Cancelled, ExecutionError, PlanError, QoopError, SourceError
 from qoop.catalog.table import Columns, Range, Split, Table
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
-from qoop.planner.algebra.facts import Told
+from qoop.planner.algebra.facts import LazyFacts
 from qoop.planner.algebra.facts import from_json as read_facts
 from qoop.planner.codec import Codec, Pair
 from qoop.planner.estimate.observed import Observations
@@ -39,7 +39,7 @@ class TraceCodec:
 
     def __init__(self) -> None:
         own: dict[Any, Pair] = {
-            Told: (Told.to_json, read_facts),
+            LazyFacts: (LazyFacts.to_json, read_facts),
             AttemptId: (str, _read_attempt),
             CheckpointKey: (_write_key, _read_key),
             Table: (_write_table, _read_table),
@@ -101,21 +101,21 @@ class TraceCodec:
 
     def _write_adaptive(self, value: Adaptive) -> Any:
         policy = self._codec.write(value.policy) if isinstance(value.policy, Greedy) else type(value.policy).__name__
-        room, triggers = self._codec.write(value.room), self._codec.write(value.triggers)
+        available, triggers = self._codec.write(value.available), self._codec.write(value.triggers)
         return {
-            "room": room, "at_once": value.at_once, "policy": policy, "triggers": triggers, "settle": value.settle,
-            "begin_with": value.begin_with,
+            "available": available, "at_once": value.at_once, "policy": policy, "triggers": triggers,
+            "demand_aware": value.demand_aware, "begin_with": value.begin_with,
         }  # fmt: skip
 
     def _read_adaptive(self, data: Any) -> Adaptive:
         policy = data["policy"]
         return Adaptive(
             no_search,
-            self._codec.read(Resources, data["room"]),
+            self._codec.read(Resources, data["available"]),
             bool(data["at_once"]),
             Unknown(policy) if isinstance(policy, str) else self._codec.read(Greedy, policy),
             self._codec.read(Triggers, data["triggers"]),
-            bool(data.get("settle", False)),
+            bool(data.get("demand_aware", False)),
             data.get("begin_with"),
         )
 

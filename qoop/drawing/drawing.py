@@ -26,7 +26,7 @@ BOX, TALL, GAP, LAYER = 206, 76, 18, 118
 _LANE = 14
 _MARGIN = 20
 _SWEEPS = 8
-_LETTERS = 31
+_MESSAGES = 31
 _ELSEWHERE = 20
 
 _PALE = "#f4f4f2"
@@ -323,7 +323,7 @@ def _tooltip(stage: Stage, seen: Seen | None) -> str:
 
 def _label(stage: Stage) -> list[str]:
     """The label in at most two lines."""
-    return wrap(stage.label, _LETTERS, max_lines=2, placeholder="…", break_on_hyphens=False)
+    return wrap(stage.label, _MESSAGES, max_lines=2, placeholder="…", break_on_hyphens=False)
 
 
 # Which plan wins where

@@ -114,20 +114,20 @@ def _with_gap(shown: list[_Column], left_out: int) -> list[_Column]:
     return [*shown[:middle], gap, *shown[middle:]]
 
 
-def narrowed(widths: Sequence[int], room: int) -> list[int] | None:
+def narrowed(widths: Sequence[int], width: int) -> list[int] | None:
     """The widths made to fit, the widest cut first; None if one would be cut to less than `NARROWEST`.
 
     >>> narrowed([3, 30, 20], 40), narrowed([3, 30, 20], 60), narrowed([12, 12], 10)
     ([3, 19, 18], [3, 30, 20], None)
     """
-    if sum(widths) <= room:
+    if sum(widths) <= width:
         return list(widths)
     limit = max(widths)
-    while limit >= NARROWEST and sum(min(width, limit) for width in widths) > room:
+    while limit >= NARROWEST and sum(min(width, limit) for width in widths) > width:
         limit -= 1
     if limit < NARROWEST:
         return None
-    spare = room - sum(min(width, limit) for width in widths)
+    spare = width - sum(min(width, limit) for width in widths)
     cut = []
     for width in widths:
         more = int(spare > 0 and width > limit)

@@ -393,10 +393,10 @@ def _legend(what: Timeline, colours: Mapping[Signature, str], top: float) -> Ite
     names: dict[Signature, list[str]] = {}
     stages: dict[Signature, Stage] = {}
     many = len(what.plans) > 1
-    for plan, letter in zip(what.plans, what.names, strict=False):
+    for plan, message in zip(what.plans, what.names, strict=False):
         for stage in plan.stages:
             stages.setdefault(stage.signature, stage)
-            name = f"{letter} {stage.id}" if many else stage.id
+            name = f"{message} {stage.id}" if many else stage.id
             named = names.setdefault(stage.signature, [])
             if name not in named:
                 named.append(name)

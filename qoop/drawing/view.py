@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from qoop.control.standing import Left, Standing
+from qoop.control.job_status import JobStatus, Left
 from qoop.engine.history import Decided, Record, size, span
 from qoop.engine.progress import StageProgress
 from qoop.terminal import Paint, Terminal, shortened, width_of
@@ -15,11 +15,11 @@ _LEAST_BAR = 8
 _PARTS = " ▏▎▍▌▋▊▉"
 
 
-def view(job: str, standing: Standing, terminal: Terminal, most_lines: int = 12) -> list[str]:
+def view(job: str, status: JobStatus, terminal: Terminal, most_lines: int = 12) -> list[str]:
     """The job as at most so many lines, each as wide as the terminal at most."""
-    stages = standing.progress.stages
+    stages = status.progress.stages
     shown = most_telling(stages, most_lines - 2)
-    lines = [_headline(job, standing, terminal)]
+    lines = [_headline(job, status, terminal)]
     lines += [_stage_line(stage, terminal) for stage in stages if stage in shown]
     hidden = [stage for stage in stages if stage not in shown]
     if hidden:
@@ -31,10 +31,10 @@ def view(job: str, standing: Standing, terminal: Terminal, most_lines: int = 12)
     return lines
 
 
-def brief(job: str, standing: Standing) -> str:
+def brief(job: str, status: JobStatus) -> str:
     """The job in a few words, for a status line."""
-    text = f"{job} {standing.progress.fraction:.0%}"
-    return f"{text}, {ends(standing.left)}" if standing.left is not None else text
+    text = f"{job} {status.progress.fraction:.0%}"
+    return f"{text}, {ends(status.left)}" if status.left is not None else text
 
 
 def ends(left: Left | None) -> str:
@@ -93,23 +93,23 @@ def bar(fraction: float, width: int) -> str:
     return text + " " * (width - len(text))
 
 
-def _headline(job: str, standing: Standing, terminal: Terminal) -> str:
-    stages = standing.progress.stages
+def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
+    stages = status.progress.stages
     done, total = sum(stage.done for stage in stages), sum(stage.total for stage in stages)
-    share = f" of {standing.share.cpu:g}" if standing.share else ""
+    share = f" of {status.share.cpu:g}" if status.share else ""
     parts = [
-        terminal.paint(f"{job} {standing.progress.fraction:4.0%}", "bold"),
+        terminal.paint(f"{job} {status.progress.fraction:4.0%}", "bold"),
         f"{done} of {total} tasks",
-        f"{standing.used.cpu:g}{share} slots",
-        f"{size(standing.share.memory)} for tasks" if standing.share and terminal.width >= 120 else "",
-        span(standing.elapsed),
-        terminal.paint(ends(standing.left) or _why_not(standing), "bold"),
+        f"{status.used.cpu:g}{share} slots",
+        f"{size(status.share.memory)} for tasks" if status.share and terminal.width >= 120 else "",
+        span(status.elapsed),
+        terminal.paint(ends(status.left) or _why_not(status), "bold"),
     ]
     return " · ".join(filter(None, parts))
 
 
-def _why_not(standing: Standing) -> str:
-    if standing.share is not None and standing.share.cpu < 1:
+def _why_not(status: JobStatus) -> str:
+    if status.share is not None and status.share.cpu < 1:
         return "waits for a slot"
     return ""
 
@@ -120,11 +120,11 @@ def _stage_line(stage: StageProgress, terminal: Terminal) -> str:
     rows = f"{amount(stage.rows)} rows" if stage.rows or _is_done(stage) else ""
     running = f"{stage.running} running" if stage.running else ""
     right = f"{tasks:>8} {rows:>13} {running:>9}"
-    room = terminal.width - width - width_of(right) - 11
-    label = shortened(stage.label, room)
+    available = terminal.width - width - width_of(right) - 11
+    label = shortened(stage.label, available)
     drawn = bar(stage.done / stage.total if stage.total else 1.0, width)
     painted = terminal.paint(drawn, "green" if _is_done(stage) else "blue")
-    text = f"  {stage.stage:<5} {label}{' ' * (room - width_of(label))} {terminal.paint('▕', 'faint')}{painted}"
+    text = f"  {stage.stage:<5} {label}{' ' * (available - width_of(label))} {terminal.paint('▕', 'faint')}{painted}"
     text += f"{terminal.paint('▏', 'faint')}{right}"
     return text if stage.running or _is_done(stage) or not terminal.colours else terminal.paint(_plain(text), "faint")
 

@@ -47,7 +47,7 @@ class Point:
         """Of all machines together, in bytes."""
         return self.memory * self.machines
 
-    def same_room(self, other: Point) -> bool:
+    def same_resources(self, other: Point) -> bool:
         """True if only the times differ."""
         return replace(self, at=other.at) == other
 
@@ -105,7 +105,7 @@ class CapacityProfile:
 
     def changes(self) -> tuple[Point, ...]:
         """The points at which something changes, the first with them."""
-        changes = (other for one, other in pairwise(self.points) if not other.same_room(one))
+        changes = (other for one, other in pairwise(self.points) if not other.same_resources(one))
         return (self.points[0], *changes)
 
     def stays(self) -> tuple[Stay, ...]:

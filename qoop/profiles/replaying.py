@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol
 
 from qoop.catalog.errors import QoopError, SessionClosed
-from qoop.config import room_of
+from qoop.config import available_of
 from qoop.profiles.profile import CapacityProfile, Point
 
 _ROUNDING = 1e-9
@@ -36,7 +36,7 @@ class Replay:
         self._session = session
         self._changes = profile.changes()
         for point in self._changes:
-            room_of(*_size(point))
+            available_of(*_size(point))
         self._notice = notice or 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="qoop-replay", daemon=True)

@@ -4,7 +4,7 @@
 
 The jobs are TPC-DS queries on the 600 slots of the paper's cluster; they come 20 s apart in the mean (Poisson) and take
 about 500 s. How they are simulated and what was calibrated is told in `qoop.tpcds.simulate.shared_cluster`, which
-recorded the `Lives` beside this module, so that neither data nor minutes of simulation are needed to have them.
+recorded the `JobLifetimes` beside this module, so that neither data nor minutes of simulation are needed to have them.
 
 Regions of a class are cut otherwise than from a market. With a job that comes or goes every ten seconds, hardly any
 ten minutes pass without a run over 20 %: all of them are high. A job sees less, since it is not always there for so
@@ -35,7 +35,7 @@ _A_MINUTE, _GOES_ON = 60.0, 1800.0
 
 
 @dataclass(frozen=True)
-class Lives:
+class JobLifetimes:
     """When the jobs of a cluster came and ended, in seconds; what is looked at is the time from `begin` to `end`."""
 
     came: tuple[float, ...]
@@ -58,23 +58,23 @@ class Lives:
         return json.dumps({**times, "begin": self.begin, "end": self.end}, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, line: str) -> Lives:
+    def from_json(cls, line: str) -> JobLifetimes:
         """What `to_json` wrote."""
         found = json.loads(line)
         came, ended = (tuple(at / 10 for at in found[name]) for name in ("came", "ended"))
         return cls(came, ended, found["begin"], found["end"])
 
 
-def view(lives: Lives, begin: float, end: float, others: int = 0, step: float = STEP) -> CapacityProfile:
+def view(lifetimes: JobLifetimes, begin: float, end: float, others: int = 0, step: float = STEP) -> CapacityProfile:
     """The even share of the slots from one time to another, looked at every `step` seconds.
 
-    others: how many more there are than `lives` tells of: 1 for somebody who only looks on.
+    others: how many more there are than `lifetimes` tells of: 1 for somebody who only looks on.
 
-    >>> [point.slots for point in view(Lives((0, 50, 60), (120, 90, 200), 0, 200), 0, 120, step=30).points]
+    >>> [point.slots for point in view(JobLifetimes((0, 50, 60), (120, 90, 200), 0, 200), 0, 120, step=30).points]
     [600, 600, 200, 300, 300]
     """
     looks = max(1, math.ceil((end - begin) / step))
-    shares = [SLOTS // max(1, lives.there(begin + place * step) + others) for place in range(looks)]
+    shares = [SLOTS // max(1, lifetimes.there(begin + place * step) + others) for place in range(looks)]
     last = share_of(shares[-1], max(end - begin, looks * step))
     return CapacityProfile((*(share_of(slots, place * step) for place, slots in enumerate(shares)), last))
 
@@ -88,24 +88,26 @@ def share_of(slots: int, at: float = 0.0, size: Size = PAPER) -> Point:
     return Point(at, slots, slots * size.memory / size.slots)
 
 
-def onlooker(lives: Lives) -> CapacityProfile:
+def onlooker(lifetimes: JobLifetimes) -> CapacityProfile:
     """The share of a job that is there all the time that is looked at."""
-    return view(lives, lives.begin, lives.end, others=1)
+    return view(lifetimes, lifetimes.begin, lifetimes.end, others=1)
 
 
-def seen(lives: Lives, percent: float = 10.0) -> list[int]:
+def seen(lifetimes: JobLifetimes, percent: float = 10.0) -> list[int]:
     """How many events of so many percent each job sees that came while it was looked at, from its coming to its end."""
     return [
-        events(view(lives, came, ended), percent)
-        for came, ended in zip(lives.came, lives.ended, strict=True)
-        if lives.begin <= came < lives.end
+        events(view(lifetimes, came, ended), percent)
+        for came, ended in zip(lifetimes.came, lifetimes.ended, strict=True)
+        if lifetimes.begin <= came < lifetimes.end
     ]
 
 
-def seconds(lives: Lives) -> list[float]:
+def seconds(lifetimes: JobLifetimes) -> list[float]:
     """How long each job took that came while it was looked at."""
     return [
-        ended - came for came, ended in zip(lives.came, lives.ended, strict=True) if lives.begin <= came < lives.end
+        ended - came
+        for came, ended in zip(lifetimes.came, lifetimes.ended, strict=True)
+        if lifetimes.begin <= came < lifetimes.end
     ]
 
 
@@ -114,31 +116,33 @@ def part(counts: Sequence[int], least: int) -> float:
     return sum(count >= least for count in counts) / len(counts)
 
 
-def job_region(lives: Lives, job: int) -> Region:
+def job_region(lifetimes: JobLifetimes, job: int) -> Region:
     """What a job sees that comes in place of another: until that one ended, ten minutes at most, and from there on.
 
-    job: its place among `lives`.
+    job: its place among `lifetimes`.
     """
-    begin, end = lives.came[job], lives.ended[job]
-    others = replace(lives, came=_without(lives.came, job), ended=_without(lives.ended, job))
+    begin, end = lifetimes.came[job], lifetimes.ended[job]
+    others = replace(lifetimes, came=_without(lifetimes.came, job), ended=_without(lifetimes.ended, job))
     seconds = min(end - begin, REGION_SECONDS)
-    return Region(view(others, begin, lives.end, others=1), 0.0, seconds, _largest(view(lives, begin, begin + seconds)))
+    return Region(
+        view(others, begin, lifetimes.end, others=1), 0.0, seconds, _largest(view(lifetimes, begin, begin + seconds))
+    )
 
 
-def job_regions(lives: Lives, volatility: Volatility) -> list[int]:
+def job_regions(lifetimes: JobLifetimes, volatility: Volatility) -> list[int]:
     """The jobs that saw so much change, by their places; of those that were there for a minute or more, and came half
     an hour before the end of what is looked at, or earlier."""
     looked_at = (
         job
-        for job, (came, ended) in enumerate(zip(lives.came, lives.ended, strict=True))
-        if lives.begin <= came <= lives.end - _GOES_ON and ended - came >= _A_MINUTE
+        for job, (came, ended) in enumerate(zip(lifetimes.came, lifetimes.ended, strict=True))
+        if lifetimes.begin <= came <= lifetimes.end - _GOES_ON and ended - came >= _A_MINUTE
     )
-    return [job for job in looked_at if classed(_seen_by(lives, job)) == volatility]
+    return [job for job in looked_at if classed(_seen_by(lifetimes, job)) == volatility]
 
 
-def _seen_by(lives: Lives, job: int) -> float:
-    begin = lives.came[job]
-    return _largest(view(lives, begin, min(lives.ended[job], begin + REGION_SECONDS)))
+def _seen_by(lifetimes: JobLifetimes, job: int) -> float:
+    begin = lifetimes.came[job]
+    return _largest(view(lifetimes, begin, min(lifetimes.ended[job], begin + REGION_SECONDS)))
 
 
 def _largest(profile: CapacityProfile) -> float:
@@ -150,10 +154,10 @@ def _without(times: tuple[float, ...], place: int) -> tuple[float, ...]:
 
 
 @cache
-def recorded() -> tuple[Lives, ...]:
+def recorded() -> tuple[JobLifetimes, ...]:
     """The clusters that were simulated once and for all."""
     text = files("qoop.profiles").joinpath(RECORDED).read_text(encoding="utf-8")
-    return tuple(map(Lives.from_json, text.splitlines()))
+    return tuple(map(JobLifetimes.from_json, text.splitlines()))
 
 
 def shared(seed: int) -> CapacityProfile:
@@ -167,6 +171,6 @@ def shared_region(volatility: Volatility, seed: int) -> Region:
     return job_region(_cluster(seed), chance.choice(job_regions(_cluster(seed), volatility)))
 
 
-def _cluster(seed: int) -> Lives:
+def _cluster(seed: int) -> JobLifetimes:
     clusters = recorded()
     return clusters[(seed - 1) % len(clusters)]

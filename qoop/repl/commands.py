@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import ConfigError
 from qoop.drawing.formats import FORMATS, checked_format, save
 from qoop.drawing.view import ends
-from qoop.engine.history import room_of, size, span
+from qoop.engine.history import available_of, size, span
 from qoop.repl.jobs import Entry
 from qoop.retrace.story import story
 from qoop.terminal import shortened
@@ -172,7 +172,7 @@ def _resize(shell: Shell, line: str) -> None:
     shell.session.resize(slots, asked.get("memory"), notice=notice)  # type: ignore[arg-type]  # it says what is wrong
     when = f"in {notice:g} s" if notice else "from now on"
     told = ", ".join(f"{name} {value}" for name, value in asked.items() if name != "notice")
-    shell.say(f"{told} {when}" if notice else f"queries now have {room_of(shell.session.given)}")
+    shell.say(f"{told} {when}" if notice else f"queries now have {available_of(shell.session.given)}")
 
 
 def _number(name: str, text: str) -> float:
@@ -219,11 +219,11 @@ def _jobs(shell: Shell, _: str) -> None:
 
 
 def _job_row(entry: Entry) -> tuple[str, ...]:
-    job, standing = entry.job, entry.job.standing()
+    job, status = entry.job, entry.job.status()
     where = " &" if entry.background and entry.running else ""
     return (
-        job.id, job.state.lower() + where, f"{standing.progress.fraction:.0%}", span(standing.elapsed),
-        ends(standing.left), str(max(0, len(job.plans) - 1)), " ".join(job.text.split()),
+        job.id, job.state.lower() + where, f"{status.progress.fraction:.0%}", span(status.elapsed),
+        ends(status.left), str(max(0, len(job.plans) - 1)), " ".join(job.text.split()),
     )  # fmt: skip
 
 

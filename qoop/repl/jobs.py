@@ -87,7 +87,7 @@ class Jobs:
 
     def status(self) -> str:
         """What runs in the background, in a line."""
-        return " · ".join(brief(entry.name, entry.job.standing()) for entry in self.in_background())
+        return " · ".join(brief(entry.name, entry.job.status()) for entry in self.in_background())
 
     def _follow(self, entry: Entry) -> None:
         ended = False
@@ -102,7 +102,7 @@ class Jobs:
 def how_it_ended(job: Job, terminal: Terminal) -> str:
     """A line on the end of a job in the background."""
     text = shortened(" ".join(job.text.split()), 40)
-    seconds = span(job.standing().elapsed)
+    seconds = span(job.status().elapsed)
     try:
         rows = len(job.result(0))
     except Cancelled as error:

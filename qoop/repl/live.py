@@ -50,7 +50,7 @@ class LiveView:
         terminal: Callable[[], Terminal],
         command: Callable[[str], None],
         news: Callable[[], Sequence[str]],
-        room: Callable[[], str],
+        available: Callable[[], str],
         input: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -58,7 +58,7 @@ class LiveView:
         self._terminal = terminal
         self._command = command
         self._news = news
-        self._room = room
+        self._available = available
         self._wanted_behind = False
         self._line = Buffer(multiline=False, accept_handler=self._accept)
         self._app: Application[str] = Application(
@@ -92,8 +92,8 @@ class LiveView:
     def _text(self) -> str:
         terminal = self._terminal()
         most = max(4, min(16, terminal.height - 4))
-        lines = view(self._job.id, self._job.standing(), terminal, most)
-        why = self._room()
+        lines = view(self._job.id, self._job.status(), terminal, most)
+        why = self._available()
         return "\n".join([*lines, terminal.paint(shortened(f"  {why}", terminal.width), "magenta")] if why else lines)
 
     def _keys(self) -> KeyBindings:

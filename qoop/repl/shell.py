@@ -324,15 +324,15 @@ class Shell:
     def _news(self, entry: Entry) -> list[str]:
         """What has been decided about a job's plan, and why it has other room, since the last time."""
         told, self._told_why = self._told_why, self.session.held_back
-        return [*self._room_news(told, self._told_why), *self.jobs.news(entry)]
+        return [*self._resource_news(told, self._told_why), *self.jobs.news(entry)]
 
-    def _room_news(self, before: str, now: str) -> list[str]:
+    def _resource_news(self, before: str, now: str) -> list[str]:
         from textwrap import wrap
 
         if before == now:
             return []
         terminal = self.terminal()
-        lines = wrap(f"↕ {now or 'queries have all their room again'}", max(30, terminal.width - 1))
+        lines = wrap(f"↕ {now or 'queries have all their available again'}", max(30, terminal.width - 1))
         return [terminal.paint(line, "magenta") for line in lines]
 
     def _sent_back(self, error: BaseException) -> bool:
@@ -413,11 +413,11 @@ class Shell:
             return " opening …"
         if self._opened.exception() is not None:
             return ""
-        from qoop.engine.history import room_of
+        from qoop.engine.history import available_of
 
-        room, status = self.session.given, self._jobs.status() if self._jobs is not None else ""
+        available, status = self.session.given, self._jobs.status() if self._jobs is not None else ""
         tables = len(self.session.tables())
-        parts = [f"{tables} table{'' if tables == 1 else 's'}", room_of(room), status, self.session.held_back]
+        parts = [f"{tables} table{'' if tables == 1 else 's'}", available_of(available), status, self.session.held_back]
         return " " + " · ".join(filter(None, parts))
 
     # Opening and closing

@@ -22,14 +22,14 @@ class Adaptive:
         the planner thread, at most once for the start and once for every time that no known plan is good; a pure
         function. at_once: it has them ready (a plan cache), so it is called at the start.
     room: the share that the plan was made for. settle: the scheduler is told how much room the chosen plan has a use
-    for (:mod:`qoop.schedulers.settling`). begin_with: slots that are taken at most until the first decision, where that
-    decides on slots, too; None: all.
+    for (:mod:`qoop.schedulers.demand_aware`). begin_with: slots that are taken at most until the first decision, where
+    that decides on slots, too; None: all.
     """
 
     find: Find
-    room: Resources
+    available: Resources
     at_once: bool = False
     policy: Policy = field(default_factory=Greedy)
     triggers: Triggers = field(default_factory=Triggers)
-    settle: bool = False
+    demand_aware: bool = False
     begin_with: float | None = None

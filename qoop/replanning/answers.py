@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from qoop.engine.task import Content, JobId, content_of, own_islands
+from qoop.engine.task import Content, JobId, content_of, own_non_deterministic
 from qoop.planner.estimate.observed import Observation, Observations, observe
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Decision, Option, Question, Stay, Switch, reestimate, runs
-from qoop.replanning.demand import on_slots, useful_room
+from qoop.replanning.demand import on_slots, useful_resources
 
 SEARCH_SECONDS = 0.03
 """About how long the search for alternatives takes one core, for each stage of the launch plan."""
@@ -119,7 +119,7 @@ def answer(asked: Asked) -> Answer:
     served = question.with_reuse() if found else question
     little = Stay("too little is left to make other plans", question.remaining)
     decision = asked.adaptive.policy.decide(served) if found else little
-    wanted = wanted_by(served, decision) if asked.adaptive.settle and found else None
+    wanted = wanted_by(served, decision) if asked.adaptive.demand_aware and found else None
     seconds = time.perf_counter() - begun
     return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching, wanted)
 
@@ -129,7 +129,7 @@ def wanted_by(question: Question, decision: Decision) -> Resources:
     if decision.slots is not None:
         return on_slots(question.share, decision.slots)
     place = runs(question, decision)
-    return useful_room(question.options[place].candidate.finish, question.done[place], question.share)
+    return useful_resources(question.options[place].candidate.finish, question.done[place], question.share)
 
 
 def search_seconds(launch: Plan) -> float:
@@ -166,7 +166,7 @@ def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job
     known = {_sketch(option.candidate.plan) for option in options}
     result = list(options)
     for candidate in found:
-        plan = own_islands(candidate.plan, job)
+        plan = own_non_deterministic(candidate.plan, job)
         if _sketch(plan) not in known:
             known.add(_sketch(plan))
             result.append(Option(plan_name(len(result)), replace(candidate, plan=plan)))

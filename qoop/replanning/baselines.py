@@ -30,8 +30,8 @@ def volcano(candidates: Sequence[Candidate]) -> Candidate:
     choice (there it follows from the data): only plans count that were made for as many slots as any. Among all plans
     the least work is always one of hardly any tasks, hundreds of times slower than the others: nobody would run it.
     """
-    widest = max(one.room.cpu for one in candidates)
-    return min((one for one in candidates if one.room.cpu == widest), key=lambda one: one.finish.work())
+    widest = max(one.available.cpu for one in candidates)
+    return min((one for one in candidates if one.available.cpu == widest), key=lambda one: one.finish.work())
 
 
 def clarinet(candidates: Sequence[Candidate], share: Resources) -> Candidate:

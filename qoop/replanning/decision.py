@@ -42,10 +42,10 @@ class Option:
     def stages(self) -> tuple[tuple[Stage, Content, bool], ...]:
         """Every stage, what names its outputs, and whether outputs made under another plan may be taken for its
         own: not where they rest on an island (law 12)."""
-        tainted: dict[StageId, bool] = {}
+        dependent: dict[StageId, bool] = {}
         for stage in self.candidate.plan.stages:
-            tainted[stage.id] = not stage.shareable or any(tainted[item.stage] for item in stage.stage_inputs)
-        return tuple((stage, content_of(stage), not tainted[stage.id]) for stage in self.candidate.plan.stages)
+            dependent[stage.id] = not stage.shareable or any(dependent[item.stage] for item in stage.stage_inputs)
+        return tuple((stage, content_of(stage), not dependent[stage.id]) for stage in self.candidate.plan.stages)
 
     @cached_property
     def contents(self) -> frozenset[Content]:
@@ -186,7 +186,7 @@ class Question:
     running: int
     finished: Finished
     share: Resources
-    surprises: int = 0
+    misestimates: int = 0
     now: float = 0.0
     shares: tuple[tuple[float, Resources], ...] = ()
     wagered: float = 0.0
@@ -372,7 +372,7 @@ class Greedy:
         sooner = [place for place in self._allowed(question) if remaining[place].seconds < mine]
         if not sooner:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
-        doubts = question.surprises + (not question.finished.held)
+        doubts = question.misestimates + (not question.finished.held)
         needed = 1.0 - (1.0 - self.hysteresis) ** (1 + doubts)
         sooner.sort(key=lambda place: (remaining[place].seconds, place))
         doubtful = {place: self._doubtful(question, place, mine) for place in sooner}

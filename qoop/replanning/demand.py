@@ -1,7 +1,7 @@
 """What a plan has a use for: the number of slots from which on more of them do not let it end sooner.
 
 That is what a job tells the scheduler of its plan (the dual of the share it is told), and no more: see
-:mod:`qoop.schedulers.settling`.
+:mod:`qoop.schedulers.demand_aware`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def on_slots(share: Resources, slots: float) -> Resources:
     return replace(share, cpu=slots, memory=share.memory * factor, network=share.network * factor)
 
 
-def useful_room(finish: Finish, done: Done, share: Resources, tolerance: float = TOLERANCE) -> Resources:
+def useful_resources(finish: Finish, done: Done, share: Resources, tolerance: float = TOLERANCE) -> Resources:
     """The least room, of the kind of a share, on which the rest of a plan ends nearly as soon as on any.
 
     Found by bisection, which takes the finish time to fall with the slots; where it does not, by a step of list

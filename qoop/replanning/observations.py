@@ -60,7 +60,7 @@ def _observation(stage: Stage, facts: Sequence[Committed]) -> Observation:
     )
 
 
-def surprise(plan: Plan, seen: Mapping[StageId, Observation]) -> float:
+def misestimate(plan: Plan, seen: Mapping[StageId, Observation]) -> float:
     """By what factor the rows of a plan's stages were misjudged at worst; 1.0 if none was, or nothing was seen."""
     return max((_misjudged(plan.by_id[id], one) for id, one in seen.items()), default=1.0)
 

@@ -11,7 +11,7 @@ from qoop.replanning.answers import Answer
 
 
 @dataclass(frozen=True)
-class Wagers:
+class RegretBudget:
     """What was run against the advice of greed.
 
     wasted: seconds of tasks, up to the last decision. useful: what the plan that greed wanted then can use of what was
@@ -33,8 +33,10 @@ class Wagers:
         )
         return self.wasted + sum(new)
 
-    def after(self, answer: Answer) -> Wagers:
+    def after(self, answer: Answer) -> RegretBudget:
         """With a decision."""
         question, against = answer.question, answer.decision.against
         useful = answer.served[against].contents if against is not None else None
-        return Wagers(self.until(question.finished), useful, question.finished.worked if useful is not None else {})
+        return RegretBudget(
+            self.until(question.finished), useful, question.finished.worked if useful is not None else {}
+        )

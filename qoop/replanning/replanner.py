@@ -23,7 +23,7 @@ from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, search_seconds
 from qoop.replanning.decision import Option, Question, Stay, Switch, useful
-from qoop.replanning.regret_budget import Wagers
+from qoop.replanning.regret_budget import RegretBudget
 from qoop.replanning.triggers import Cause, changed
 
 EAGER_PART = 0.02
@@ -34,8 +34,8 @@ more, it is made when first there is reason to switch."""
 class Replanner:
     """The re-planning of one job.
 
-    `turn` is called whenever something may have happened, `due` says until when it wants to be called again at the
-    latest; the work that `turn` returns is to be done anywhere, and its answer given to `take`.
+    `tick` is called whenever something may have happened, `due` says until when it wants to be called again at the
+    latest; the work that `tick` returns is to be done anywhere, and its answer given to `take`.
     """
 
     def __init__(self, job: JobId, adaptive: Adaptive, run: Run, launch: Plan) -> None:
@@ -45,12 +45,12 @@ class Replanner:
         self._options: tuple[Option, ...] = (Option(plan_name(0), Candidate(launch, "launch")),)
         self._running = 0
         self._found = False
-        self._basis = adaptive.room
+        self._basis = adaptive.available
         self._seen = 0
         self._begun = False
         self._plan = launch
         self._news: list[Seen] = []
-        self._surprises = 0
+        self._misestimates = 0
         self._told = NOTHING
         self._waiting: dict[str, Cause] = {}
         self._first = self._last = 0.0
@@ -58,7 +58,7 @@ class Replanner:
         self._unsifted = False
         self._pinned = False
         self._shares: list[tuple[float, Resources]] = []
-        self._wagers = Wagers()
+        self._regret_budget = RegretBudget()
         self._again = inf
         self._wanted: Resources | None = None
         self._slots = adaptive.begin_with
@@ -91,7 +91,7 @@ class Replanner:
         triggers = self._adaptive.triggers
         return min(self._last + triggers.quiet, self._first + triggers.longest)
 
-    def turn(self, now: float) -> Work | None:
+    def tick(self, now: float) -> Work | None:
         """Look at what is new; return a question to be answered, if it is time for one."""
         self._look(now)
         if now >= self._again:
@@ -182,7 +182,7 @@ class Replanner:
                     self._plan = self._run.plans[number - 1]
                 case StageDone(_, stage, _, rows, size_of, _, estimated):
                     self._news.append((self._plan, stage, Observation(rows, size_of)))
-                    self._surprises += self._adaptive.triggers.misjudged(rows, estimated)
+                    self._misestimates += self._adaptive.triggers.misjudged(rows, estimated)
             cause = self._adaptive.triggers.cause(record, self._basis, self._without_a_slot)
             if cause is not None:
                 self._wait(cause, now)
@@ -195,7 +195,7 @@ class Replanner:
     @property
     def _without_a_slot(self) -> bool:
         """True if the job began without one and nothing has been decided since."""
-        return self._basis is self._adaptive.room and bool(self._shares) and self._shares[0][1].cpu == 0
+        return self._basis is self._adaptive.available and bool(self._shares) and self._shares[0][1].cpu == 0
 
     def _wait(self, cause: Cause, now: float) -> None:
         if not self._waiting:
@@ -217,10 +217,10 @@ class Replanner:
             self._running,
             finished,
             self._run.share,
-            self._surprises,
+            self._misestimates,
             now - self._run.began,
             tuple(self._shares),
-            self._wagers.until(finished),
+            self._regret_budget.until(finished),
         )
         news, self._news = tuple(self._news), []
         asked = Asked(question, self._told, news, self._adaptive, self._job, self._found)
@@ -229,7 +229,7 @@ class Replanner:
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
         record = recorded(answer, cause, before)
         self._run.note(record, now=now)
-        self._wagers = self._wagers.after(answer)
+        self._regret_budget = self._regret_budget.after(answer)
         self._again = now + answer.decision.again
         self._wanted, self._slots = answer.wanted, answer.decision.slots
         if not isinstance(answer.decision, Switch):

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from qoop.catalog.errors import CheckpointError, ConfigError, PlanError, QoopError
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
-from qoop.control.letters import Answered, Letter, PinAsked, ResizeAsked, Submitted, SuspendAsked
-from qoop.control.trace import FORMAT, INPUTS, LETTERS, OUTPUTS, VERSION, Chain, Lines
+from qoop.control.messages import Answered, Message, PinAsked, ResizeAsked, Submitted, SuspendAsked
+from qoop.control.ticks import Found, Opened, Refused
+from qoop.control.trace import FORMAT, INPUTS, MESSAGES, OUTPUTS, VERSION, Chain, Lines
 from qoop.control.trace_codec import TraceCodec
-from qoop.control.turns import Found, Opened, Refused
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Committed, Event, Start
 from qoop.engine.history import Record
@@ -38,9 +38,9 @@ from qoop.replanning.answers import Answer, Useful
 from qoop.replanning.decision import Policy
 from qoop.retrace.story import story
 from qoop.schedulers.base import Scheduler
+from qoop.schedulers.demand_aware import DemandAware
 from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.patient import Patient
-from qoop.schedulers.settling import Settling
+from qoop.schedulers.reserving import Reserving
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,21 +50,21 @@ Output = Mapping[str, Any]
 """What came out, as its line in the trace."""
 
 _OURS: Mapping[str, Callable[[], Scheduler]] = {
-    "Patient": lambda: Patient(MaxMin()),
-    "Settling": lambda: Settling(Patient(MaxMin())),
+    "Reserving": lambda: Reserving(MaxMin()),
+    "DemandAware": lambda: DemandAware(Reserving(MaxMin())),
 }
 """The schedulers of sessions, by the name in a trace."""
 
 
 @dataclass(frozen=True)
-class RecordedTurn:
+class RecordedTick:
     """events: of the backend, those of its first answer, then those of the answer to each `Resizing`.
     found: what the backend had of the jobs that came. refused: of each `Resizing`, why it could not be, or None."""
 
     number: int
     at: float
     events: tuple[tuple[Event, ...], ...]
-    letters: tuple[Letter, ...]
+    messages: tuple[Message, ...]
     found: tuple[Found, ...]
     refused: tuple[str | None, ...]
     outputs: tuple[Output, ...]
@@ -80,7 +80,7 @@ class Recording:
 
     versions: Mapping[str, str]
     opened: Opened
-    turns: tuple[RecordedTurn, ...]
+    ticks: tuple[RecordedTick, ...]
     ended: bool
     cut_off: bool
 
@@ -100,14 +100,14 @@ class Recording:
 class Difference:
     """The first output that was not the same; None on a side where nothing came out."""
 
-    turn: int
+    tick: int
     at: float
     recorded: Output | None
     rerun: Output | None
 
     def __str__(self) -> str:
         return (
-            f"in turn {self.turn}, at {self.at:.3f} s, the rerun differs\n"
+            f"in turn {self.tick}, at {self.at:.3f} s, the rerun differs\n"
             f"  recorded: {_shown(self.recorded)}\n  rerun:    {_shown(self.rerun)}"
         )
 
@@ -126,13 +126,13 @@ class RerunJob:
 class Rerun:
     """turns, decisions: how many were gone through and found the same, decisions about plans among all outputs."""
 
-    turns: int
+    ticks: int
     decisions: int
     jobs: tuple[RerunJob, ...]
     difference: Difference | None
 
     def __str__(self) -> str:
-        counted = f"{_count(self.turns, 'turn')}, {_count(self.decisions, 'decision')}"
+        counted = f"{_count(self.ticks, 'turn')}, {_count(self.decisions, 'decision')}"
         return f"{counted}: all the same" if self.difference is None else f"after {counted}, {self.difference}"
 
 
@@ -150,14 +150,14 @@ def rerun(
             f"the trace was made with the scheduler {recording.opened.scheduler}: give it to go through it"
         )
     again = _Again(recording, policy, made())
-    turns, difference = 0, None
-    for turn in recording.turns:
-        last = turn is recording.turns[-1] and not recording.ended
-        difference = again.turn(turn, partial=last)
+    ticks, difference = 0, None
+    for tick in recording.ticks:
+        last = tick is recording.ticks[-1] and not recording.ended
+        difference = again.tick(tick, partial=last)
         if difference is not None:
             break
-        turns += 1
-    return Rerun(turns, again.decisions, again.jobs(), difference)
+        ticks += 1
+    return Rerun(ticks, again.decisions, again.jobs(), difference)
 
 
 def stories(found: Rerun, job: JobId | None = None, full: bool = False) -> Iterator[str]:
@@ -192,7 +192,7 @@ class _Pages:
     number: int
     at: float
     events: list[list[Event]] = field(default_factory=lambda: [[]])
-    letters: list[Letter] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
     refused: list[str | None] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -203,8 +203,8 @@ class _Pages:
                 self.found.append(what)
             case Refused(message):
                 self.refused[-1] = message
-            case _ if isinstance(what, LETTERS):
-                self.letters.append(what)
+            case _ if isinstance(what, MESSAGES):
+                self.messages.append(what)
             case _:
                 self.events[-1].append(what)  # type: ignore[arg-type]  # the reader knows no other kinds
 
@@ -214,12 +214,12 @@ class _Pages:
             self.events.append([])
             self.refused.append(None)
 
-    def closed(self) -> RecordedTurn:
-        return RecordedTurn(
+    def closed(self) -> RecordedTick:
+        return RecordedTick(
             self.number,
             self.at,
             tuple(map(tuple, self.events)),
-            tuple(self.letters),
+            tuple(self.messages),
             tuple(self.found),
             tuple(self.refused),
             tuple(self.outputs),
@@ -231,8 +231,8 @@ class _Reader:
         self._name = name
         self._codec = TraceCodec()
         self._chain = Chain()
-        self._turns: list[RecordedTurn] = []
-        self._turn: _Pages | None = None
+        self._ticks: list[RecordedTick] = []
+        self._tick: _Pages | None = None
         self._opened: Opened | None = None
         self._ended = False
 
@@ -243,11 +243,11 @@ class _Reader:
                 self._line(json.loads(self._chain.opened(line)))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError, QoopError) as error:
                 raise ConfigError(f"line {number} of the trace {self._name} is damaged: {error}") from error
-        self._close_turn()
+        self._close_tick()
         if self._opened is None:
             raise ConfigError(f"the trace {self._name} is empty")
         made_by = {name: str(value) for name, value in header.items() if name not in ("format", "version", "sum")}
-        return Recording(made_by, self._opened, tuple(self._turns), self._ended, cut_off)
+        return Recording(made_by, self._opened, tuple(self._ticks), self._ended, cut_off)
 
     def _header(self, line: str) -> Mapping[str, Any]:
         try:
@@ -271,15 +271,15 @@ class _Reader:
             raise ValueError("it is no object")
         if "define" in line:
             self._codec.define(line)
-        elif "turn" in line:
-            self._close_turn()
-            self._turn = _Pages(int(line["turn"]), float(line["at"]))
+        elif "tick" in line:
+            self._close_tick()
+            self._tick = _Pages(int(line["tick"]), float(line["at"]))
         elif "end" in line:
             self._ended = True
         elif "in" in line:
             self._input(line)
         elif line["out"] in OUTPUTS:
-            self._open_turn().put_out(line)
+            self._open_tick().put_out(line)
         else:
             raise ValueError(f"nothing is called {line['out']}")
 
@@ -291,17 +291,17 @@ class _Reader:
         if isinstance(what, Opened):
             self._opened = what
         else:
-            self._open_turn().take(what)
+            self._open_tick().take(what)
 
-    def _open_turn(self) -> _Pages:
-        if self._turn is None:
+    def _open_tick(self) -> _Pages:
+        if self._tick is None:
             raise ValueError("it belongs to no turn")
-        return self._turn
+        return self._tick
 
-    def _close_turn(self) -> None:
-        if self._turn is not None:
-            self._turns.append(self._turn.closed())
-            self._turn = None
+    def _close_tick(self) -> None:
+        if self._tick is not None:
+            self._ticks.append(self._tick.closed())
+            self._tick = None
 
 
 # --- going through it ---------------------------------------------------------------------------------------
@@ -328,49 +328,49 @@ class _Again:
 
     def jobs(self) -> tuple[RerunJob, ...]:
         return tuple(
-            RerunJob(letter.job, letter.request.text, handle.history(), handle.plans())
-            for letter, handle in self._handles
+            RerunJob(message.job, message.request.text, handle.history(), handle.plans())
+            for message, handle in self._handles
         )
 
-    def turn(self, turn: RecordedTurn, partial: bool) -> Difference | None:
+    def tick(self, tick: RecordedTick, partial: bool) -> Difference | None:
         """Go through one turn. partial: not all that came out of it is in the trace."""
-        self._clock.advance_to(turn.at)
-        self._backend.turn(turn)
-        for letter in turn.letters:
-            self._post(letter)
+        self._clock.advance_to(tick.at)
+        self._backend.tick(tick)
+        for message in tick.messages:
+            self._post(message)
         self._cluster.step()
-        return _compared(turn, self._out.lines(), partial)
+        return _compared(tick, self._out.lines(), partial)
 
-    def _post(self, letter: Letter) -> None:
-        match letter:
+    def _post(self, message: Message) -> None:
+        match message:
             case Submitted():
-                letter = self._searching(letter)
-                self._handles.append((letter, self._cluster.enter(letter)))
+                message = self._searching(message)
+                self._handles.append((message, self._cluster.enter(message)))
             case Answered():
-                self._cluster.post(self._planner.answered(letter))
+                self._cluster.post(self._planner.answered(message))
             case ResizeAsked():  # a recording may be gone through several times, and a promise is kept once
-                self._cluster.post(replace(letter, done=Future()))
+                self._cluster.post(replace(message, done=Future()))
             case PinAsked():
-                self._cluster.post(replace(letter, done=Future()))
+                self._cluster.post(replace(message, done=Future()))
             case SuspendAsked():
-                self._cluster.post(replace(letter, kept=Future()))
+                self._cluster.post(replace(message, kept=Future()))
             case _:
-                self._cluster.post(letter)
+                self._cluster.post(message)
 
-    def _searching(self, letter: Submitted) -> Submitted:
-        adaptive = letter.request.adaptive
+    def _searching(self, message: Submitted) -> Submitted:
+        adaptive = message.request.adaptive
         if adaptive is None:
-            return letter
+            return message
         changed = replace(adaptive, find=self._planner.find, policy=self._policy or adaptive.policy)
-        return replace(letter, request=replace(letter.request, adaptive=changed))
+        return replace(message, request=replace(message.request, adaptive=changed))
 
 
-def _compared(turn: RecordedTurn, lines: Sequence[Output], partial: bool) -> Difference | None:
-    for place in range(max(len(turn.outputs), len(lines))):
-        recorded = turn.outputs[place] if place < len(turn.outputs) else None
+def _compared(tick: RecordedTick, lines: Sequence[Output], partial: bool) -> Difference | None:
+    for place in range(max(len(tick.outputs), len(lines))):
+        recorded = tick.outputs[place] if place < len(tick.outputs) else None
         again = lines[place] if place < len(lines) else None
         if recorded != again and not (partial and recorded is None):
-            return Difference(turn.number, turn.at, recorded, again)
+            return Difference(tick.number, tick.at, recorded, again)
     return None
 
 
@@ -401,7 +401,7 @@ class _RecordedPlanner:
 
     def __init__(self) -> None:
         self._asked: deque[Callable[[], object]] = deque()
-        self._letter: Answered | None = None
+        self._message: Answered | None = None
 
     def ask(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
         self._asked.append(work)
@@ -409,29 +409,29 @@ class _RecordedPlanner:
     def close(self) -> None:
         pass
 
-    def answered(self, letter: Answered) -> Answered:
+    def answered(self, message: Answered) -> Answered:
         """The letter with the answer to the oldest question, worked out now; or with the error that came of it."""
         if not self._asked:
-            return replace(letter, error=PlanError("the trace answers a question that the rerun did not ask"))
-        work, self._letter = self._asked.popleft(), letter
+            return replace(message, error=PlanError("the trace answers a question that the rerun did not ask"))
+        work, self._message = self._asked.popleft(), message
         try:
             answer = work()
         except QoopError as error:
-            return replace(letter, error=error)
+            return replace(message, error=error)
         finally:
-            self._letter = None
+            self._message = None
         if isinstance(answer, Answer):
-            return replace(letter, answer=replace(answer, seconds=letter.seconds, searching=letter.searching))
-        return replace(letter, answer=answer if isinstance(answer, Useful) else None)
+            return replace(message, answer=replace(answer, seconds=message.seconds, searching=message.searching))
+        return replace(message, answer=answer if isinstance(answer, Useful) else None)
 
     def find(self, observed: Observations) -> Sequence[Candidate]:
         """What the search found of which the trace tells."""
-        letter = self._letter
-        if letter is None or letter.found is None:
-            raise letter.error if letter is not None and letter.error is not None else PlanError(
+        message = self._message
+        if message is None or message.found is None:
+            raise message.error if message is not None and message.error is not None else PlanError(
                 "the rerun searched for plans where the trace says that there was no search"
             )  # fmt: skip
-        return letter.found
+        return message.found
 
 
 class _RecordedBackend:
@@ -443,10 +443,10 @@ class _RecordedBackend:
         self._refused: Iterator[str | None] = iter(())
         self._found: dict[JobId, Found] = {}
 
-    def turn(self, turn: RecordedTurn) -> None:
+    def tick(self, tick: RecordedTick) -> None:
         """What is asked next is answered as in this turn."""
-        self._events, self._refused = iter(turn.events), iter(turn.refused)
-        self._found = {found.job: found for found in turn.found}
+        self._events, self._refused = iter(tick.events), iter(tick.refused)
+        self._found = {found.job: found for found in tick.found}
 
     def machines(self) -> Mapping[MachineId, Resources]:
         return self._machines

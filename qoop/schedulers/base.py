@@ -9,13 +9,13 @@ from typing import Protocol
 
 from qoop.engine.events import Demand, Grant
 from qoop.engine.task import JobId, MachineId
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.outlook import UNKNOWN, Outlook
+from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
 
 
 @dataclass(frozen=True)
-class Claim:
+class Request:
     """What a scheduler may see of one active job.
 
     arrival: counts jobs in the order they came. used: the room its attempts hold now.
@@ -30,7 +30,7 @@ class Claim:
     weight: float
     used: Resources
     demands: tuple[Demand, ...]
-    outlook: Outlook = UNKNOWN
+    remaining_work: RemainingWork = UNKNOWN
     wanted: Resources | None = None
 
     @cached_property
@@ -43,7 +43,7 @@ class Claim:
         """In every dimension the most that any of the demands asks for."""
         return _of_each(max, self.demands)
 
-    def know(self, before: Claim) -> None:
+    def know(self, before: Request) -> None:
         """Take over what was worked out for an earlier claim of the job, where the demands are as they were."""
         if len(before.demands) == len(self.demands) and all(
             one is other or one.resources is other.resources
@@ -65,22 +65,22 @@ class Claim:
 
 
 def _of_each(choose: Callable[[Iterable[float]], float], demands: Sequence[Demand]) -> Resources:
-    rooms = [demand.resources for demand in demands] or [Resources()]
-    if len(rooms) == 1:
-        return rooms[0]
+    availability = [demand.resources for demand in demands] or [Resources()]
+    if len(availability) == 1:
+        return availability[0]
     return Resources(
-        choose([room.cpu for room in rooms]), choose([room.memory for room in rooms]),
-        choose([room.disk for room in rooms]), choose([room.network for room in rooms]),
+        choose([one.cpu for one in availability]), choose([one.memory for one in availability]),
+        choose([one.disk for one in availability]), choose([one.network for one in availability]),
     )  # fmt: skip
 
 
 class Scheduler(Protocol):
     """A policy: returns decisions, applies none (law 6)."""
 
-    def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
+    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
         """The next task to start, given the room that is free now; None if nothing can or should start."""
         ...
 
-    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
         """The room each job is promised in the long run: a guaranteed minimum, not a cap."""
         ...

@@ -11,36 +11,36 @@ from collections.abc import Mapping, Sequence
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim
-from qoop.schedulers.max_min import by_share, even_shares, first_fitting, with_room
+from qoop.schedulers.base import Request
+from qoop.schedulers.max_min import by_share, even_shares, first_fitting, with_available
 from qoop.schedulers.sjf import shortest_first
 
 
 class Carbyne:
     """First what each job needs of its fair share, the poorest first; then what is left, to the shortest job.
 
-    Work conserving. It knows what a job needs by its :class:`~qoop.schedulers.outlook.Outlook`; a job that has not been
-    told its share yet needs nothing.
+    Work conserving. It knows what a job needs by its :class:`~qoop.schedulers.remaining_work.RemainingWork`; a job that
+    has not been told its share yet needs nothing.
     """
 
     def __init__(self) -> None:
         self._shares: dict[JobId, Resources] = {}
 
-    def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        if not with_room(rooms)[0]:
+    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+        if not with_available(availability)[0]:
             return None
-        for claim in by_share(claims, rooms):
-            share = self._shares.get(claim.job)
-            if share is not None and claim.used.cpu < min(share.cpu, claim.outlook.needed(share)):
-                grant = first_fitting([claim], rooms)
+        for request in by_share(requests, availability):
+            share = self._shares.get(request.job)
+            if share is not None and request.used.cpu < min(share.cpu, request.remaining_work.needed(share)):
+                grant = first_fitting([request], availability)
                 if grant is not None:
                     return grant
-        return first_fitting(shortest_first(claims), rooms)
+        return first_fitting(shortest_first(requests), availability)
 
-    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
-        self._shares = even_shares(claims, capacity)
-        for claim in claims:
-            claim.outlook.needed(self._shares[claim.job])  # the end it must keep is fixed now
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
+        self._shares = even_shares(requests, capacity)
+        for request in requests:
+            request.remaining_work.needed(self._shares[request.job])  # the end it must keep is fixed now
         return self._shares

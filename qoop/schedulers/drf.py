@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim
-from qoop.schedulers.max_min import by_share, even_shares, most_free, with_room
+from qoop.schedulers.base import Request
+from qoop.schedulers.max_min import by_share, even_shares, most_free, with_available
 
 
 class DRF:
@@ -23,19 +23,19 @@ class DRF:
     nothing of the job fits, the next one is tried, as where it is implemented (Mesos), so it is work conserving.
     """
 
-    def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        machines, places = with_room(rooms)
+    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+        machines, places = with_available(availability)
         if not places:
             return None
         cpu, memory = most_free(places)
-        for claim in by_share(claims, rooms):
-            if claim.least.cpu > cpu or claim.least.memory > memory:
+        for request in by_share(requests, availability):
+            if request.least.cpu > cpu or request.least.memory > memory:
                 continue
-            for demand in claim.demands:
-                for machine, room in zip(machines, places, strict=True):
-                    if demand.resources.fits(room.free):
-                        return Grant(claim.job, demand.task, machine, demand.resources)
+            for demand in request.demands:
+                for machine, available in zip(machines, places, strict=True):
+                    if demand.resources.fits(available.free):
+                        return Grant(request.job, demand.task, machine, demand.resources)
         return None
 
-    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
-        return even_shares(claims, capacity)
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
+        return even_shares(requests, capacity)

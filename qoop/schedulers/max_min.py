@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
-from qoop.planner.packing import Room, Rooms, best_fit
+from qoop.planner.packing import Availability, Available, best_fit
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim
+from qoop.schedulers.base import Request
 from qoop.schedulers.waiting import Waiting
 
 
@@ -20,63 +20,67 @@ class MaxMin:
     ready task could use is left free.
     """
 
-    def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        return first_fitting(by_share(claims, rooms), rooms)
+    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+        return first_fitting(by_share(requests, availability), availability)
 
-    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
-        return even_shares(claims, capacity)
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
+        return even_shares(requests, capacity)
 
 
-def by_share(claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Iterator[Claim]:
+def by_share(requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Iterator[Request]:
     """The claims, those with the lowest current share first; of equal ones those that came first."""
-    total = capacity_of(rooms)
-    if isinstance(claims, Waiting):
-        return claims.by_share(total)
-    return iter(sorted(claims, key=lambda claim: (claim.share_of(total), claim.arrival)))
+    total = capacity_of(availability)
+    if isinstance(requests, Waiting):
+        return requests.by_share(total)
+    return iter(sorted(requests, key=lambda request: (request.share_of(total), request.arrival)))
 
 
-def capacity_of(rooms: Mapping[MachineId, Room]) -> Resources:
+def capacity_of(availability: Mapping[MachineId, Available]) -> Resources:
     """What all machines have together."""
-    if isinstance(rooms, Rooms):
-        return rooms.capacity
-    return sum((room.capacity for room in rooms.values()), Resources())
+    if isinstance(availability, Availability):
+        return availability.capacity
+    return sum((available.capacity for available in availability.values()), Resources())
 
 
-def first_fitting(claims: Iterable[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
+def first_fitting(requests: Iterable[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
     """The best aligned task and machine of the first job of which anything fits."""
-    machines, places = with_room(rooms)
+    machines, places = with_available(availability)
     if not places:
         return None
     cpu, memory = most_free(places)
-    for claim in claims:
-        least = claim.least
+    for request in requests:
+        least = request.least
         if least.cpu > cpu or least.memory > memory:
             continue
-        found = best_fit([demand.resources for demand in claim.demands], places)
+        found = best_fit([demand.resources for demand in request.demands], places)
         if found is not None:
-            demand = claim.demands[found[0]]
-            return Grant(claim.job, demand.task, machines[found[1]], demand.resources)
+            demand = request.demands[found[0]]
+            return Grant(request.job, demand.task, machines[found[1]], demand.resources)
     return None
 
 
-def with_room(rooms: Mapping[MachineId, Room]) -> tuple[list[MachineId], list[Room]]:
+def with_available(availability: Mapping[MachineId, Available]) -> tuple[list[MachineId], list[Available]]:
     """The machines on which something may start, and their rooms: every task takes some of the slots."""
-    if isinstance(rooms, Rooms):
-        machines = list(rooms.open) if len(rooms.open) < 2 else [machine for machine in rooms if machine in rooms.open]
+    if isinstance(availability, Availability):
+        machines = (
+            list(availability.open)
+            if len(availability.open) < 2
+            else [machine for machine in availability if machine in availability.open]
+        )
     else:
-        machines = [machine for machine, room in rooms.items() if room.free.cpu > 0]
-    return machines, [rooms[machine] for machine in machines]
+        machines = [machine for machine, available in availability.items() if available.free.cpu > 0]
+    return machines, [availability[machine] for machine in machines]
 
 
-def most_free(places: Sequence[Room]) -> tuple[float, float]:
+def most_free(places: Sequence[Available]) -> tuple[float, float]:
     """The most slots that are free on any machine, and the most memory."""
-    return max([room.free.cpu for room in places]), max([room.free.memory for room in places])
+    return max([available.free.cpu for available in places]), max([available.free.memory for available in places])
 
 
-def even_shares(claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
+def even_shares(requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
     """The capacity, divided by the weights."""
-    weights = sum(claim.weight for claim in claims)
-    return {claim.job: _times(capacity, claim.weight / weights) for claim in claims}
+    weights = sum(request.weight for request in requests)
+    return {request.job: _times(capacity, request.weight / weights) for request in requests}
 
 
 def _times(resources: Resources, factor: float) -> Resources:

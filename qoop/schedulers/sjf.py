@@ -10,28 +10,28 @@ from collections.abc import Mapping, Sequence
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim
+from qoop.schedulers.base import Request
 from qoop.schedulers.max_min import first_fitting
 
 
 class SJF:
     """Least estimated slot seconds left; of equal ones the earlier job. What does not fit is passed over.
 
-    It knows the work of a job by its :class:`~qoop.schedulers.outlook.Outlook`. A long job can wait for as long as
-    shorter ones keep coming.
+    It knows the work of a job by its :class:`~qoop.schedulers.remaining_work.RemainingWork`. A long job can wait for as
+    long as shorter ones keep coming.
     """
 
-    def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        return first_fitting(shortest_first(claims), rooms)
+    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+        return first_fitting(shortest_first(requests), availability)
 
-    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
         """The shortest job can count on everything, the others on nothing."""
-        first = shortest_first(claims)[:1]
-        return {claim.job: capacity if claim in first else Resources() for claim in claims}
+        first = shortest_first(requests)[:1]
+        return {request.job: capacity if request in first else Resources() for request in requests}
 
 
-def shortest_first(claims: Sequence[Claim]) -> list[Claim]:
+def shortest_first(requests: Sequence[Request]) -> list[Request]:
     """By the work that is left, then in the order they came."""
-    return sorted(claims, key=lambda claim: (claim.outlook.work, claim.arrival))
+    return sorted(requests, key=lambda request: (request.remaining_work.work, request.arrival))

@@ -12,12 +12,12 @@ from math import ceil
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
-from qoop.planner.packing import Room, alignment
+from qoop.planner.packing import Available, alignment
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim
-from qoop.schedulers.max_min import by_share, even_shares, with_room
+from qoop.schedulers.base import Request
+from qoop.schedulers.max_min import by_share, even_shares, with_available
 
-_Choice = tuple[float, Claim, Grant]
+_Choice = tuple[float, Request, Grant]
 
 
 class Tetris:
@@ -34,39 +34,39 @@ class Tetris:
         self._fairness = fairness
         self._shortness = shortness
 
-    def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        machines, places = with_room(rooms)
+    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+        machines, places = with_available(availability)
         if not places:
             return None
-        some = ceil((1.0 - self._fairness) * len(claims))
-        ordered, free = list(by_share(claims, rooms)), list(zip(machines, places, strict=True))
+        some = ceil((1.0 - self._fairness) * len(requests))
+        ordered, free = list(by_share(requests, availability)), list(zip(machines, places, strict=True))
         return self._best(ordered[:some], free) or self._best(ordered[some:], free)
 
-    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
         """Even shares: what the knob draws towards, not a guarantee."""
-        return even_shares(claims, capacity)
+        return even_shares(requests, capacity)
 
-    def _best(self, claims: Sequence[Claim], rooms: Sequence[tuple[MachineId, Room]]) -> Grant | None:
-        choices = [choice for claim in claims if (choice := _aligned(claim, rooms)) is not None]
+    def _best(self, requests: Sequence[Request], availability: Sequence[tuple[MachineId, Available]]) -> Grant | None:
+        choices = [choice for request in requests if (choice := _aligned(request, availability)) is not None]
         if len(choices) <= 1:
             return choices[0][2] if choices else None
-        works = [claim.outlook.work for _, claim, _ in choices]
+        works = [request.remaining_work.work for _, request, _ in choices]
         total = sum(works)
         epsilon = self._shortness * sum(score for score, _, _ in choices) / total if total > 0 else 0.0
         rated = [
-            (score - epsilon * work, -claim.arrival, grant)
-            for (score, claim, grant), work in zip(choices, works, strict=True)
+            (score - epsilon * work, -request.arrival, grant)
+            for (score, request, grant), work in zip(choices, works, strict=True)
         ]
         return max(rated, key=lambda one: one[:2])[2]
 
 
-def _aligned(claim: Claim, rooms: Sequence[tuple[MachineId, Room]]) -> _Choice | None:
+def _aligned(request: Request, availability: Sequence[tuple[MachineId, Available]]) -> _Choice | None:
     """The best aligned task and machine of a job, and how well they are: of the tasks of one job only that differs."""
     best: _Choice | None = None
-    for demand in claim.demands:
-        for machine, room in rooms:
-            if demand.resources.fits(room.free):
-                score = alignment(demand.resources, room)
+    for demand in request.demands:
+        for machine, available in availability:
+            if demand.resources.fits(available.free):
+                score = alignment(demand.resources, available)
                 if best is None or score > best[0] + 1e-9:
-                    best = score, claim, Grant(claim.job, demand.task, machine, demand.resources)
+                    best = score, request, Grant(request.job, demand.task, machine, demand.resources)
     return best

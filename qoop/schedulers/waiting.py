@@ -15,76 +15,77 @@ from qoop.engine.task import JobId
 from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
-    from qoop.schedulers.base import Claim
+    from qoop.schedulers.base import Request
 
-_Entry = tuple[float, int, int, "Claim"]
+_Entry = tuple[float, int, int, "Request"]
 
 
-class Waiting(Sequence["Claim"]):
+class Waiting(Sequence["Request"]):
     """Claims with demands, one a job. What a scheduler is shown: it may go through them, and ask for them by share."""
 
     def __init__(self) -> None:
-        self._claims: dict[JobId, Claim] = {}
+        self._requests: dict[JobId, Request] = {}
         self._heap: list[_Entry] = []
         self._numbers = count()
         self._capacity: Resources | None = None  # of which the shares in the heap are
         self._bound: Resources | None = None
 
     def __len__(self) -> int:
-        return len(self._claims)
+        return len(self._requests)
 
     @overload
-    def __getitem__(self, place: int) -> Claim: ...
+    def __getitem__(self, place: int) -> Request: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Claim]: ...
-    def __getitem__(self, place: int | slice) -> Claim | list[Claim]:
-        return list(self._claims.values())[place]
+    def __getitem__(self, place: slice) -> list[Request]: ...
+    def __getitem__(self, place: int | slice) -> Request | list[Request]:
+        return list(self._requests.values())[place]
 
-    def __iter__(self) -> Iterator[Claim]:
-        return iter(self._claims.values())
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self._requests.values())
 
-    def put(self, claim: Claim) -> None:
+    def put(self, request: Request) -> None:
         """This is what the job claims from now on; without demands it does not wait."""
-        if not claim.demands:
-            self.drop(claim.job)
+        if not request.demands:
+            self.drop(request.job)
             return
-        before = self._claims.get(claim.job)
+        before = self._requests.get(request.job)
         if before is not None:
-            claim.know(before)
-        self._claims[claim.job] = claim
+            request.know(before)
+        self._requests[request.job] = request
         if self._capacity is not None:
-            heappush(self._heap, (claim.share_of(self._capacity), claim.arrival, next(self._numbers), claim))
-        if self._bound is not None and not claim.most.fits(self._bound):
+            heappush(self._heap, (request.share_of(self._capacity), request.arrival, next(self._numbers), request))
+        if self._bound is not None and not request.most.fits(self._bound):
             self._bound = None
 
     def drop(self, job: JobId) -> None:
         """The job waits no more."""
-        self._claims.pop(job, None)
+        self._requests.pop(job, None)
 
-    def by_share(self, capacity: Resources) -> Iterator[Claim]:
+    def by_share(self, capacity: Resources) -> Iterator[Request]:
         """The claims, those with the lowest current share of the capacity first, then those that came first."""
-        heap, claims = self._heap, self._claims
-        if capacity is not self._capacity or len(heap) > 4 * len(claims) + 64:
+        heap, requests = self._heap, self._requests
+        if capacity is not self._capacity or len(heap) > 4 * len(requests) + 64:
             self._capacity = capacity
             heap[:] = [
-                (claim.share_of(capacity), claim.arrival, next(self._numbers), claim) for claim in claims.values()
+                (request.share_of(capacity), request.arrival, next(self._numbers), request)
+                for request in requests.values()
             ]
             heapify(heap)
-        while heap and claims.get(heap[0][3].job) is not heap[0][3]:
+        while heap and requests.get(heap[0][3].job) is not heap[0][3]:
             heappop(heap)
         if heap:
             first = heap[0][3]
             yield first
             yield from sorted(
-                (claim for claim in claims.values() if claim is not first),
-                key=lambda claim: (claim.share_of(capacity), claim.arrival),
+                (request for request in requests.values() if request is not first),
+                key=lambda request: (request.share_of(capacity), request.arrival),
             )
 
     @property
     def bound(self) -> Resources:
         """In every dimension at least what any of the demands asks for, if not more."""
         if self._bound is None:
-            mosts = [claim.most for claim in self._claims.values()] or [Resources()]
+            mosts = [request.most for request in self._requests.values()] or [Resources()]
             self._bound = Resources(
                 max([most.cpu for most in mosts]), max([most.memory for most in mosts]),
                 max([most.disk for most in mosts]), max([most.network for most in mosts]),

@@ -84,7 +84,7 @@ def kills(folder: Path, seed: int, count: int) -> Iterator[Outcome]:
     """Kill a process in the middle of each deed in turn, and look at what is left."""
     drawn = random.Random(seed)
     expected = _prepare(folder)
-    for number, deed in zip(range(count), _turns(), strict=False):
+    for number, deed in zip(range(count), _ticks(), strict=False):
         after = drawn.uniform(0.0, 1.5)
         killed_in = _killed(folder, deed, after)
         faults = [*killed_in, *_faults(folder, deed, expected)]
@@ -92,7 +92,7 @@ def kills(folder: Path, seed: int, count: int) -> Iterator[Outcome]:
         yield Outcome("kills", not faults, f"{told}: {'; '.join(faults) or 'nothing lost, nothing left'}")
 
 
-def _turns() -> Iterator[str]:
+def _ticks() -> Iterator[str]:
     while True:
         yield from DEEDS
 

@@ -367,8 +367,8 @@ def test_threads_collect_once_and_see_the_same(file: Path, tmp_path: Path, monke
 
 def test_threads_may_register_drop_and_look_up_at_once(tmp_path: Path) -> None:
     def work(number: int) -> None:
-        for turn in range(10):
-            name = f"t{number}_{turn}"
+        for tick in range(10):
+            name = f"t{number}_{tick}"
             catalog.register(name, pa.table({"a": [number]}))
             assert catalog.stats(name).columns["a"].minimum == number
             assert name in catalog.tables()

@@ -279,24 +279,24 @@ class Full:
     """Has the disk run full after so many bytes."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, room: int, writer: str = "write_segments"
+        self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, available: int, writer: str = "write_segments"
     ) -> None:
-        self.room, self.write = room, getattr(module, writer)
+        self.available, self.write = available, getattr(module, writer)
         monkeypatch.setattr(module, writer, self)
 
     def __call__(self, stream: object, *args: object, **more: object) -> object:
-        return self.write(_Small(stream, self.room), *args, **more)
+        return self.write(_Small(stream, self.available), *args, **more)
 
 
 class _Small:
-    def __init__(self, stream: object, room: int) -> None:
-        self.stream, self.room = stream, room
+    def __init__(self, stream: object, available: int) -> None:
+        self.stream, self.available = stream, available
 
     def write(self, data: bytes) -> int:
-        if self.room <= 0:
+        if self.available <= 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written: int = self.stream.write(bytes(data)[: self.room])  # type: ignore[attr-defined]
-        self.room -= written
+        written: int = self.stream.write(bytes(data)[: self.available])  # type: ignore[attr-defined]
+        self.available -= written
         return written
 
 
@@ -311,7 +311,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(spill: Path, durable: Path, monk
         put(store, 2, durable=True)
         store.flush()
     assert len(told) == 1
-    full.room = PLENTY
+    full.available = PLENTY
     put(store, 4, durable=True)
     store.close()
     assert len(files(durable)) == 2
@@ -351,7 +351,7 @@ def test_a_full_spill_disk(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None
         put(store, 2, rows=3000)
     assert files(spill) == [] and not store.held([key(2)])
     assert store.read(key(1), 0).equals(parts[0])
-    full.room = PLENTY
+    full.available = PLENTY
     put(store, 2, rows=3000)
     assert store.read(key(2), None).num_rows == 3000
     store.close()

@@ -66,7 +66,7 @@ def test_what_was_used_last_stays(opened: Opened, tmp_path: Path) -> None:
     for path in tmp_path.glob("*.json"):
         os.utime(path, (time.time() - 1000, time.time() - 1000))
     assert directory.find(key(3))
-    directory.let_go([key(3)])
+    directory.unpin([key(3)])
     for number in range(8, 12):
         directory.save(facts(number), [ROWS], needed=False)
     assert 3 in held(tmp_path) and not {0, 1, 2} <= held(tmp_path)
@@ -81,7 +81,7 @@ def test_nothing_is_removed_that_a_running_job_of_any_process_needs(opened: Open
         mine.save(facts(number, 100.0), [ROWS], needed=False)
     assert held(tmp_path) >= {0, 1, 2, 3, 10, 11, 12, 13}
     assert mine.save(facts(30, times=3), [ROWS] * 3) is None  # there is no room, and none can be made
-    other.let_go([key(10 + number) for number in range(4)])
+    other.unpin([key(10 + number) for number in range(4)])
     assert mine.save(facts(30, times=3), [ROWS] * 3) is not None
     assert held(tmp_path) >= {0, 1, 2, 3, 30} and size(tmp_path) <= 105_000
 

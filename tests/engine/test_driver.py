@@ -51,11 +51,11 @@ def take(driver: Driver, *events: Event) -> bool:
 def test_room_is_taken_until_the_attempt_reports() -> None:
     driver, backend, seen = begin()
     starts = [grant(driver, 0), grant(driver, 1)]
-    assert driver.room("m").free == Resources(0, 20)
+    assert driver.available("m").free == Resources(0, 20)
     assert driver.used_by("j") == Resources(2, 80)
     events = backend.wait(None)
     assert not take(driver, *events)
-    assert driver.room("m").free == Resources(2, 100)
+    assert driver.available("m").free == Resources(2, 100)
     assert driver.used_by("j") == Resources()
     assert seen == [*starts, *events]
 
@@ -64,16 +64,16 @@ def test_a_second_report_gives_no_room_back() -> None:
     driver, _, _ = begin()
     failed = [TaskFailed(grant(driver, part).spec.attempt, BROKEN, True) for part in (0, 1)]
     take(driver, failed[0], failed[0])
-    assert driver.room("m").free == Resources(1, 60)
+    assert driver.available("m").free == Resources(1, 60)
 
 
 def test_a_lost_machine_takes_its_accounts_with_it() -> None:
     driver, _, _ = begin()
     attempt = grant(driver, 0).spec.attempt
     assert take(driver, MachineLost("m"))
-    assert driver.rooms() == {} and driver.capacity == Resources()
+    assert driver.availability() == {} and driver.capacity == Resources()
     assert take(driver, TaskFailed(attempt, BROKEN, True), MachineJoined("m", Resources(1, 50)))
-    assert driver.room("m").free == Resources(1, 50)
+    assert driver.available("m").free == Resources(1, 50)
     assert driver.runs["j"].ready()[0].resources == Resources(1, 50)
 
 
@@ -81,7 +81,7 @@ def test_a_machine_that_shrank_has_nothing_free_until_reports_come() -> None:
     driver, _, _ = begin()
     grant(driver, 0), grant(driver, 1)
     assert take(driver, SlotsChanged("m", Resources(1, 100)))
-    assert driver.room("m").free.cpu == -1
+    assert driver.available("m").free.cpu == -1
 
 
 def test_room_that_is_not_there_is_not_given() -> None:
@@ -102,7 +102,7 @@ def test_what_was_announced_is_not_promised_and_still_there() -> None:
     grant(driver, 0), grant(driver, 1)
     assert take(driver, CapacityNotice("m", Resources(1, 300), at=9.0), CapacityNotice("n", Resources(), at=9.0))
     assert driver.capacity == Resources(2, 100) and driver.promised == Resources(1, 100)
-    assert driver.room("m").free == Resources(0, 20)
+    assert driver.available("m").free == Resources(0, 20)
     assert take(driver, SlotsChanged("m", Resources(1, 300)))
     assert not driver.leaving and driver.promised == driver.capacity == Resources(1, 300)
     take(driver, CapacityNotice("m", Resources(), at=20.0), MachineLost("m"))
@@ -115,5 +115,5 @@ def test_a_run_that_was_removed_hears_no_more() -> None:
     grant(driver, 0)
     driver.remove("j")
     take(driver, *backend.wait(None))
-    assert driver.room("m").free == Resources(2, 100)
+    assert driver.available("m").free == Resources(2, 100)
     assert run.state is State.RUNNING and len(run.alive) == 1

@@ -59,16 +59,16 @@ class Gate:
 class FullLogs:
     """Has no room for what users need, after so many bytes of it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int = 0) -> None:
-        self.room = room
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, available: int = 0) -> None:
+        self.available = available
         self._write = os.write
         monkeypatch.setattr(users.os, "write", self)
 
     def __call__(self, file: int, data: bytes) -> int:
-        if not self.room:
+        if not self.available:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = self._write(file, data[: self.room])
-        self.room -= written
+        written = self._write(file, data[: self.available])
+        self.available -= written
         return written
 
 
@@ -129,9 +129,9 @@ def test_a_disk_without_room_for_a_word_of_what_is_needed(tmp_path: Path, monkey
     assert len(files(tmp_path / "kept")) == 4
 
 
-@pytest.mark.parametrize("room", [0, 20], ids=["none", "half a line"])
+@pytest.mark.parametrize("available", [0, 20], ids=["none", "half a line"])
 def test_what_is_needed_is_known_to_others_once_there_is_room_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, available: int
 ) -> None:
     writer = CheckpointDirectory(tmp_path)
     for number in range(3):
@@ -139,7 +139,7 @@ def test_what_is_needed_is_known_to_others_once_there_is_room_again(
     reader = CheckpointDirectory(tmp_path)
     assert reader.find(key(0)) is not None
     with monkeypatch.context() as patch:
-        FullLogs(patch, room)
+        FullLogs(patch, available)
         with pytest.raises(CheckpointError, match="No space left"):
             reader.find(key(1))
     assert reader.find(key(1)) is not None

@@ -56,8 +56,8 @@ def a_spec(
     settings: tuple[tuple[str, str], ...] = (),
 ) -> TaskSpec:
     attempt = AttemptId(TaskId("job", stage.id, part), next(NUMBERS))
-    room = Resources(cpu=threads, memory=memory)
-    return TaskSpec(attempt, stage, checkpoint_key(stage, part), (), tables or {}, room, settings)
+    available = Resources(cpu=threads, memory=memory)
+    return TaskSpec(attempt, stage, checkpoint_key(stage, part), (), tables or {}, available, settings)
 
 
 def run(kernel: Kernel, spec: TaskSpec, inputs: Mapping[str, pa.Table] = NOTHING) -> tuple[pa.Table, ...]:

@@ -62,8 +62,8 @@ def a_spec(
     job: str = "job",
 ) -> TaskSpec:
     attempt = AttemptId(TaskId(job, stage.id, part), next(NUMBERS))
-    room = Resources(1, memory)
-    return TaskSpec(attempt, stage, checkpoint_key(stage, part), inputs, tables or {}, room, durable=durable)
+    available = Resources(1, memory)
+    return TaskSpec(attempt, stage, checkpoint_key(stage, part), inputs, tables or {}, available, durable=durable)
 
 
 def run(backend: LocalBackend, spec: TaskSpec) -> list[Event]:

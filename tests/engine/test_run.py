@@ -91,8 +91,8 @@ class Script:
         starts = []
         for task in tasks:
             stage, part = task.split(".")
-            room = Resources(1, memory * MB)
-            start = self.run.grant(TaskId("j", stage, int(part)), machine, room, now=self.now)
+            available = Resources(1, memory * MB)
+            start = self.run.grant(TaskId("j", stage, int(part)), machine, available, now=self.now)
             self.attempts[task] = start.spec.attempt
             self.specs[start.spec.attempt] = start.spec.key
             starts.append(start)
@@ -686,7 +686,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.now = 0.0
         self.store: dict[CheckpointKey, Content] = {}
         self.read: dict[AttemptId, Content] = {}
-        self.islands: set[CheckpointKey] = set()
+        self.non_deterministic: set[CheckpointKey] = set()
         self.alive: dict[AttemptId, CheckpointKey] = {}
         self.stopping: set[AttemptId] = set()
         self.past: list[TaskSucceeded | TaskFailed | TaskStopped] = []
@@ -715,7 +715,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.tell(event)
 
     def put(self, event: TaskSucceeded) -> None:
-        own = {(event.committed.key, event.attempt)} if event.committed.key in self.islands else set()
+        own = {(event.committed.key, event.attempt)} if event.committed.key in self.non_deterministic else set()
         self.store.setdefault(event.committed.key, self.read[event.attempt] | own)  # the first output of a key stays
 
     def start(self, choice: int) -> None:
@@ -726,14 +726,14 @@ class AnyOrder(RuleBasedStateMachine):
                 assert key in self.store, f"{spec.attempt} reads {key}\n{self.run.story(key)}"
         self.read[spec.attempt] = self.consistent({key for item in spec.inputs for key, _ in item.reads})
         if not spec.stage.shareable:
-            self.islands.add(spec.key)
+            self.non_deterministic.add(spec.key)
         self.alive[spec.attempt] = spec.key
 
     def consistent(self, keys: set[CheckpointKey]) -> Content:
         rests_on = frozenset(pair for key in keys for pair in self.store[key])
-        islands = [island for island, _ in rests_on]
-        for island in islands:
-            assert islands.count(island) == 1, f"two makings of {island} meet\n{self.run.story(island)}"
+        non_deterministic = [one for one, _ in rests_on]
+        for one in non_deterministic:
+            assert non_deterministic.count(one) == 1, f"two makings of {one} meet\n{self.run.story(one)}"
         return rests_on
 
     def success(self, attempt: AttemptId) -> TaskSucceeded:

@@ -31,7 +31,7 @@ TASKS = 3
 def alternatives(session: Session, number: int, grid: str) -> Alternatives:
     """The pool and the kept plans of a query, on the ``local`` grid or that of the ``cluster``."""
     prepared = session.prepare(text(number))
-    shares = local_grid(session.room)
+    shares = local_grid(session.available)
     if grid == "cluster":
         prepared, shares = at_scale(prepared, SCALE), cluster_grid()
     return keep(pool(prepared.planning(), shares))

@@ -129,7 +129,7 @@ class Grammar:
         text = self.from_(inside, depth)
         if not inside.columns:
             return self.constants(names, kinds)
-        where = f" WHERE {self.truth(inside, depth, 2)}" if self.chance(0.6) else ""
+        where = f" WHERE {self.ground_truth(inside, depth, 2)}" if self.chance(0.6) else ""
         shape = self.rng.random()
         if shape < 0.35:
             return self.grouped(inside, depth, f"{text}{where}", kinds)
@@ -229,7 +229,7 @@ class Grammar:
         if self.chance(0.25):
             parts.append(self.equality(left, right))
         if self.chance(0.25):
-            parts.append(self.truth(both, 0, 1))
+            parts.append(self.ground_truth(both, 0, 1))
         if self.chance(0.06):
             parts = [self.comparison(both, 0, 0), f"({parts[0]} OR {self.comparison(both, 0, 0)})"]
         return " AND ".join(parts)
@@ -365,13 +365,13 @@ class Grammar:
 
     # -- predicates -------------------------------------------------------------------------------------------
 
-    def truth(self, names: Names, depth: int, nesting: int) -> str:
+    def ground_truth(self, names: Names, depth: int, nesting: int) -> str:
         shape = self.rng.random()
         if nesting and shape < 0.35:
             word = self.rng.choice((" AND ", " AND ", " OR "))
-            return "(" + word.join(self.several(2, 3, lambda: self.truth(names, depth, nesting - 1))) + ")"
+            return "(" + word.join(self.several(2, 3, lambda: self.ground_truth(names, depth, nesting - 1))) + ")"
         if nesting and shape < 0.42:
-            return f"NOT ({self.truth(names, depth, nesting - 1)})"
+            return f"NOT ({self.ground_truth(names, depth, nesting - 1)})"
         if depth > 0 and shape < 0.58:
             return self.subquery_truth(names, depth)
         return self.comparison(names, depth, 1)
@@ -433,7 +433,7 @@ class Grammar:
             return self.query(Names(ctes=outer.ctes), 0, kinds).sql
         parts = [self.equality(outer.columns, inner.columns)]
         if self.chance(0.3):
-            parts.append(self.truth(inner, depth, 1))
+            parts.append(self.ground_truth(inner, depth, 1))
         if self.chance(0.12):
             parts.append(self.comparison(Names([*inner.columns, *outer.columns]), 0, 0))
         kinds = kinds or [NUMBER]
@@ -451,7 +451,7 @@ class Grammar:
         text = self.from_(inner, max(0, depth - 1))
         if not inner.columns:
             return f"(SELECT {self.literal(kind)})"
-        parts = [self.truth(inner, 0, 1)] if self.chance(0.4) else []
+        parts = [self.ground_truth(inner, 0, 1)] if self.chance(0.4) else []
         if outer.columns and self.chance(0.7):
             parts.append(self.equality(outer.columns, inner.columns))
         where = f" WHERE {' AND '.join(parts)}" if parts else ""
@@ -513,7 +513,7 @@ class Grammar:
             return f"nullif({value()}, {value()})"
         if shape == 2:
             return f"greatest({value()}, {value()})"
-        test = self.truth(names, depth, 0)
+        test = self.ground_truth(names, depth, 0)
         if shape == 3:
             return f"CASE WHEN {test} THEN {value()} END"
         return f"CASE WHEN {test} THEN {value()} WHEN {self.comparison(names, 0, 0)} THEN {value()} ELSE {value()} END"

@@ -15,7 +15,7 @@ OUTSIDE |= {"tempfile", "threading", "time", "duckdb", "pyarrow.fs", "pyarrow.pa
 CALLS = {"date.today", "datetime.now", "datetime.today", "datetime.utcnow", "input", "open"}
 ALLOWED = {
     "planner/sql/bind.py": {"duckdb", "threading"},  # binds in an empty database of its own, one text at a time
-    "planner/algebra/moment.py": {"datetime.now"},  # what now() means, read once when a query is bound
+    "planner/algebra/query_timestamp.py": {"datetime.now"},  # what now() means, read once when a query is bound
     "planner/algebra/types.py": {"duckdb"},  # the names of types
     "planner/collector.py": {"os", "threading"},  # a lock around Python's garbage collector, new in a fork
     "qoop/replanning/observations.py": {"threading"},  # a lock around what jobs of a session have seen

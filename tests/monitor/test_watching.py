@@ -78,11 +78,11 @@ def test_what_others_take_is_left_to_them_while_a_query_runs_and_the_record_says
 ) -> None:
     running = session.submit(LONG)
     stage.others = 1.1
-    until(lambda: session.room.cpu == 1)
+    until(lambda: session.available.cpu == 1)
     assert session.held_back == "other programs take 1.1 of 2 cpus: 1 slot"
     counted = session.submit(COUNT)
     stage.others = 0.0
-    until(lambda: session.room.cpu == 2 and not session.held_back)
+    until(lambda: session.available.cpu == 2 and not session.held_back)
     told = [str(record) for record in running.history() if isinstance(record, CapacityTold)]
     assert "has 1 slot and 500 MB for tasks, since other programs take 1.1 of 2 cpus: 1 slot" in told[1]
     assert told[2].endswith("has 2 slots and 500 MB for tasks, since the cpus are free again")
@@ -93,25 +93,25 @@ def test_what_others_take_is_left_to_them_while_a_query_runs_and_the_record_says
 def test_the_word_of_the_user_holds_until_it_is_given_back(session: qoop.Session, stage: Stage) -> None:
     session.resize(slots=2)
     stage.others, stage.memory = 1.5, 0.5e9
-    until(lambda: session.room.memory < MEMORY / 2)  # of memory the user has said nothing
+    until(lambda: session.available.memory < MEMORY / 2)  # of memory the user has said nothing
     settled(stage)
-    assert session.room.cpu == 2 and "cpus" not in session.held_back
+    assert session.available.cpu == 2 and "cpus" not in session.held_back
     session.resize(slots="auto")
-    assert session.room.cpu == 1
+    assert session.available.cpu == 1
     session.sql("SET memory = '900MB'; SET slots = 2")
     settled(stage)
-    assert session.room == Resources(2, 450_000_000) and not session.held_back
+    assert session.available == Resources(2, 450_000_000) and not session.held_back
     session.sql("RESET slots; RESET memory")
-    assert session.room == Resources(1, 225_000_000)
+    assert session.available == Resources(1, 225_000_000)
 
 
 def test_it_is_switched_off_and_on(session: qoop.Session, stage: Stage) -> None:
     stage.others = 2.0
-    until(lambda: session.room.cpu == 1)
+    until(lambda: session.available.cpu == 1)
     session.sql("SET watch_machine = false")
-    assert session.room == Resources(2, MEMORY // 2) and not session.held_back
+    assert session.available == Resources(2, MEMORY // 2) and not session.held_back
     session.sql("SET watch_machine = true")
-    until(lambda: session.room.cpu == 1)
+    until(lambda: session.available.cpu == 1)
     with pytest.raises(ConfigError, match="watch_machine must be one of"):
         session.sql("SET watch_machine = 'perhaps'")
 
@@ -119,10 +119,10 @@ def test_it_is_switched_off_and_on(session: qoop.Session, stage: Stage) -> None:
 def test_without_being_asked_nothing_is_watched(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     with qoop.connect(slots=2, memory=MEMORY) as session:
         stage.others = 2.0
-        assert not stage.looked.acquire(timeout=0.1) and session.room.cpu == 2
+        assert not stage.looked.acquire(timeout=0.1) and session.available.cpu == 2
     monkeypatch.setenv("QOOP_WATCH_MACHINE", "yes")
     with qoop.connect(slots=2, memory=MEMORY) as session:
-        until(lambda: session.room.cpu == 1)
+        until(lambda: session.available.cpu == 1)
 
 
 def test_a_machine_that_cannot_be_read_any_more_leaves_the_session_alone(
@@ -145,7 +145,7 @@ def test_a_real_program_takes_the_cpus_and_a_query_gives_way(monkeypatch: pytest
             session.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
             running = session.submit(LONG)
             session.set("watch_machine", True)
-            until(lambda: session.room.cpu < 4)
+            until(lambda: session.available.cpu < 4)
             assert "other programs take" in session.held_back
             until(lambda: any(isinstance(one, CapacityTold) and one.why for one in running.history()))
             running.cancel()
@@ -176,14 +176,14 @@ def test_what_real_programs_take_is_taken_from_a_session_and_comes_back_when_the
     monkeypatch.setattr("qoop.control.sizing.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=0.5))
     try:
         with qoop.connect(slots=16, memory=MEMORY, watch_machine=True) as session:
-            until(lambda: session.room.cpu < 16)
+            until(lambda: session.available.cpu < 16)
             assert "other programs take" in session.held_back
             for process in busy:
                 process.send_signal(signal.SIGSTOP)
-            until(lambda: session.room.cpu == 16 and not session.held_back)
+            until(lambda: session.available.cpu == 16 and not session.held_back)
             for process in busy:
                 process.send_signal(signal.SIGCONT)
-            until(lambda: session.room.cpu < 16)
+            until(lambda: session.available.cpu < 16)
     finally:
         for process in busy:
             process.kill()
@@ -221,8 +221,8 @@ def test_limits_of_a_control_group_that_change_while_a_query_runs(
         session.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
         running = session.submit(LONG)
         (group / "memory.max").write_text("800000000\n")
-        until(lambda: session.room.memory == 360_000_000)
+        until(lambda: session.available.memory == 360_000_000)
         (group / "cpu.max").write_text("50000 100000\n")
-        until(lambda: session.room.cpu == 1)
+        until(lambda: session.available.cpu == 1)
         running.cancel()
         assert session.sql(COUNT).fetchall() == [(d, 100_000) for d in range(3)]

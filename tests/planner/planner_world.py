@@ -13,7 +13,7 @@ from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.exchange.cut import Identity, cut
 from qoop.planner.exchange.exchange import place_exchanges
-from qoop.planner.identity.provenance import Provenances, is_island
+from qoop.planner.identity.provenance import Provenances, is_non_deterministic
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.rules import apply_rules
 from qoop.planner.sql.bind import Binder, Bound
@@ -50,8 +50,8 @@ class World:
         bound = self.binder.bind(query)
         relation = apply_rules(build(bound, self.binder.describe))
         splits = dict.fromkeys(self.tables, SPLITS)
-        room = Resources(slots, 4 << 30, network=network)
-        return bound, place_exchanges(relation, Cardinality(self.stats), room, cost, splits, thresholds)
+        available = Resources(slots, 4 << 30, network=network)
+        return bound, place_exchanges(relation, Cardinality(self.stats), available, cost, splits, thresholds)
 
     def plan(
         self, query: str, thresholds: Thresholds = USUAL, cost: CostModel = COST, slots: int = 2, network: float = 0.0
@@ -78,4 +78,4 @@ def identify(provenances: Provenances, relation: Relation) -> Identity:
     """What a relation means."""
     found = provenances.of(relation)
     rows, facts = provenances.rows(relation), partial(provenances.facts, relation)
-    return Identity(found.signature, found.columns, is_island(relation), rows, facts)
+    return Identity(found.signature, found.columns, is_non_deterministic(relation), rows, facts)

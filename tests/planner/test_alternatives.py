@@ -116,11 +116,11 @@ def test_a_plan_is_kept_where_it_can_go_on_with_what_another_has_finished() -> N
     bridge = Candidate(Plan((half, stage("slow", ("half",), 1, 6.0)), INT), "bridge")
     kept = keep(Pool(GRID, (wide, narrow, bridge)))
     assert [one.origin for one in kept.kept] == ["wide", "narrow", "bridge"]
-    assert (kept.covering, kept.spares) == (2, 1)
+    assert (kept.covering, kept.fallback_plans) == (2, 1)
     alone = Candidate(Plan((replace(half, shareable=False), stage("slow", ("half",), 1, 6.0)), INT), "alone")
-    assert keep(Pool(GRID, (wide, narrow, alone))).spares == 0
+    assert keep(Pool(GRID, (wide, narrow, alone))).fallback_plans == 0
     hardly = Candidate(Plan((half, stage("slow", ("half",), 1, 7.5)), INT), "hardly")  # 7.5 s where `wide` takes 8
-    assert keep(Pool(GRID, (wide, narrow, hardly))).spares == 0
+    assert keep(Pool(GRID, (wide, narrow, hardly))).fallback_plans == 0
 
 
 def test_a_tolerance_too_wide_to_be_known_is_refused() -> None:
@@ -147,7 +147,7 @@ def test_grids() -> None:
     ]  # fmt: skip
     cluster = cluster_grid()
     assert max(point.cpu for point in cluster.points) == 600
-    assert all(room.cpu <= 600 for room in cluster.rooms)
+    assert all(available.cpu <= 600 for available in cluster.availability)
 
 
 def test_the_map_says_who_wins_where_and_what_is_shared() -> None:

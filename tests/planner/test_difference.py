@@ -32,8 +32,8 @@ def test_stages_are_shared_recut_or_on_their_own() -> None:
 
 def test_a_plan_shares_all_with_itself_but_islands() -> None:
     assert set(marks(LEFT, LEFT).values()) == {Mark.SHARED}
-    island = replace(LEFT, stages=(*LEFT.stages[:-1], replace(LEFT.root, shareable=False)))
-    assert marks(island, island)["s3"] is Mark.OWN
+    non_deterministic = replace(LEFT, stages=(*LEFT.stages[:-1], replace(LEFT.root, shareable=False)))
+    assert marks(non_deterministic, non_deterministic)["s3"] is Mark.OWN
 
 
 def test_another_layout_is_another_cut() -> None:

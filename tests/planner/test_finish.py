@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.finish import SPILL_BYTE, Done, Finish, finish_time
-from qoop.planner.packing import Packer, Room, best_fit
+from qoop.planner.packing import Available, Packer, best_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Estimate, Layout, Plan, Resources, Stage, StageInput
 
 OVERHEAD = CostModel().task_overhead_seconds
@@ -109,10 +109,12 @@ def test_the_constants_are_those_given() -> None:
     slow = CostModel(task_overhead_seconds=1.0 + OVERHEAD, exchange_byte=1e-6)
     big = Stage("a", "", (), INT, 1, "a", estimate=Estimate(1, 1e6, 1.0, 1.0))
     found = plan(big, stage("root", "a"))
-    usual, dear, room = Finish(found), Finish(found, cost=slow), share(1, 1e9)
-    assert dear.seconds(room) == pytest.approx(usual.seconds(room) + 2 + 2 * 1e6 * (1e-6 - CostModel().exchange_byte))
-    assert dear.at_least(room) == pytest.approx(dear.seconds(room))
-    assert dear.work() == pytest.approx(dear.seconds(room))
+    usual, dear, available = Finish(found), Finish(found, cost=slow), share(1, 1e9)
+    assert dear.seconds(available) == pytest.approx(
+        usual.seconds(available) + 2 + 2 * 1e6 * (1e-6 - CostModel().exchange_byte)
+    )
+    assert dear.at_least(available) == pytest.approx(dear.seconds(available))
+    assert dear.work() == pytest.approx(dear.seconds(available))
 
 
 def test_without_a_slot_nothing_ends() -> None:
@@ -182,7 +184,7 @@ def _scheduled(found: Plan, capacity: Resources) -> float:
     while ended[found.root.id] < found.root.width:
         ready = [one for one in ordered if started[one.id] < min(one.width, _parts_ready(one, found, ended))]
         demands = [Resources(one.slots, one.estimate.task_memory) for one in ready]
-        fitting = best_fit(demands, [Room(capacity, free)])
+        fitting = best_fit(demands, [Available(capacity, free)])
         if fitting is not None:
             one = ready[fitting[0]]
             started[one.id] += 1
@@ -268,7 +270,7 @@ def _one_by_one(demands: list[Resources], most: list[int], capacity: Resources) 
     free, order = capacity, []
     while True:
         left = [i for i in range(len(demands)) if most[i]]
-        found = best_fit([demands[i] for i in left], [Room(capacity, free)])
+        found = best_fit([demands[i] for i in left], [Available(capacity, free)])
         if found is None:
             return order
         chosen = left[found[0]]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.planner.algebra.moment import Moment, is_of_the_moment
+from qoop.planner.algebra.query_timestamp import QueryTimestamp, is_of_the_moment
 
 FUNCTIONS = (
     "now()", "current_timestamp", "get_current_timestamp()", "transaction_timestamp()", "current_date", "today()",
@@ -39,11 +39,11 @@ def test_all_that_tells_the_time_tells_the_same(zone: str | None) -> None:
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_types_are_duckdbs(function: str) -> None:
-    literal = Moment.now().literal(function.removesuffix("()"))
+    literal = QueryTimestamp.now().literal(function.removesuffix("()"))
     assert literal is not None and is_of_the_moment(function.removesuffix("()"))
     told = duckdb.execute(f"SELECT typeof({function}), typeof({literal})").fetchone()
     assert told is not None and told[0] == told[1] == literal.type
-    assert Moment.now().literal("random") is None and not is_of_the_moment("age")
+    assert QueryTimestamp.now().literal("random") is None and not is_of_the_moment("age")
 
 
 def test_it_is_one_moment_within_other_functions_too() -> None:

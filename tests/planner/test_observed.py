@@ -19,7 +19,7 @@ from qoop.planner.plan import Estimate, Plan, Resources
 from qoop.planner.planner import logical, physical
 from qoop.planner.sql.bind import Bound
 
-ROOM = Resources(2, 4 << 30)
+AVAILABLE = Resources(2, 4 << 30)
 
 
 def stats(rows: float, **distinct: float) -> TableStats:
@@ -143,7 +143,7 @@ def world() -> World:
 def plan(world: World, query: str = QUERY, observed: Observations = NOTHING) -> Plan:
     bound: Bound = world.binder.bind(query)
     relation = logical(bound, world.binder.describe)
-    return physical(bound, relation, world.stats, ROOM, dict.fromkeys(world.tables, 8), observed=observed)
+    return physical(bound, relation, world.stats, AVAILABLE, dict.fromkeys(world.tables, 8), observed=observed)
 
 
 def test_stages_take_what_was_seen_of_them(world: World) -> None:
@@ -178,9 +178,9 @@ def test_without_observations_nothing_changes(world: World) -> None:
 
 def test_what_may_differ_from_run_to_run_is_not_kept(world: World) -> None:
     before = plan(world, "SELECT item FROM sales LIMIT 5")
-    island = [stage for stage in before.stages if not stage.shareable]
-    assert island
-    assert observe(before, {stage.id: Observation(5) for stage in island}) == NOTHING
+    non_deterministic = [stage for stage in before.stages if not stage.shareable]
+    assert non_deterministic
+    assert observe(before, {stage.id: Observation(5) for stage in non_deterministic}) == NOTHING
 
 
 def test_newer_observations_win() -> None:

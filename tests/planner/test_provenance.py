@@ -45,8 +45,8 @@ from qoop.planner.algebra.relation import (
     WindowCall,
 )
 from qoop.planner.exchange.sqlgen import to_sql
-from qoop.planner.identity.island import Islands
-from qoop.planner.identity.provenance import Provenances, is_island, provenance
+from qoop.planner.identity.determinism import NonDeterminism
+from qoop.planner.identity.provenance import Provenances, is_non_deterministic, provenance
 
 TABLES = {"t": ("a", "b"), "u": ("d", "e"), "v": ("f", "g")}
 INTEGER = "INTEGER"
@@ -524,7 +524,7 @@ def gathered(op: str, template: str, ordered: bool, *args: Column) -> Relation:
     return Aggregate(T, (A,), (Aggregation(column("x"), Call(op, args, template, INTEGER), ordered=ordered),))
 
 
-ISLANDS: dict[str, tuple[Relation, bool]] = {
+NON_DETERMINISTIC: dict[str, tuple[Relation, bool]] = {
     "scan": (T, False),
     "random": (Project(T, ((Column("r", "DOUBLE"), RANDOM),)), True),
     "random below": (count_by(Filter(T, (binary("<", RANDOM, literal(1)),)), A), True),
@@ -546,15 +546,15 @@ ISLANDS: dict[str, tuple[Relation, bool]] = {
 }
 
 
-@pytest.mark.parametrize("what", ISLANDS)
+@pytest.mark.parametrize("what", NON_DETERMINISTIC)
 def test_islands(what: str) -> None:
-    relation, expected = ISLANDS[what]
-    assert is_island(relation) is expected
+    relation, expected = NON_DETERMINISTIC[what]
+    assert is_non_deterministic(relation) is expected
 
 
 def test_islands_are_remembered_as_they_are() -> None:
-    known = Islands()
+    known = NonDeterminism()
     for _ in range(2):
-        for relation, expected in ISLANDS.values():
+        for relation, expected in NON_DETERMINISTIC.values():
             assert known.of(relation) is expected
             assert known.of(Project(relation, ())) is expected

@@ -11,7 +11,7 @@ from policies_world import ask, option
 
 from qoop.catalog.errors import ConfigError
 from qoop.control.cluster import Cluster
-from qoop.control.letters import JobRequest
+from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Started

@@ -10,7 +10,7 @@ import pytest
 from policies_world import finished, option
 
 from qoop.control.cluster import Cluster
-from qoop.control.letters import JobRequest
+from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Decided
@@ -23,7 +23,7 @@ from qoop.replanning.baselines import NO_ROW_COUNTS
 from qoop.replanning.decision import Decision, Greedy, Policy, Question, Stay
 from qoop.replanning.forecast import Forecast, least_work
 from qoop.replanning.moves import Moves
-from qoop.replanning.regret_budget import Wagers
+from qoop.replanning.regret_budget import RegretBudget
 
 WIDE = option("scan 2 1\nwide 32 2 scan\nroot 1 1 wide", "A")
 SLOW = option("scan 2 1\nslow 10 1 scan\nlast 1 8 slow\nroot 1 1 last", "B")  # 21 s of work; on 2 slots 15 s, else 11 s
@@ -82,15 +82,15 @@ def test_only_what_the_plan_of_greed_has_no_use_for_is_wagered() -> None:
     served = (WIDE, SLOW)
     question = Question(served, 1, finished(SLOW, {"scan": 2}), Resources(4))
     answer = Answer(question, served, Stay("", question.remaining, against=0), True, NOTHING, None, 0.0)
-    wagers = Wagers().after(answer)
+    regret_budget = RegretBudget().after(answer)
     later = finished(SLOW, {"scan": 2, "slow": 3})
-    assert wagers.until(later) == pytest.approx(3.0)
+    assert regret_budget.until(later) == pytest.approx(3.0)
     shared = content_of(WIDE.candidate.plan.stages[0])
     assert shared in later.worked and shared in WIDE.contents  # the scan is of use to both
     following = Answer(
         Question(served, 1, later, Resources(4)), served, Stay("", question.remaining), True, NOTHING, None, 0.0
     )
-    assert wagers.after(following).until(finished(SLOW, {"scan": 2, "slow": 9})) == pytest.approx(3.0)
+    assert regret_budget.after(following).until(finished(SLOW, {"scan": 2, "slow": 9})) == pytest.approx(3.0)
 
 
 def test_shares_and_the_time_are_told_in_seconds_of_the_job() -> None:

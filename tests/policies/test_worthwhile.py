@@ -14,7 +14,7 @@ from policies_world import option
 import qoop
 from qoop.catalog.errors import ConfigError
 from qoop.control.cluster import Cluster
-from qoop.control.letters import JobRequest
+from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Saved
@@ -161,10 +161,10 @@ def test_sessions_give_their_jobs_the_parts_that_are_switched_on() -> None:
             adaptive = session.planning.plan(TEXT).adaptive
             assert adaptive is not None
             assert len(session.sql(TEXT).fetchall()) == 7
-            return type(adaptive.policy).__name__, adaptive.settle, type(session.cluster._scheduler).__name__
+            return type(adaptive.policy).__name__, adaptive.demand_aware, type(session.cluster._scheduler).__name__
 
-    assert policy_of() == ("Greedy", False, "Patient")
-    assert policy_of(forecast=True, settle=True) == ("Forecast", True, "Settling")
+    assert policy_of() == ("Greedy", False, "Reserving")
+    assert policy_of(forecast=True, demand_aware=True) == ("Forecast", True, "DemandAware")
 
 
 def test_options_that_there_are_not_are_named(tmp_path: Path) -> None:

@@ -7,19 +7,23 @@ from dataclasses import dataclass, replace
 
 from qoop.engine.events import Demand, Grant
 from qoop.engine.task import TaskId
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim, Scheduler
-from qoop.schedulers.outlook import UNKNOWN, Outlook
+from qoop.schedulers.base import Request, Scheduler
+from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
 
 NOTHING = Resources()
 
 
-def claim(
-    job: str, *wants: tuple[float, float], weight: float = 1.0, used: Resources = NOTHING, outlook: Outlook = UNKNOWN
-) -> Claim:
+def request(
+    job: str,
+    *wants: tuple[float, float],
+    weight: float = 1.0,
+    used: Resources = NOTHING,
+    remaining_work: RemainingWork = UNKNOWN,
+) -> Request:
     demands = tuple(Demand(job, TaskId(job, f"s{i}", 0), Resources(*want)) for i, want in enumerate(wants))
-    return Claim(job, int(job[1:]), weight, used, demands, outlook)
+    return Request(job, int(job[1:]), weight, used, demands, remaining_work)
 
 
 @dataclass(frozen=True)
@@ -33,18 +37,20 @@ class Known:
         return self.slots
 
 
-def empty(**machines: tuple[float, float]) -> dict[str, Room]:
-    return {name: Room(Resources(*size), Resources(*size)) for name, size in machines.items()}
+def empty(**machines: tuple[float, float]) -> dict[str, Available]:
+    return {name: Available(Resources(*size), Resources(*size)) for name, size in machines.items()}
 
 
-def fill(policy: Scheduler, claims: Sequence[Claim], rooms: dict[str, Room], endless: bool = False) -> list[Grant]:
+def fill(
+    policy: Scheduler, requests: Sequence[Request], availability: dict[str, Available], endless: bool = False
+) -> list[Grant]:
     """Apply grants until there are none. endless: a granted task is followed by another like it."""
-    now = {claim.job: claim for claim in claims}
+    now = {request.job: request for request in requests}
     grants = []
-    while (grant := policy.next_grant(tuple(now.values()), rooms)) is not None:
+    while (grant := policy.next_grant(tuple(now.values()), availability)) is not None:
         grants.append(grant)
-        room, owner = rooms[grant.machine], now[grant.job]
-        rooms[grant.machine] = replace(room, free=room.free - grant.resources)
+        available, owner = availability[grant.machine], now[grant.job]
+        availability[grant.machine] = replace(available, free=available.free - grant.resources)
         left = tuple(demand for demand in owner.demands if demand.task != grant.task or endless)
         now[grant.job] = replace(owner, used=owner.used + grant.resources, demands=left)
     return grants

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from qoop.catalog.errors import CheckpointError, OutOfMemory
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
-from qoop.control.letters import JobRequest, PinAsked
+from qoop.control.messages import JobRequest, PinAsked
+from qoop.control.ticks import Decision as Noted
+from qoop.control.ticks import Found
 from qoop.control.trace import MemoryTrace
-from qoop.control.turns import Decision as Noted
-from qoop.control.turns import Found
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Committed, Event, SlotsChanged
@@ -34,7 +34,7 @@ GB = 2**30
 COLUMNS = (("x", "INTEGER"),)
 
 
-def room(slots: float) -> Resources:
+def available(slots: float) -> Resources:
     return Resources(slots, slots * GB)
 
 
@@ -69,7 +69,7 @@ class Bench:
         self, slots: float, *happenings: tuple[float, Event], script: Callable[[TaskSpec], Outcome] = as_estimated
     ) -> None:
         self.clock = VirtualClock()
-        self.backend = SimulatedBackend({"m": room(slots)}, self.clock, script)
+        self.backend = SimulatedBackend({"m": available(slots)}, self.clock, script)
         self.trace = MemoryTrace()
         self.cluster = Cluster(self.backend, clock=self.clock, trace=self.trace, thread=False)
         self.slots = slots
@@ -86,10 +86,10 @@ class Bench:
             self.searches.append(observed)
             return [Candidate(other, "") for other in (others if len(self.searches) == 1 else again)]
 
-        adaptive = Adaptive(find, room(self.slots), **options)  # type: ignore[arg-type]
+        adaptive = Adaptive(find, available(self.slots), **options)  # type: ignore[arg-type]
         return self.cluster.submit(JobRequest(launch, adaptive=adaptive, reuse=reuse))
 
-    def settle(self) -> None:
+    def demand_aware(self) -> None:
         for _ in range(10_000):
             if not self.cluster.busy:
                 return
@@ -99,13 +99,13 @@ class Bench:
 
     def run(self, launch: Plan, *others: Plan, **options: object) -> JobHandle:
         handle = self.submit(launch, *others, **options)  # type: ignore[arg-type]
-        self.settle()
+        self.demand_aware()
         assert handle.state is State.SUCCEEDED, handle.error
         return handle
 
 
 def slots(at: float, count: float) -> tuple[float, Event]:
-    return at, SlotsChanged("m", room(count))
+    return at, SlotsChanged("m", available(count))
 
 
 def decisions(handle: JobHandle) -> list[Decided]:
@@ -179,13 +179,13 @@ def test_a_second_job_takes_half_and_both_are_thought_over() -> None:
     while bench.clock.now() < 1:
         bench.cluster.step()
     second = bench.cluster.submit(JobRequest(plan("other 16 4\nend 1 1 other")))
-    bench.settle()
+    bench.demand_aware()
     assert second.state is State.SUCCEEDED and first.state is State.SUCCEEDED
     assert "the share fell from 8 to 4 slots" in [record.cause for record in decisions(first)]
 
 
 def test_how_far_a_share_has_moved() -> None:
-    assert changed(room(8), room(8)) == 0.0
+    assert changed(available(8), available(8)) == 0.0
     assert changed(Resources(8, 100), Resources(8, 80)) == 0.2
     assert changed(Resources(0, 0), Resources(1, 0)) == float("inf")
 
@@ -243,7 +243,7 @@ def test_a_plan_that_needs_more_than_there_is_gives_way_to_a_leaner_one() -> Non
 def test_without_a_leaner_plan_the_job_fails_with_what_was_wrong() -> None:
     bench = Bench(2, script=hungry)
     handle = bench.submit(HUNGRY)
-    bench.settle()
+    bench.demand_aware()
     assert handle.state is State.FAILED and "stage join" in str(handle.error)
 
 
@@ -251,7 +251,7 @@ def test_no_plan_with_the_same_stage_is_gone_to() -> None:
     same = plan("scan 2 1\njoin 1 1 scan\nother 1 0.1 join\nroot 1 1 other as=root2")
     bench = Bench(2, script=hungry)
     handle = bench.submit(HUNGRY, same)
-    bench.settle()
+    bench.demand_aware()
     assert handle.state is State.FAILED and moves(handle) == "A"
 
 
@@ -294,11 +294,11 @@ def test_what_another_process_has_made_under_another_plan_is_found(reuse: bool, 
     while narrow not in bench.backend.committed:
         bench.cluster.step()
     assert bench.backend.held([narrow], "somebody")
-    bench.settle()
+    bench.demand_aware()
     first.release()
-    bench.settle()
+    bench.demand_aware()
     handle, begun = bench.submit(WIDE, NARROW, at_once=True, reuse=reuse), bench.clock.now()
-    bench.settle()
+    bench.demand_aware()
     assert handle.state is State.SUCCEEDED
     assert bench.clock.now() - begun == end
     assert moves(handle) == ("AB" if reuse else "A")
@@ -342,7 +342,7 @@ def test_what_was_let_go_of_is_looked_for_when_its_plan_is_gone_back_to(monkeypa
     while moves(handle) == "A":
         bench.cluster.step()
     handle.reconsider()
-    bench.settle()
+    bench.demand_aware()
     assert handle.state is State.SUCCEEDED and moves(handle) == "ABA"
     assert asked == [{"scan", "wide", "root"}, {"narrow"}, {"wide"}]
 
@@ -386,7 +386,7 @@ def test_switches_at_any_moment_between_any_plans_come_to_the_end(
             bench.cluster.step(moment - bench.clock.now())
             bench.cluster._driver.check()
         handle.reconsider()
-    bench.settle()
+    bench.demand_aware()
     assert handle.state is State.SUCCEEDED, handle.error
     assert {key.signature for key in bench.backend.committed} == {handle.plans()[-1].root.signature}, "left over"
 
@@ -404,7 +404,7 @@ def pinned(first_after: float, launch: Plan, other: Plan, *happenings: tuple[flo
     while bench.clock.now() < first_after or not handle._run.first_outputs:
         bench.cluster.step()
     bench.cluster.post(asked)
-    bench.settle()
+    bench.demand_aware()
     assert handle.state is State.SUCCEEDED, handle.error
     return handle, asked.done.result()
 

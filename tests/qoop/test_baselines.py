@@ -46,7 +46,7 @@ def test_volcano_takes_the_least_work_whatever_there_is() -> None:
 
 
 def test_volcano_leaves_out_plans_that_were_cut_for_fewer_slots() -> None:
-    wide, narrow = replace(WIDE, room=Resources(8)), replace(NARROW, room=Resources(1))
+    wide, narrow = replace(WIDE, available=Resources(8)), replace(NARROW, available=Resources(1))
     assert volcano([narrow, wide]) is wide
 
 

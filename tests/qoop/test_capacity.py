@@ -25,11 +25,11 @@ def test_a_session_is_resized_while_a_query_runs() -> None:
         before = session.sql(COUNT).fetchall()
         for_ever = session.submit(FOREVER)
         session.resize(slots=0)
-        assert session.room.cpu == 0
+        assert session.available.cpu == 0
         waiting = session.submit(COUNT)
         assert not waiting.wait(0.1)
         session.resize(slots=1, memory="500MB")
-        assert session.room.cpu == 1
+        assert session.available.cpu == 1
         for_ever.cancel()
         assert waiting.result(20).fetchall() == before == [(d, 100_000) for d in range(3)]
 
@@ -51,7 +51,7 @@ def test_sizes_that_cannot_be_are_refused() -> None:
     for slots, memory in ((-1, None), (1.5, None), (None, "1MB"), (None, "much")):
         with pytest.raises(ConfigError):
             session.resize(slots, memory)  # type: ignore[arg-type]
-    assert session.room.cpu == 2
+    assert session.available.cpu == 2
     session.close()
     with pytest.raises(SessionClosed):
         session.resize(slots=1)

@@ -25,11 +25,11 @@ from qoop.catalog.errors import (
 )
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
-from qoop.control.letters import JobRequest
+from qoop.control.messages import JobRequest
 from qoop.control.spare_memory import with_spare_memory
 from qoop.control.trace import MemoryTrace
-from qoop.engine.backends.crew import Kernels
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
+from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
     CapacityNotice,
@@ -47,9 +47,9 @@ from qoop.engine.events import (
 from qoop.engine.history import Started
 from qoop.engine.state import Limits, State
 from qoop.engine.task import TaskId, TaskSpec, checkpoint_key
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
-from qoop.schedulers.base import Claim
+from qoop.schedulers.base import Request
 
 GB = 2**30
 TWO_SLOTS = {"m": Resources(2, 8 * GB)}
@@ -88,7 +88,7 @@ class Bench:
     def submit(self, plan: Plan | None = None, **options: object) -> JobHandle:
         return self.cluster.submit(JobRequest(plan or two_stages(), **options))  # type: ignore[arg-type]
 
-    def settle(self) -> None:
+    def demand_aware(self) -> None:
         """Turn the loop by hand until all jobs have ended, checking all invariants after every turn."""
         for _ in range(10_000):
             if not self.cluster.busy:
@@ -263,7 +263,7 @@ def test_nonsense_is_refused(options: dict[str, float]) -> None:
 def test_tasks_run_side_by_side_on_the_slots_there_are() -> None:
     b = Bench(thread=False)
     b.submit()
-    b.settle()
+    b.demand_aware()
     assert b.clock.now() == 3.0  # four tasks on two slots, then the root
 
 
@@ -272,7 +272,7 @@ def test_two_jobs_share_the_slots() -> None:
     one, other = b.submit(two_stages(8)), b.submit(two_stages(20, name="r"))
     b.cluster.step()
     assert sorted(spec.attempt.task.job for spec in b.backend.started) == [one.id, other.id]
-    b.settle()
+    b.demand_aware()
     shares = [entry.what.share.cpu for entry in b.trace.entries if isinstance(entry.what, ShareChanged)]
     assert shares == [1.0, 1.0, 2.0]  # two at the start, and the rest for the last
 
@@ -286,7 +286,7 @@ def test_a_new_job_changes_the_shares_and_takes_only_what_becomes_free() -> None
     assert {attempt.task.job for attempt in b.backend.running} == {one.id}  # nothing is taken from those that run
     b.cluster.step()
     assert sorted(attempt.task.job for attempt in b.backend.running) == [one.id, other.id, other.id, other.id]
-    b.settle()
+    b.demand_aware()
     kinds = [entry.what for entry in b.trace.entries]
     assert [(told.job, told.share.cpu) for told in kinds if isinstance(told, ShareChanged)][:3] == [
         (one.id, 4.0), (one.id, 1.0), (other.id, 3.0),
@@ -307,7 +307,7 @@ def test_lost_slots_cost_only_the_attempts_on_them() -> None:
     b = Bench(machines={"m": Resources(4, 8 * GB)}, thread=False)
     handle = b.submit(two_stages(8))
     b.backend.happen(SlotsChanged("m", Resources(1, 2 * GB)), at=0.5)
-    b.settle()
+    b.demand_aware()
     assert handle.state is State.SUCCEEDED
     assert b.clock.now() == 9.0  # one task by 1.0, seven more and the root one after another
     assert len(b.backend.started) == 9 + 3
@@ -320,7 +320,7 @@ def test_capacity_that_falls_often_fails_no_job_but_not_for_ever() -> None:
         for i in range(times):
             b.backend.happen(SlotsChanged("m", Resources(0, GB)), at=0.9 * (i + 1))
             b.backend.happen(SlotsChanged("m", Resources(1, GB)), at=0.9 * (i + 1))
-        b.settle()
+        b.demand_aware()
         return handle
 
     assert lost_slots(20).state is State.SUCCEEDED
@@ -333,11 +333,11 @@ def test_jobs_wait_for_a_slot_and_no_longer_than_they_may() -> None:
     early = b.submit(two_stages(1))
     b.backend.happen(SlotsChanged("m", Resources(0, GB)), at=0.5)
     b.backend.happen(SlotsChanged("m", Resources(2, GB)), at=10.0)
-    b.settle()
+    b.demand_aware()
     assert early.state is State.SUCCEEDED and b.clock.now() == 12.0
     late = b.submit(two_stages(1, name="r"))
     b.cluster.resize(slots=0)
-    b.settle()
+    b.demand_aware()
     assert isinstance(late.error, NoCapacity) and b.clock.now() == 22.0
 
 
@@ -363,7 +363,7 @@ def test_a_lost_machine_and_a_lost_checkpoint_are_made_good() -> None:
     handle = b.submit(plan)
     b.backend.happen(MachineLost("n"), at=0.5)
     b.backend.happen(CheckpointLost(checkpoint_key(plan.stages[0], 0)), at=1.5)
-    b.settle()
+    b.demand_aware()
     assert handle.state is State.SUCCEEDED
     assert b.clock.now() == 6.0
 
@@ -375,19 +375,19 @@ def test_running_out_of_memory_ends_alone_on_the_machine_or_in_a_clear_error() -
     need = 8.0 * GB
     b = Bench(script, thread=False)
     assert b.submit().wait(0) is False
-    b.settle()
+    b.demand_aware()
     scans = [spec.resources.memory / GB for spec in b.backend.started if spec.stage.id == "scan"]
     assert scans == [4, 4, 8, 8, 8, 8]
     need = 9.0 * GB
     handle = b.submit()
-    b.settle()
+    b.demand_aware()
     assert isinstance(handle.error, OutOfMemory)
 
 
 def test_a_wide_task_takes_the_slots_there_are() -> None:
     b = Bench(thread=False)
     b.submit(two_stages(2, slots=16))
-    b.settle()
+    b.demand_aware()
     assert [spec.resources.cpu for spec in b.backend.started] == [2, 2, 1]
 
 
@@ -406,12 +406,12 @@ def test_a_wide_task_does_not_starve_among_small_ones() -> None:
 def test_checkpoints_that_the_backend_has_are_used_if_asked_for() -> None:
     b = Bench(thread=False)
     b.submit()
-    b.settle()
+    b.demand_aware()
     b.submit()
-    b.settle()
+    b.demand_aware()
     assert len(b.backend.started) == 10
     handle = b.submit(reuse=True)
-    b.settle()
+    b.demand_aware()
     assert handle.state is State.SUCCEEDED
     assert len(b.backend.started) == 10
 
@@ -419,7 +419,7 @@ def test_checkpoints_that_the_backend_has_are_used_if_asked_for() -> None:
 def test_the_trace_is_json_lines() -> None:
     b = Bench(thread=False)
     b.submit(two_stages(1))
-    b.settle()
+    b.demand_aware()
     lines = list(b.trace.to_json())
     assert lines[0].startswith('{"format": "qoop-trace", "version": 4, "qoop": ')
     assert sum('"out": "Starting"' in line for line in lines) == 2
@@ -438,13 +438,13 @@ class Strict(SimulatedBackend):
         super().start(machine, spec)
 
 
-rooms = st.builds(Resources, st.integers(0, 4), st.sampled_from([1.0 * GB, 4.0 * GB]))
+availability = st.builds(Resources, st.integers(0, 4), st.sampled_from([1.0 * GB, 4.0 * GB]))
 names = st.sampled_from(["m", "n", "o"])
 
 
 @given(
     changes=st.lists(
-        st.tuples(st.floats(0.1, 9), names, st.one_of(st.none(), rooms), st.sampled_from([0, 2])), max_size=9
+        st.tuples(st.floats(0.1, 9), names, st.one_of(st.none(), availability), st.sampled_from([0, 2])), max_size=9
     ),
     jobs=st.lists(st.tuples(st.integers(1, 6), st.floats(0.1, 3), st.integers(1, 3)), min_size=1, max_size=3),
     slow=st.sampled_from([0.0, 0.3]),
@@ -460,10 +460,10 @@ def test_whatever_comes_and_goes_no_room_is_given_twice_and_all_jobs_end(
         cluster.submit(JobRequest(two_stages(width, seconds, f"q{i}", slots, GB), weight=i + 1.0))
         for i, (width, seconds, slots) in enumerate(jobs)
     ]
-    for at, machine, room, notice in changes:
-        event: Event = MachineLost(machine) if room is None else SlotsChanged(machine, room)
+    for at, machine, available, notice in changes:
+        event: Event = MachineLost(machine) if available is None else SlotsChanged(machine, available)
         if notice:
-            backend.happen(CapacityNotice(machine, room or Resources(), at + notice), at)
+            backend.happen(CapacityNotice(machine, available or Resources(), at + notice), at)
         backend.happen(event, at + notice)
     backend.happen(MachineJoined("z", Resources(2, 8 * GB)), at=12.0)
     for _ in range(10_000):
@@ -481,9 +481,9 @@ def test_whatever_comes_and_goes_no_room_is_given_twice_and_all_jobs_end(
 
 def spare(demand: float, free: float, *others: float) -> float:
     grant = Grant("j", TaskId("j", "s", 0), "m", Resources(1, demand))
-    room = Room(Resources(4, 800), Resources(2, free))
+    available = Available(Resources(4, 800), Resources(2, free))
     waiting = tuple(Demand("k", TaskId("k", "s", i), Resources(1, other)) for i, other in enumerate(others))
-    return with_spare_memory(grant, room, [Claim("k", 1, 1.0, Resources(), waiting)]).resources.memory
+    return with_spare_memory(grant, available, [Request("k", 1, 1.0, Resources(), waiting)]).resources.memory
 
 
 def test_a_task_gets_the_memory_of_its_slots() -> None:
@@ -500,5 +500,5 @@ def test_memory_that_a_waiting_task_needs_is_left_to_it() -> None:
 def test_limits_reach_the_run() -> None:
     b = Bench(lambda spec: Outcome(1.0, ExecutionError("broken")), thread=False)
     handle = b.submit(two_stages(1), limits=Limits(max_attempts=2))
-    b.settle()
+    b.demand_aware()
     assert "failed 2 times" in str(handle.error)

@@ -16,7 +16,7 @@ from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.planner.estimate.observed import Observation
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput, TableInput
 from qoop.planner.variants import Variant
-from qoop.replanning.observations import Seen, outputs, surprise
+from qoop.replanning.observations import Seen, misestimate, outputs
 from qoop.session import Session
 
 COLUMNS = (("a", "INTEGER"),)
@@ -43,9 +43,9 @@ def test_outputs_of_another_plan_with_an_equal_stage_count() -> None:
 
 
 def test_surprise_is_the_worst_factor() -> None:
-    assert surprise(PLAN, {"s1": Observation(30_000), "s2": Observation(5)}) == 30.0
-    assert surprise(PLAN, {"s1": Observation(900)}) == 1.0  # few either way
-    assert surprise(PLAN, {}) == 1.0
+    assert misestimate(PLAN, {"s1": Observation(30_000), "s2": Observation(5)}) == 30.0
+    assert misestimate(PLAN, {"s1": Observation(900)}) == 1.0  # few either way
+    assert misestimate(PLAN, {}) == 1.0
 
 
 def test_seconds_are_not_remembered() -> None:
@@ -77,8 +77,8 @@ def test_the_oldest_are_forgotten_first() -> None:
 
 def test_islands_are_not_remembered() -> None:
     seen = Seen()
-    island = Stage("s1", "", READ, COLUMNS, 1, "sig", shareable=False)
-    seen.add(Plan((island,), COLUMNS), {"s1": Observation(9000)})
+    non_deterministic = Stage("s1", "", READ, COLUMNS, 1, "sig", shareable=False)
+    seen.add(Plan((non_deterministic,), COLUMNS), {"s1": Observation(9000)})
     assert len(seen) == 0
 
 
@@ -96,7 +96,7 @@ def session() -> Iterator[Session]:
 
 def test_later_plans_know_what_was_seen(session: Session) -> None:
     def rows() -> float:
-        return session.prepare(MISJUDGED).planning().plan(Variant(), session.room).root.estimate.rows
+        return session.prepare(MISJUDGED).planning().plan(Variant(), session.available).root.estimate.rows
 
     before = rows()
     assert len(session.sql(MISJUDGED).fetchall()) == 20_000
@@ -139,8 +139,8 @@ def test_checkpoints_of_another_process_tell_their_rows(tmp_path: Path) -> None:
         assert "20k rows" not in other.explain(MISJUDGED)
         assert other.learn(MISJUDGED) > 0
         assert "20k rows" in other.explain(MISJUDGED)
-        room = CheckpointDirectory(tmp_path / "checkpoints", 12_000)
+        available = CheckpointDirectory(tmp_path / "checkpoints", 12_000)
         rows = pa.table({"a": pa.array(range(1250), pa.int64())})  # of 10 KB: all else has to go
-        saved = room.save(Committed(CheckpointKey("sig", "layout", 0), (1250,), (rows.nbytes,), 1.0), [rows])
+        saved = available.save(Committed(CheckpointKey("sig", "layout", 0), (1250,), (rows.nbytes,), 1.0), [rows])
         assert saved is not None, "what was looked at is not needed any more"
-        room.close()
+        available.close()

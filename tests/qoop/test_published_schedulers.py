@@ -7,20 +7,20 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduler_world import Known, claim, empty, fill
+from scheduler_world import Known, empty, fill, request
 
 from qoop.control.cluster import Cluster
-from qoop.control.letters import JobRequest
-from qoop.control.outlook import RunOutlook
+from qoop.control.messages import JobRequest
+from qoop.control.remaining_work import RunRemainingWork
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.schedulers.base import Claim, Scheduler
+from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.drf import DRF
 from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.outlook import Rest, latest
+from qoop.schedulers.remaining_work import Rest, latest
 from qoop.schedulers.sjf import SJF
 from qoop.schedulers.tetris import Tetris
 
@@ -28,9 +28,9 @@ COLUMNS = (("x", "INTEGER"),)
 POLICIES = [DRF, SJF, Tetris, Carbyne]
 
 
-def first(policy: Scheduler, *claims: Claim, **machines: tuple[float, float]) -> tuple[str, str] | None:
+def first(policy: Scheduler, *requests: Request, **machines: tuple[float, float]) -> tuple[str, str] | None:
     """Job and machine of the first grant."""
-    grant = policy.next_grant(claims, empty(**machines))
+    grant = policy.next_grant(requests, empty(**machines))
     return (grant.job, grant.machine) if grant is not None else None
 
 
@@ -38,32 +38,37 @@ def first(policy: Scheduler, *claims: Claim, **machines: tuple[float, float]) ->
 
 wants = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 50)), max_size=5)
 sizes = st.lists(st.tuples(st.integers(1, 8), st.integers(1, 100)), min_size=1, max_size=3)
-outlooks = st.builds(Known, st.floats(0, 100), st.floats(0, 8))
+remaining_works = st.builds(Known, st.floats(0, 100), st.floats(0, 8))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@given(jobs=st.lists(st.tuples(wants, outlooks), min_size=1, max_size=4), machines=sizes)
+@given(jobs=st.lists(st.tuples(wants, remaining_works), min_size=1, max_size=4), machines=sizes)
 def test_no_room_is_left_that_a_task_fits_and_none_is_given_twice(
     policy: Callable[[], Scheduler],
     jobs: list[tuple[list[tuple[float, float]], Known]],
     machines: list[tuple[float, float]],
 ) -> None:
-    claims = [claim(f"j{i}", *tasks, outlook=outlook) for i, (tasks, outlook) in enumerate(jobs)]
-    rooms = empty(**{f"m{i}": size for i, size in enumerate(machines)})
+    requests = [
+        request(f"j{i}", *tasks, remaining_work=remaining_work) for i, (tasks, remaining_work) in enumerate(jobs)
+    ]
+    availability = empty(**{f"m{i}": size for i, size in enumerate(machines)})
     made = policy()
-    made.fair_shares(claims, sum((room.capacity for room in rooms.values()), Resources()))
-    grants = fill(made, claims, rooms)
-    assert all(Resources().fits(room.free) for room in rooms.values())
+    made.fair_shares(requests, sum((available.capacity for available in availability.values()), Resources()))
+    grants = fill(made, requests, availability)
+    assert all(Resources().fits(available.free) for available in availability.values())
     granted = {grant.task for grant in grants}
     assert len(granted) == len(grants)
-    for waiting in (demand for one in claims for demand in one.demands if demand.task not in granted):
-        assert not any(waiting.resources.fits(room.free) for room in rooms.values())
+    for waiting in (demand for one in requests for demand in one.demands if demand.task not in granted):
+        assert not any(waiting.resources.fits(available.free) for available in availability.values())
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_no_more_is_promised_than_there_is(policy: Callable[[], Scheduler]) -> None:
-    claims = [claim("j1", (1, 1), outlook=Known(5.0)), claim("j2", (1, 1), weight=3.0, outlook=Known(2.0))]
-    shares = policy().fair_shares(claims, Resources(8, 100))
+    requests = [
+        request("j1", (1, 1), remaining_work=Known(5.0)),
+        request("j2", (1, 1), weight=3.0, remaining_work=Known(2.0)),
+    ]
+    shares = policy().fair_shares(requests, Resources(8, 100))
     assert set(shares) == {"j1", "j2"} and sum(shares.values(), Resources()) == Resources(8, 100)
 
 
@@ -80,9 +85,9 @@ class Silent:
 
 @pytest.mark.parametrize("policy", [MaxMin, DRF])
 def test_fair_policies_look_at_no_plan(policy: Callable[[], Scheduler]) -> None:
-    claims = [claim("j1", (1, 1), (2, 2), outlook=Silent()), claim("j2", (1, 1), outlook=Silent())]
-    assert len(fill(policy(), claims, empty(m=(4, 100)))) == 3
-    assert policy().fair_shares(claims, Resources(2))["j1"] == Resources(1)
+    requests = [request("j1", (1, 1), (2, 2), remaining_work=Silent()), request("j2", (1, 1), remaining_work=Silent())]
+    assert len(fill(policy(), requests, empty(m=(4, 100)))) == 3
+    assert policy().fair_shares(requests, Resources(2))["j1"] == Resources(1)
 
 
 # --- DRF ----------------------------------------------------------------------------------------------------
@@ -90,14 +95,14 @@ def test_fair_policies_look_at_no_plan(policy: Callable[[], Scheduler]) -> None:
 
 def test_drf_ends_as_in_the_example_of_its_authors() -> None:
     """Section 4.1: 9 CPUs and 18 GB; tasks of 1 CPU and 4 GB are run three at a time, those of 3 and 1 two."""
-    claims = [claim("j1", (1, 4)), claim("j2", (3, 1))]
-    grants = fill(DRF(), claims, empty(m=(9, 18)), endless=True)
+    requests = [request("j1", (1, 4)), request("j2", (3, 1))]
+    grants = fill(DRF(), requests, empty(m=(9, 18)), endless=True)
     assert [grant.job for grant in grants].count("j1") == 3
     assert [grant.job for grant in grants].count("j2") == 2
 
 
 def test_drf_takes_the_most_urgent_task_where_it_first_fits() -> None:
-    grant = DRF().next_grant([claim("j1", (1, 1), (2, 90))], empty(m=(1, 10), n=(4, 100)))
+    grant = DRF().next_grant([request("j1", (1, 1), (2, 90))], empty(m=(1, 10), n=(4, 100)))
     assert grant is not None and (grant.task.stage, grant.machine) == ("s0", "m")
 
 
@@ -105,15 +110,15 @@ def test_drf_takes_the_most_urgent_task_where_it_first_fits() -> None:
 
 
 def test_sjf_gives_all_to_the_job_with_the_least_work_left() -> None:
-    long, short = claim("j1", (1, 1), outlook=Known(9.0)), claim("j2", (1, 1), outlook=Known(3.0))
+    long, short = request("j1", (1, 1), remaining_work=Known(9.0)), request("j2", (1, 1), remaining_work=Known(3.0))
     assert [grant.job for grant in fill(SJF(), [long, short], empty(m=(3, 9)), endless=True)] == ["j2"] * 3
     assert SJF().fair_shares([long, short], Resources(4)) == {"j1": Resources(), "j2": Resources(4)}
 
 
 def test_sjf_passes_over_what_does_not_fit_and_takes_the_earlier_of_equal_jobs() -> None:
-    wide, small = claim("j1", (4, 1), outlook=Known(1.0)), claim("j2", (1, 1), outlook=Known(5.0))
+    wide, small = request("j1", (4, 1), remaining_work=Known(1.0)), request("j2", (1, 1), remaining_work=Known(5.0))
     assert first(SJF(), wide, small, m=(2, 9)) == ("j2", "m")
-    assert first(SJF(), claim("j2", (1, 1)), claim("j1", (1, 1)), m=(2, 9)) == ("j1", "m")
+    assert first(SJF(), request("j2", (1, 1)), request("j1", (1, 1)), m=(2, 9)) == ("j1", "m")
 
 
 # --- Tetris -------------------------------------------------------------------------------------------------
@@ -121,29 +126,29 @@ def test_sjf_passes_over_what_does_not_fit_and_takes_the_earlier_of_equal_jobs()
 
 def test_tetris_weighs_alignment_against_the_work_left() -> None:
     """Alignments 0.75 and 0.35, works 300 and 100: ε is 0.55 / 200, so the scores are −0.075 and 0.075."""
-    aligned = claim("j1", (1, 50), outlook=Known(300.0))
-    short = claim("j2", (1, 10), outlook=Known(100.0))
+    aligned = request("j1", (1, 50), remaining_work=Known(300.0))
+    short = request("j2", (1, 10), remaining_work=Known(100.0))
     assert first(Tetris(0.0, shortness=1.0), aligned, short, m=(4, 100)) == ("j2", "m")
     assert first(Tetris(0.0, shortness=0.0), aligned, short, m=(4, 100)) == ("j1", "m")
     assert first(Tetris(0.0, shortness=0.3), aligned, short, m=(4, 100)) == ("j1", "m"), "0.5025 against 0.2675"
 
 
 def test_tetris_looks_at_the_poorest_jobs_only_as_its_knob_says() -> None:
-    rich = claim("j1", (1, 50), used=Resources(2, 20))
-    poor = claim("j2", (1, 10))
+    rich = request("j1", (1, 50), used=Resources(2, 20))
+    poor = request("j2", (1, 10))
     assert first(Tetris(0.0), rich, poor, m=(4, 100)) == ("j1", "m")
     assert first(Tetris(0.5), rich, poor, m=(4, 100)) == ("j2", "m")
-    assert first(Tetris(0.5), rich, claim("j2", (9, 10)), m=(4, 100)) == ("j1", "m"), "nothing of the poorest fits"
+    assert first(Tetris(0.5), rich, request("j2", (9, 10)), m=(4, 100)) == ("j1", "m"), "nothing of the poorest fits"
 
 
 def test_tetris_takes_the_machine_that_the_task_fits_best() -> None:
-    rooms = {
-        "m": Room(Resources(4, 100), Resources(4, 20)),
-        "n": Room(Resources(4, 100), Resources(1, 100)),
+    availability = {
+        "m": Available(Resources(4, 100), Resources(4, 20)),
+        "n": Available(Resources(4, 100), Resources(1, 100)),
     }
-    grant = Tetris().next_grant([claim("j1", (1, 10))], rooms)
+    grant = Tetris().next_grant([request("j1", (1, 10))], availability)
     assert grant is not None and grant.machine == "m"
-    grant = Tetris().next_grant([claim("j1", (1, 90))], rooms)
+    grant = Tetris().next_grant([request("j1", (1, 90))], availability)
     assert grant is not None and grant.machine == "n"
 
 
@@ -180,22 +185,22 @@ def test_what_is_done_needs_no_slots() -> None:
     assert latest([Rest(YIELDING[2], 0.25)], slots=4).seconds == pytest.approx(0.25)
 
 
-def told(*claims: Claim, slots: float = 4) -> Carbyne:
+def told(*requests: Request, slots: float = 4) -> Carbyne:
     policy = Carbyne()
-    policy.fair_shares(claims, Resources(slots, 100))
+    policy.fair_shares(requests, Resources(slots, 100))
     return policy
 
 
 def test_carbyne_gives_a_job_what_it_needs_first_and_the_rest_to_the_shortest() -> None:
-    long = claim("j1", (1, 1), outlook=Known(100.0, slots=1.0))
-    short = claim("j2", (1, 1), outlook=Known(10.0, slots=2.0))
+    long = request("j1", (1, 1), remaining_work=Known(100.0, slots=1.0))
+    short = request("j2", (1, 1), remaining_work=Known(10.0, slots=2.0))
     grants = fill(told(long, short), [long, short], empty(m=(4, 100)), endless=True)
     assert [grant.job for grant in grants] == ["j1", "j2", "j2", "j2"]
 
 
 def test_carbyne_gives_nobody_more_than_its_share_before_all_have_what_they_need() -> None:
-    greedy = claim("j1", (1, 1), outlook=Known(1.0, slots=4.0))
-    modest = claim("j2", (1, 1), outlook=Known(50.0, slots=2.0))
+    greedy = request("j1", (1, 1), remaining_work=Known(1.0, slots=4.0))
+    modest = request("j2", (1, 1), remaining_work=Known(50.0, slots=2.0))
     grants = fill(told(greedy, modest), [greedy, modest], empty(m=(4, 100)), endless=True)
     assert sorted(grant.job for grant in grants) == ["j1", "j1", "j2", "j2"]
 
@@ -236,13 +241,13 @@ def test_a_job_that_is_ahead_of_its_latest_schedule_needs_nothing() -> None:
             return ()
 
     clock, run = VirtualClock(), Ran()
-    outlook = RunOutlook(run, clock)  # type: ignore[arg-type]
-    assert outlook.needed(Resources(2)) == 2
+    remaining_work = RunRemainingWork(run, clock)  # type: ignore[arg-type]
+    assert remaining_work.needed(Resources(2)) == 2
     run.tasks = 2
     clock.advance_to(10.0)
-    assert outlook.needed(Resources(2)) == 0
+    assert remaining_work.needed(Resources(2)) == 0
     clock.advance_to(30.0)
-    assert outlook.needed(Resources(2)) == 2
+    assert remaining_work.needed(Resources(2)) == 2
 
 
 def test_the_work_left_shrinks_as_tasks_end() -> None:
@@ -254,7 +259,9 @@ def test_the_work_left_shrinks_as_tasks_end() -> None:
     short = cluster.submit(JobRequest(Plan((stage("short", 4, 1.0),), COLUMNS)))
     works = []
     while cluster.busy:
-        works.append(cluster._claim(cluster._jobs[short.id]).outlook.work if short.id in cluster._jobs else 0.0)
+        works.append(
+            cluster._request(cluster._jobs[short.id]).remaining_work.work if short.id in cluster._jobs else 0.0
+        )
         cluster.step()
     assert works[1:4] == sorted(works[1:4], reverse=True) and max(works) == pytest.approx(4.0)
     assert [one.history()[-1].at for one in (short, long)] == [3.0, 6.0]

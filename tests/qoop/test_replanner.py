@@ -184,7 +184,7 @@ def test_after_surprises_a_gain_must_be_larger_to_be_believed() -> None:
     better = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "B")  # a quarter sooner
     question = ask(A, better, done=finished(A, {"scan": 4}))
     assert isinstance(Greedy().decide(question), Switch)
-    assert isinstance(Greedy().decide(replace(question, surprises=2)), Stay)
+    assert isinstance(Greedy().decide(replace(question, misestimates=2)), Stay)
 
 
 def test_before_anything_is_seen_a_gain_must_be_larger_to_be_believed() -> None:

@@ -20,7 +20,7 @@ from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, ExecutionError, OutOfMemory, Revoked, Suspended
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
-from qoop.control.letters import CancelAsked, JobRequest, PinAsked, SuspendAsked
+from qoop.control.messages import CancelAsked, JobRequest, PinAsked, SuspendAsked
 from qoop.control.trace import INPUTS, OUTPUTS, Chain, MemoryTrace
 from qoop.control.trace_codec import read_error, write_error
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
@@ -40,7 +40,7 @@ GB = 2**30
 COLUMNS = (("x", "INTEGER"),)
 
 
-def room(slots: float) -> Resources:
+def available(slots: float) -> Resources:
     return Resources(slots, slots * GB)
 
 
@@ -66,16 +66,16 @@ class World:
     ) -> None:
         self.slots = slots
         self.clock = VirtualClock(100.0)
-        capacity = {f"m{number}": room(slots / machines) for number in range(machines)}
+        capacity = {f"m{number}": available(slots / machines) for number in range(machines)}
         self.backend = SimulatedBackend(capacity, self.clock, script)
         self.trace = MemoryTrace()
         self.cluster = Cluster(self.backend, clock=self.clock, trace=self.trace, thread=False, wait_for_capacity=50)
 
     def submit(self, launch: Plan, *others: Plan, **options: object) -> JobHandle:
-        adaptive = Adaptive(lambda _: [Candidate(other, "") for other in others], room(self.slots))
+        adaptive = Adaptive(lambda _: [Candidate(other, "") for other in others], available(self.slots))
         return self.cluster.submit(JobRequest(launch, adaptive=adaptive, **options))  # type: ignore[arg-type]
 
-    def settle(self) -> None:
+    def demand_aware(self) -> None:
         for _ in range(10_000):
             if not self.cluster.busy:
                 return
@@ -89,14 +89,14 @@ class World:
 
 
 def slots(at: float, count: float) -> tuple[SlotsChanged, float]:
-    return SlotsChanged("m0", room(count)), 100 + at
+    return SlotsChanged("m0", available(count)), 100 + at
 
 
 def shrunk() -> World:
     world = World()
     world.backend.happen(*slots(1.5, 1))
     world.submit(WIDE, NARROW)
-    world.settle()
+    world.demand_aware()
     return world
 
 
@@ -106,15 +106,15 @@ def shrunk() -> World:
 def test_a_rerun_comes_to_the_same_decisions_and_says_so(tmp_path: Path) -> None:
     world = shrunk()
     found = rerun(world.recording(tmp_path))
-    assert found.difference is None and found.turns > 5 and found.decisions == 1
-    assert str(found) == f"{found.turns} turns, 1 decision: all the same"
+    assert found.difference is None and found.ticks > 5 and found.decisions == 1
+    assert str(found) == f"{found.ticks} turns, 1 decision: all the same"
 
 
 def test_a_rerun_has_the_history_of_the_jobs(tmp_path: Path) -> None:
     world = World()
     world.backend.happen(*slots(1.5, 1))
     handle = world.submit(WIDE, NARROW, text="SELECT x")
-    world.settle()
+    world.demand_aware()
     (job,) = rerun(world.recording(tmp_path)).jobs
     assert (job.job, job.text, job.plans) == (handle.id, "SELECT x", handle.plans())
     assert [str(record) for record in job.history] == [str(record) for record in handle.history()]
@@ -130,13 +130,13 @@ def test_another_hysteresis_is_a_difference(tmp_path: Path) -> None:
 
 def test_another_scheduler_is_a_difference(tmp_path: Path) -> None:
     class LastFirst(MaxMin):
-        def next_grant(self, claims, rooms):  # type: ignore[no-untyped-def]
-            return super().next_grant(claims[-1:], rooms)
+        def next_grant(self, requests, availability):  # type: ignore[no-untyped-def]
+            return super().next_grant(requests[-1:], availability)
 
     world = World(3)
     for _ in range(3):
         world.submit(WIDE)
-    world.settle()
+    world.demand_aware()
     assert rerun(world.recording(tmp_path)).difference is None
     assert rerun(world.recording(tmp_path), scheduler=LastFirst).difference is not None
 
@@ -180,11 +180,11 @@ class Lot:
             self.act()
             if self.world.cluster.busy:
                 self.world.cluster.step(self.random.choice([None, 0.3, 2.0]))
-        self.world.backend.happen(MachineJoined("m9", room(8)), self.world.clock.now())
-        self.world.settle()
+        self.world.backend.happen(MachineJoined("m9", available(8)), self.world.clock.now())
+        self.world.demand_aware()
         for handle in self.handles:
             handle.release()
-        self.world.settle()
+        self.world.demand_aware()
         return self.world
 
     def submit(self) -> None:
@@ -211,15 +211,15 @@ class Lot:
             case 3 if self.random.random() < 0.3:
                 self.suspend(handle)
             case 5 | 6 | 7:
-                happen(SlotsChanged(machine, room(self.random.randint(0, 8))), now)
+                happen(SlotsChanged(machine, available(self.random.randint(0, 8))), now)
             case 8:
-                left = room(self.random.randint(0, 4))
+                left = available(self.random.randint(0, 4))
                 happen(CapacityNotice(machine, left, now + 2), now)
                 happen(SlotsChanged(machine, left), now + 2)
             case 9 if self.random.random() < 0.5:
                 happen(MachineLost(machine), now)
             case 10:
-                happen(MachineJoined(machine, room(self.random.randint(1, 8))), now)
+                happen(MachineJoined(machine, available(self.random.randint(1, 8))), now)
             case 11:
                 happen(CheckpointLost(checkpoint_key(self.random.choice(WIDE.stages), 0)), now)
             case 12:
@@ -245,7 +245,7 @@ def test_whatever_happens_a_rerun_comes_to_the_same(tmp_path_factory: pytest.Tem
     found = rerun(recording)
     assert str(rerun(recording)) == str(found)
     assert found.difference is None, f"seed {seed}: {found}"
-    assert found.turns > 0
+    assert found.ticks > 0
 
 
 def test_the_lots_reach_everything_that_can_be_in_a_trace() -> None:
@@ -466,7 +466,7 @@ def test_failures_of_a_kind_are_told_as_one() -> None:
 
     world = World(8, Twice())
     handle = world.submit(WIDE)
-    world.settle()
+    world.demand_aware()
     lines = story(handle.history())
     assert "at 3.000 s 8 tasks of wide failed and may be retried: gone" in lines
     assert any("stage wide was done: 8 rows, estimated 100,000; 8 tasks in 16.0 s" in line for line in lines)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.control.cluster import Cluster
-from qoop.control.letters import JobRequest
+from qoop.control.messages import JobRequest
 from qoop.control.revocation import MARGIN, Fate, decide, in_time, offers, remaining
 from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
@@ -17,14 +17,14 @@ from qoop.engine.events import CapacityNotice, Demand, MachineLost, Running, Sha
 from qoop.engine.history import CapacityAnnounced, Failed
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, TaskId
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.schedulers.base import Claim
+from qoop.schedulers.base import Request
 
 COLUMNS = (("x", "INTEGER"),)
 GONE = CapacityNotice("m", Resources(), at=30.0)
 HALF = CapacityNotice("m", Resources(1, 50), at=30.0)
-FULL = {"m": Room(Resources(2, 100), Resources())}
+FULL = {"m": Available(Resources(2, 100), Resources())}
 
 
 def running(number: int, seconds: float, started: float = 0.0, machine: str = "m") -> Running:
@@ -35,7 +35,9 @@ def ready(seconds: float) -> Demand:
     return Demand("k", TaskId("k", "s", 0), Resources(1, 50), seconds)
 
 
-def fates(items: list[Running], notice: CapacityNotice, *waiting: Demand, now: float = 0.0, **more: Room) -> list[Fate]:
+def fates(
+    items: list[Running], notice: CapacityNotice, *waiting: Demand, now: float = 0.0, **more: Available
+) -> list[Fate]:
     found = decide(items, {"m": notice}, {**FULL, **more}, waiting, now)
     return [found[item.attempt] for item in items if item.attempt in found]
 
@@ -47,7 +49,7 @@ def test_what_should_end_in_time_goes_on_and_the_oldest_of_the_rest_stays() -> N
 
 
 def test_the_doomed_move_to_room_that_stays() -> None:
-    free = Room(Resources(2, 100), Resources(1, 50))
+    free = Available(Resources(2, 100), Resources(1, 50))
     assert fates([running(1, 100), running(2, 100)], GONE, n=free) == [Fate.FINISH, Fate.MOVE]
     assert fates([running(1, 10), running(2, 100)], GONE, n=free) == [Fate.FINISH, Fate.MOVE]
     assert fates([running(1, 100)], GONE, n=replace(free, free=Resources(1, 10))) == [Fate.FINISH]
@@ -76,19 +78,24 @@ def test_machines_without_a_notice_are_let_alone() -> None:
 
 
 def test_in_room_that_goes_only_tasks_that_end_in_time_are_begun() -> None:
-    rooms = {"m": Room(Resources(2, 100), Resources(2, 100)), "n": Room(Resources(1, 50), Resources(1, 50))}
-    claim = Claim("k", 1, 1.0, Resources(), (ready(100), ready(10)))
-    (all_claims, lasting), (swift, going) = offers([claim], rooms, {"m": HALF}, [], now=0.0)
-    assert all_claims == [claim] and lasting["n"] == rooms["n"]
-    assert lasting["m"] == Room(Resources(1, 50), Resources(1, 50))
-    assert [demand.seconds for demand in swift[0].demands] == [10] and going == {"m": rooms["m"]}
+    availability = {
+        "m": Available(Resources(2, 100), Resources(2, 100)),
+        "n": Available(Resources(1, 50), Resources(1, 50)),
+    }
+    request = Request("k", 1, 1.0, Resources(), (ready(100), ready(10)))
+    (all_requests, lasting), (swift, going) = offers([request], availability, {"m": HALF}, [], now=0.0)
+    assert all_requests == [request] and lasting["n"] == availability["n"]
+    assert lasting["m"] == Available(Resources(1, 50), Resources(1, 50))
+    assert [demand.seconds for demand in swift[0].demands] == [10] and going == {"m": availability["m"]}
 
 
 seconds = st.floats(0.1, 200)
-rooms_left = st.builds(Resources, st.integers(0, 3), st.integers(0, 150))
+availability_left = st.builds(Resources, st.integers(0, 3), st.integers(0, 150))
 
 
-@given(st.lists(st.tuples(seconds, st.floats(0, 50)), max_size=4), rooms_left, st.floats(0, 120), st.lists(seconds))
+@given(
+    st.lists(st.tuples(seconds, st.floats(0, 50)), max_size=4), availability_left, st.floats(0, 120), st.lists(seconds)
+)
 def test_fates_fit_together(spec: list[tuple[float, float]], after: Resources, at: float, wanted: list[float]) -> None:
     items = [running(i, seconds, started=-age) for i, (seconds, age) in enumerate(spec)]
     found = decide(items, {"m": CapacityNotice("m", after, at)}, FULL, [ready(s) for s in wanted], 0.0)
@@ -117,7 +124,7 @@ def cluster(machines: dict[str, Resources]) -> tuple[Cluster, SimulatedBackend, 
     return Cluster(backend, clock=backend.clock, trace=trace, thread=False), backend, trace
 
 
-def settle(cluster: Cluster) -> None:
+def demand_aware(cluster: Cluster) -> None:
     while cluster.busy:
         cluster.step()
         cluster._driver.check()
@@ -133,7 +140,7 @@ def test_a_notice_saves_what_a_revocation_without_one_loses() -> None:
         if warned:
             backend.happen(CapacityNotice("m", Resources(), at=70.0), at=10.0)
         backend.happen(MachineLost("m"), at=70.0)
-        settle(work)
+        demand_aware(work)
         assert handle.state is State.SUCCEEDED
         ends[warned] = backend.clock.now()
         lost[warned] = sum(isinstance(record, Failed) for record in handle.history())
@@ -146,7 +153,7 @@ def test_an_attempt_that_would_be_killed_moves_to_a_machine_that_joins() -> None
     backend.happen(CapacityNotice("n", Resources(), at=30.0), at=5.0)
     backend.happen(SlotsChanged("m", Resources(2, 200)), at=10.0)
     backend.happen(MachineLost("n"), at=30.0)
-    settle(work)
+    demand_aware(work)
     assert handle.state is State.SUCCEEDED and backend.clock.now() == 51.0
     assert "there is some elsewhere" in "\n".join(str(record) for record in handle.history())
 
@@ -156,7 +163,7 @@ def test_the_share_falls_at_the_notice_and_the_room_when_it_is_due() -> None:
     handle = work.submit(JobRequest(Plan((stage("a", 8, 10.0), stage("root", 1, 1.0, "a")), COLUMNS)))
     work.step(0.0)
     work.resize(slots=1, notice=30.0)
-    settle(work)
+    demand_aware(work)
     shares = [(entry.at, entry.what.share.cpu) for entry in trace.entries if isinstance(entry.what, ShareChanged)]
     assert shares == [(0.0, 2.0), (0.0, 1.0), (30.0, 1.0)]
     assert any(isinstance(record, CapacityAnnounced) for record in handle.history())
@@ -170,7 +177,7 @@ def test_slots_that_were_announced_to_go_go_though_the_memory_changes_before() -
     work.step(0.0)
     work.resize(slots=1, notice=30.0)
     work.resize(memory=3 * 10**9)
-    settle(work)
+    demand_aware(work)
     assert not any(isinstance(record, Failed) for record in handle.history())
     assert backend.clock.now() == 61.0  # as without
     assert backend.machines() == {"m": Resources(1, 3e9)}
@@ -182,7 +189,7 @@ def test_two_notices_come_true_each_at_its_time() -> None:
     work.step(0.0)
     work.resize(slots=1, notice=30.0)
     work.resize(memory=3 * 10**9, notice=20.0)
-    settle(work)
+    demand_aware(work)
     told = [(one.at, one.what.capacity) for one in trace.entries if isinstance(one.what, SlotsChanged)]
     assert told == [(20.0, Resources(2, 3e9)), (30.0, Resources(1, 3e9))]
     assert not any(isinstance(record, Failed) for record in handle.history())
@@ -193,7 +200,7 @@ def test_a_job_that_comes_after_a_notice_hears_of_it() -> None:
     work, _, _ = cluster({"m": Resources(2, 2e9)})
     work.resize(slots=1, notice=30.0)
     handle = work.submit(JobRequest(Plan((stage("a", 8, 10.0), stage("root", 1, 1.0, "a")), COLUMNS)))
-    settle(work)
+    demand_aware(work)
     assert any(isinstance(record, CapacityAnnounced) for record in handle.history())
 
 
@@ -203,5 +210,5 @@ def test_a_later_size_replaces_one_that_was_announced() -> None:
     work.step(0.0)
     work.resize(slots=0, notice=30.0)
     work.resize(slots=2)
-    settle(work)
+    demand_aware(work)
     assert backend.clock.now() == 40.0

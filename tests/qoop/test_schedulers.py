@@ -9,47 +9,47 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduler_world import claim, empty, fill
+from scheduler_world import empty, fill, request
 
 from qoop.engine.events import Demand, Grant
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim
+from qoop.schedulers.base import Request
 from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.patient import Patient
+from qoop.schedulers.reserving import Reserving
 
 
 def test_the_job_with_the_lowest_current_share_goes_first() -> None:
-    claims = [claim("j1", (1, 1), used=Resources(2, 1)), claim("j2", (1, 1), used=Resources(1, 1))]
-    grant = MaxMin().next_grant(claims, empty(m=(4, 100)))
+    requests = [request("j1", (1, 1), used=Resources(2, 1)), request("j2", (1, 1), used=Resources(1, 1))]
+    grant = MaxMin().next_grant(requests, empty(m=(4, 100)))
     assert grant is not None and grant.job == "j2"
 
 
 def test_equal_shares_go_to_the_earlier_job() -> None:
-    grant = MaxMin().next_grant([claim("j2", (1, 1)), claim("j1", (1, 1))], empty(m=(4, 100)))
+    grant = MaxMin().next_grant([request("j2", (1, 1)), request("j1", (1, 1))], empty(m=(4, 100)))
     assert grant is not None and grant.job == "j1"
 
 
 def test_the_share_is_that_of_the_scarcest_resource() -> None:
     total = Resources(10, 100)
-    assert claim("j1", used=Resources(2, 50)).share_of(total) == 0.5
-    assert claim("j1", used=Resources(2, 50), weight=2.0).share_of(total) == 0.25
+    assert request("j1", used=Resources(2, 50)).share_of(total) == 0.5
+    assert request("j1", used=Resources(2, 50), weight=2.0).share_of(total) == 0.25
 
 
 def test_room_goes_to_another_job_if_the_poorest_does_not_fit() -> None:
-    claims = [claim("j1", (4, 1)), claim("j2", (1, 1), used=Resources(1, 1))]
-    grant = MaxMin().next_grant(claims, empty(m=(3, 100)))
+    requests = [request("j1", (4, 1)), request("j2", (1, 1), used=Resources(1, 1))]
+    grant = MaxMin().next_grant(requests, empty(m=(3, 100)))
     assert grant is not None and grant.job == "j2"
 
 
 def test_slots_are_shared_by_weight() -> None:
-    claims = [claim("j1", (1, 0)), claim("j2", (1, 0), weight=2.0)]
-    grants = fill(MaxMin(), claims, empty(m=(9, 100)), endless=True)
+    requests = [request("j1", (1, 0)), request("j2", (1, 0), weight=2.0)]
+    grants = fill(MaxMin(), requests, empty(m=(9, 100)), endless=True)
     assert [sum(grant.job == job for grant in grants) for job in ("j1", "j2")] == [3, 6]
 
 
 def test_fair_shares_are_the_capacity_by_weight() -> None:
-    shares = MaxMin().fair_shares([claim("j1"), claim("j2", weight=3.0)], Resources(4, 100))
+    shares = MaxMin().fair_shares([request("j1"), request("j2", weight=3.0)], Resources(4, 100))
     assert shares == {"j1": Resources(1, 25), "j2": Resources(3, 75)}
 
 
@@ -57,58 +57,62 @@ wants = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 50)), max_size=5)
 sizes = st.lists(st.tuples(st.integers(1, 8), st.integers(1, 100)), min_size=1, max_size=3)
 
 
-@pytest.mark.parametrize("policy", [MaxMin, lambda: Patient(MaxMin())])
+@pytest.mark.parametrize("policy", [MaxMin, lambda: Reserving(MaxMin())])
 @given(jobs=st.lists(wants, min_size=1, max_size=4), machines=sizes)
 def test_no_room_is_left_that_a_task_fits_and_none_is_given_twice(
     policy: type[MaxMin], jobs: list[list[tuple[float, float]]], machines: list[tuple[float, float]]
 ) -> None:
-    claims = [claim(f"j{i}", *tasks) for i, tasks in enumerate(jobs)]
-    rooms = empty(**{f"m{i}": size for i, size in enumerate(machines)})
-    grants = fill(policy(), claims, rooms)
-    assert all(Resources().fits(room.free) for room in rooms.values())
+    requests = [request(f"j{i}", *tasks) for i, tasks in enumerate(jobs)]
+    availability = empty(**{f"m{i}": size for i, size in enumerate(machines)})
+    grants = fill(policy(), requests, availability)
+    assert all(Resources().fits(available.free) for available in availability.values())
     granted = {grant.task for grant in grants}
     assert len(granted) == len(grants)
-    for waiting in (demand for one in claims for demand in one.demands if demand.task not in granted):
-        assert not any(waiting.resources.fits(room.free) for room in rooms.values())
+    for waiting in (demand for one in requests for demand in one.demands if demand.task not in granted):
+        assert not any(waiting.resources.fits(available.free) for available in availability.values())
 
 
 @given(weights=st.lists(st.integers(1, 4), min_size=2, max_size=4), slots=st.integers(4, 40))
 def test_endless_jobs_end_up_at_most_one_task_from_equal_shares(weights: list[int], slots: int) -> None:
-    claims = [claim(f"j{i}", (1, 0), weight=weight) for i, weight in enumerate(weights)]
-    grants = fill(MaxMin(), claims, empty(m=(slots, 1)), endless=True)
-    held = {c.job: sum(grant.job == c.job for grant in grants) for c in claims}
-    for poor in claims:
-        for rich in claims:
+    requests = [request(f"j{i}", (1, 0), weight=weight) for i, weight in enumerate(weights)]
+    grants = fill(MaxMin(), requests, empty(m=(slots, 1)), endless=True)
+    held = {c.job: sum(grant.job == c.job for grant in grants) for c in requests}
+    for poor in requests:
+        for rich in requests:
             # before its last grant nobody's share was above anybody else's
             assert (held[rich.job] - 1) / rich.weight <= held[poor.job] / poor.weight + 1e-9
 
 
-def pseudocode_1(claims: Sequence[Claim], rooms: dict[str, Room]) -> Grant | None:
+def pseudocode_1(requests: Sequence[Request], availability: dict[str, Available]) -> Grant | None:
     """One step of the published scheduler, word by word: of the jobs of which a task fits somewhere, the one with the
     lowest current share (ties: earliest arrival); of its tasks and machines the largest dot product."""
-    whole = [sum(getattr(room.capacity, name) for room in rooms.values()) for name in ("cpu", "memory")]
+    whole = [
+        sum(getattr(available.capacity, name) for available in availability.values()) for name in ("cpu", "memory")
+    ]
 
-    def share(claim: Claim) -> Fraction:
-        used = (claim.used.cpu, claim.used.memory)
+    def share(request: Request) -> Fraction:
+        used = (request.used.cpu, request.used.memory)
         parts = [Fraction(u) / Fraction(w) for u, w in zip(used, whole, strict=True) if w]
-        return max(parts, default=Fraction(0)) / Fraction(claim.weight)
+        return max(parts, default=Fraction(0)) / Fraction(request.weight)
 
-    def product(need: Resources, room: Room) -> Fraction:
+    def product(need: Resources, available: Available) -> Fraction:
         return sum(
             Fraction(getattr(need, name))
-            * Fraction(getattr(room.free, name))
-            / Fraction(getattr(room.capacity, name)) ** 2
+            * Fraction(getattr(available.free, name))
+            / Fraction(getattr(available.capacity, name)) ** 2
             for name in ("cpu", "memory")
         )  # type: ignore[return-value]
 
-    def fitting(claim: Claim) -> list[tuple[Demand, str]]:
-        return [(d, m) for d in claim.demands for m, room in rooms.items() if d.resources.fits(room.free)]
+    def fitting(request: Request) -> list[tuple[Demand, str]]:
+        return [
+            (d, m) for d in request.demands for m, available in availability.items() if d.resources.fits(available.free)
+        ]
 
-    able = [claim for claim in claims if fitting(claim)]
+    able = [request for request in requests if fitting(request)]
     if not able:
         return None
-    chosen = min(able, key=lambda claim: (share(claim), claim.arrival))
-    demand, machine = max(fitting(chosen), key=lambda pair: product(pair[0].resources, rooms[pair[1]]))
+    chosen = min(able, key=lambda request: (share(request), request.arrival))
+    demand, machine = max(fitting(chosen), key=lambda pair: product(pair[0].resources, availability[pair[1]]))
     return Grant(chosen.job, demand.task, machine, demand.resources)
 
 
@@ -119,16 +123,16 @@ def pseudocode_1(claims: Sequence[Claim], rooms: dict[str, Room]) -> Grant | Non
 def test_every_grant_is_that_of_pseudocode_1(
     jobs: list[tuple[list[tuple[float, float]], float, int]], machines: list[tuple[float, float]]
 ) -> None:
-    claims = [claim(f"j{i}", *tasks, weight=w, used=Resources(u, 7 * u)) for i, (tasks, w, u) in enumerate(jobs)]
-    rooms = empty(**{f"m{i}": size for i, size in enumerate(machines)})
-    now = {claim.job: claim for claim in claims}
+    requests = [request(f"j{i}", *tasks, weight=w, used=Resources(u, 7 * u)) for i, (tasks, w, u) in enumerate(jobs)]
+    availability = empty(**{f"m{i}": size for i, size in enumerate(machines)})
+    now = {request.job: request for request in requests}
     while True:
-        grant = MaxMin().next_grant(tuple(now.values()), rooms)
-        assert grant == pseudocode_1(tuple(now.values()), rooms)
+        grant = MaxMin().next_grant(tuple(now.values()), availability)
+        assert grant == pseudocode_1(tuple(now.values()), availability)
         if grant is None:
             return
-        room, owner = rooms[grant.machine], now[grant.job]
-        rooms[grant.machine] = replace(room, free=room.free - grant.resources)
+        available, owner = availability[grant.machine], now[grant.job]
+        availability[grant.machine] = replace(available, free=available.free - grant.resources)
         left = tuple(demand for demand in owner.demands if demand.task != grant.task)
         now[grant.job] = replace(owner, used=owner.used + grant.resources, demands=left)
 
@@ -139,35 +143,35 @@ def test_every_grant_is_that_of_pseudocode_1(
 )
 def test_shares_are_max_min_fair(jobs: list[tuple[int, int, float]], slots: int) -> None:
     """No job that wants more holds less, for its weight, than another: but for one task, since tasks are whole."""
-    claims = [claim(f"j{i}", *[(1, 0)] * (width * 3), weight=w) for i, (width, _, w) in enumerate(jobs)]
-    grants = fill(MaxMin(), claims, empty(m=(slots, 1)))
-    held = {c.job: sum(grant.job == c.job for grant in grants) for c in claims}
-    assert sum(held.values()) == min(slots, sum(len(c.demands) for c in claims))  # work conserving
-    for poor in claims:
+    requests = [request(f"j{i}", *[(1, 0)] * (width * 3), weight=w) for i, (width, _, w) in enumerate(jobs)]
+    grants = fill(MaxMin(), requests, empty(m=(slots, 1)))
+    held = {c.job: sum(grant.job == c.job for grant in grants) for c in requests}
+    assert sum(held.values()) == min(slots, sum(len(c.demands) for c in requests))  # work conserving
+    for poor in requests:
         if held[poor.job] == len(poor.demands):
             continue
-        for rich in claims:
+        for rich in requests:
             assert (held[rich.job] - 1) / rich.weight <= held[poor.job] / poor.weight + 1e-9
 
 
 def test_shares_equal_but_for_rounding_are_ties() -> None:
     third = Resources(1, 100 / 3)
-    late = claim("j2", (1, 1), used=third + third + third)
-    early = claim("j1", (1, 1), used=Resources(3, 100.00000000000001))
+    late = request("j2", (1, 1), used=third + third + third)
+    early = request("j1", (1, 1), used=Resources(3, 100.00000000000001))
     grant = MaxMin().next_grant([late, early], empty(m=(6, 100)))
     assert grant is not None and grant.job == "j1"
 
 
 def test_a_task_that_needs_a_whole_machine_is_not_passed_over_for_ever() -> None:
     """Slots become free one at a time, and small tasks always wait for them."""
-    policy = Patient(MaxMin(), patience=5)
-    machine = Room(Resources(2, 100), Resources(1, 50))
-    wide, small = claim("j1", (2, 10)), claim("j2", (1, 10))
+    policy = Reserving(MaxMin(), patience=5)
+    machine = Available(Resources(2, 100), Resources(1, 50))
+    wide, small = request("j1", (2, 10)), request("j2", (1, 10))
     for _ in range(5):
         grant = policy.next_grant([wide, small], {"m": machine})
         assert grant is not None and grant.job == "j2"
     assert policy.next_grant([wide, small], {"m": machine}) is None
-    other = Room(Resources(2, 100), Resources(1, 50))
+    other = Available(Resources(2, 100), Resources(1, 50))
     elsewhere = policy.next_grant([wide, small], {"m": machine, "n": other})
     assert elsewhere is not None and (elsewhere.job, elsewhere.machine) == ("j2", "n")
     grant = policy.next_grant([wide, small], {"m": replace(machine, free=machine.capacity)})
@@ -178,9 +182,9 @@ def test_a_task_that_needs_a_whole_machine_is_not_passed_over_for_ever() -> None
 
 
 def test_room_is_not_kept_for_a_task_that_is_gone() -> None:
-    policy = Patient(MaxMin(), patience=1)
-    machine = Room(Resources(2, 100), Resources(1, 50))
-    policy.next_grant([claim("j1", (2, 10)), claim("j2", (1, 10))], {"m": machine})
-    assert policy.next_grant([claim("j1", (2, 10)), claim("j2", (1, 10))], {"m": machine}) is None
-    grant = policy.next_grant([claim("j2", (1, 10))], {"m": machine})
+    policy = Reserving(MaxMin(), patience=1)
+    machine = Available(Resources(2, 100), Resources(1, 50))
+    policy.next_grant([request("j1", (2, 10)), request("j2", (1, 10))], {"m": machine})
+    assert policy.next_grant([request("j1", (2, 10)), request("j2", (1, 10))], {"m": machine}) is None
+    grant = policy.next_grant([request("j2", (1, 10))], {"m": machine})
     assert grant is not None and grant.job == "j2"

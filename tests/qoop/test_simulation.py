@@ -163,7 +163,7 @@ def plan_of(width: int, seconds: float, memory: float) -> Plan:
 def test_a_job_changes_plan_when_machines_go_and_deciding_takes_virtual_time(decision_seconds: float) -> None:
     many, one = plan_of(4, 10.0, 1e9), plan_of(1, 15.0, 1e9)
     fleet = Fleet.uniform(4, Resources(1, 8e9)).after(*((5.0, MachineLost(f"m{n}")) for n in (2, 3, 4)))
-    adaptive = Adaptive(lambda _: [Candidate(many, ""), Candidate(one, "")], fleet.room, at_once=True)
+    adaptive = Adaptive(lambda _: [Candidate(many, ""), Candidate(one, "")], fleet.available, at_once=True)
     jobs = [SimulatedJob("a", 0.0, many, adaptive)]
     (ran,) = simulate(fleet, jobs, decision_seconds=decision_seconds).jobs
     assert ran.switches == 1

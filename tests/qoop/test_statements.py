@@ -146,9 +146,9 @@ def test_tables_in_a_folder_outlive_the_session(tmp_path: Path) -> None:
 
 def test_slots_and_memory_can_be_set(session: Session) -> None:
     session.sql("SET slots = 1; SET memory = '300MB'")
-    assert session.room.cpu == 1
+    assert session.available.cpu == 1
     session.sql("RESET slots")
-    assert session.room.cpu == 2
+    assert session.available.cpu == 2
 
 
 VALUES = [

@@ -13,7 +13,7 @@ import pytest
 
 import qoop
 from qoop.__main__ import main
-from qoop.control.standing import Standing
+from qoop.control.job_status import JobStatus
 from qoop.engine.history import Decided, Succeeded
 from qoop.job import Job
 from qoop.session import Session
@@ -129,13 +129,13 @@ def test_who_gives_up_waiting_cancels_the_job(session: Session) -> None:
 def test_followers_are_told_of_progress_and_of_decisions(session: Session) -> None:
     session.resize(slots=0, memory="200MB")
     job = session.submit(LONG)
-    told: list[Standing] = []
+    told: list[JobStatus] = []
     decided: list[Decided] = []
     ended = threading.Event()
 
-    def progress(standing: Standing) -> None:
-        told.append(standing)
-        if standing.progress.fraction == 1.0:
+    def progress(status: JobStatus) -> None:
+        told.append(status)
+        if status.progress.fraction == 1.0:
             ended.set()
 
     job.follow(progress, decided.append, every=0.02)
@@ -143,13 +143,13 @@ def test_followers_are_told_of_progress_and_of_decisions(session: Session) -> No
     assert len(job.result(120)) == 1000 and ended.wait(30)
     assert any(one.switched and "rose from" in one.cause for one in decided), decided
     assert told[-1].left is None and told[0].elapsed <= told[-1].elapsed
-    during = [standing.left for standing in told if standing.left is not None]
+    during = [status.left for status in told if status.left is not None]
     assert all(left.least <= left.likely <= left.most for left in during)
     assert sum(isinstance(record, Succeeded) for record in job.history()) > 1
 
 
 def test_a_follower_that_fails_leaves_the_job_alone(session: Session, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_: Standing) -> None:
+    def fail(_: JobStatus) -> None:
         raise ValueError("no")
 
     job = session.submit("SELECT count(*) FROM facts")

@@ -83,8 +83,8 @@ def test_shares_capacity_and_switches_are_told() -> None:
 
 
 def test_slots_of_machines_add_up_and_lost_ones_go() -> None:
-    room = Resources(4, 1)
-    history = [CapacityTold(0.0, "a", room), CapacityTold(0.0, "b", room), CapacityTold(1.0, "a", None)]
+    available = Resources(4, 1)
+    history = [CapacityTold(0.0, "a", available), CapacityTold(0.0, "b", available), CapacityTold(1.0, "a", None)]
     assert timeline(history).capacity == ((0.0, 8), (1.0, 4))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from scheduler_world import claim
+from scheduler_world import request
 
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.max_min import by_share
 from qoop.schedulers.waiting import Waiting
@@ -20,7 +20,7 @@ def test_whatever_changes_the_order_is_that_of_the_current_shares() -> None:
     for _ in range(2000):
         job = f"j{chance.randrange(12)}"
         wants = [(chance.randint(1, 4), chance.randint(0, 50)) for _ in range(chance.randrange(3))]
-        now[job] = claim(job, *wants, used=Resources(chance.randint(0, 9), chance.randint(0, 90)))
+        now[job] = request(job, *wants, used=Resources(chance.randint(0, 9), chance.randint(0, 90)))
         waiting.put(now[job])
         if chance.random() < 0.1:
             waiting.drop(job)
@@ -29,10 +29,10 @@ def test_whatever_changes_the_order_is_that_of_the_current_shares() -> None:
         expected = sorted(
             (one for one in now.values() if one.demands), key=lambda one: (one.share_of(capacity), one.arrival)
         )
-        assert list(waiting.by_share(capacity)) == expected == list(by_share(list(waiting), _room(capacity)))
+        assert list(waiting.by_share(capacity)) == expected == list(by_share(list(waiting), _available(capacity)))
         assert len(waiting) == len(expected)
         assert all(one.most.fits(waiting.bound) for one in expected)
 
 
-def _room(capacity: Resources) -> dict[str, Room]:
-    return {"m": Room(capacity, capacity)}
+def _available(capacity: Resources) -> dict[str, Available]:
+    return {"m": Available(capacity, capacity)}

@@ -26,7 +26,7 @@ from qoop.planner.plan import Layout, Resources, Stage
 pytestmark = pytest.mark.ray
 
 A, B = "a" * 56, "b" * 56
-ROOM = Resources(1, 1 << 30)
+AVAILABLE = Resources(1, 1 << 30)
 PLACE = Place("grpc://127.0.0.1:1", "nobody's")
 
 
@@ -37,7 +37,7 @@ class Actor:
         import duckdb
 
         self.name, self.orders, self.told = config.machine, list[Order](), queue.SimpleQueue[Sequence[Event]]()
-        self.introduce = Call(lambda: Introduced(ROOM, PLACE, 1, duckdb.__version__))
+        self.introduce = Call(lambda: Introduced(AVAILABLE, PLACE, 1, duckdb.__version__))
         self.obey = Call(self.orders.extend)
         self.events = Call(lambda: Stream(self.told))
         self.close = Call(lambda: None)
@@ -158,7 +158,7 @@ def spec(number: int, *reads: int, answer: bool = False) -> TaskSpec:
     stage = Stage("s", "", (), (("x", "INTEGER"),), 9, "signature of s", Layout())
     inputs = (ResolvedInput("i", tuple(map(key, reads)), None),) if reads else ()
     attempt = AttemptId(TaskId("job", "s", number), number)
-    return TaskSpec(attempt, stage, key(100 + number), inputs, {}, ROOM, answer=answer)
+    return TaskSpec(attempt, stage, key(100 + number), inputs, {}, AVAILABLE, answer=answer)
 
 
 def until(backend: RayBackend, kind: type[Event]) -> list[Event]:

@@ -98,26 +98,26 @@ def test_sessions_share_the_nodes_until_one_dies(two_nodes: Nodes, tmp_path: Pat
     pq.write_table(pa.table({"n": range(4_000_000)}), path, row_group_size=50_000)
     with qoop.connect(ray=two_nodes.address) as session:
         session.register("numbers", path)
-        assert session.room.cpu == 2
+        assert session.available.cpu == 2
         process = subprocess.Popen([sys.executable, "-c", BUSY, two_nodes.address, str(path)], stdout=subprocess.PIPE)
         try:
             assert process.stdout is not None and process.stdout.readline() == b"busy\n"
             job = session.submit("SELECT max(n) FROM numbers WHERE length(md5(repeat(n::VARCHAR, 2000))) = 32")
-            room(session, 1)
+            available(session, 1)
             while [record.share.cpu for record in job.history() if isinstance(record, ShareTold)][-1:] != [1]:
                 assert not job.wait(0.05)
         finally:
             process.kill()
             process.communicate()
-        room(session, 2)
+        available(session, 2)
         job.cancel()
 
 
-def room(session: Session, slots: int) -> None:
+def available(session: Session, slots: int) -> None:
     """Wait until the session has so many slots."""
     deadline = time.monotonic() + 60
-    while session.room.cpu != slots:
-        assert time.monotonic() < deadline, f"{session.room.cpu} slots"
+    while session.available.cpu != slots:
+        assert time.monotonic() < deadline, f"{session.available.cpu} slots"
         time.sleep(0.05)
 
 

@@ -78,7 +78,7 @@ def test_a_node_that_joins_is_used_by_a_stage_that_runs(make_nodes: NodesMaker, 
         assert len(before) == 1 and len(late) == 1
         used = {r.machine for r in job.history() if isinstance(r, Started) and r.attempt.task.stage == scan}
         assert late <= used
-        assert session.room.cpu == 2
+        assert session.available.cpu == 2
 
 
 def test_of_a_node_that_is_killed_only_what_ran_and_what_it_alone_held_is_redone(

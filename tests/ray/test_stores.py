@@ -61,7 +61,7 @@ def test_what_a_cluster_left_in_a_bucket_serves_a_machine_that_is_not_of_it(
     with make_nodes(1, 1) as nodes, qoop.connect(ray=nodes.address, checkpoints=place) as session:
         session.register_folder(f"{bucket}/tables")
         deadline = time.monotonic() + 60
-        while session.room.cpu < 2:
+        while session.available.cpu < 2:
             assert time.monotonic() < deadline, "the nodes are not there"
             time.sleep(0.05)
         plan = session.prepare(QUERY).planning().plan(Variant(), Resources(24, 24e9))

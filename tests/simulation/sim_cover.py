@@ -25,7 +25,7 @@ Cell = tuple[str, str, str]
 LIVE = ("RUNNING", "SWITCHING", "to be SUCCEEDED", "to be FAILED", "to be CANCELLED")
 REPORTS = ("TaskSucceeded", "TaskFailed", "TaskStopped")
 TO_ALL = ("MachineJoined", "MachineLost", "SlotsChanged", "CapacityNotice", "CheckpointLost")
-LETTERS = ("CancelAsked", "HoldAsked", "SuspendAsked", "ReconsiderAsked", "PinAsked", "Answered", "CloseAsked")
+MESSAGES = ("CancelAsked", "HoldAsked", "SuspendAsked", "ReconsiderAsked", "PinAsked", "Answered", "CloseAsked")
 OWN = ("CheckpointSaved", "ShareChanged")
 ENDS = ("succeeded", "failed", "broke", "out of memory", "revoked", "unreadable", "stopped", "machine lost")
 
@@ -49,9 +49,9 @@ SELDOM: tuple[Cell, ...] = (("task", "kept", "-> stopping"), ("task", "spare", "
 def all_cells() -> Iterator[Cell]:
     """Every transition there is."""
     for state in LIVE:
-        yield from (("job", state, told) for told in (*REPORTS, *TO_ALL, *LETTERS, *OWN))
+        yield from (("job", state, told) for told in (*REPORTS, *TO_ALL, *MESSAGES, *OWN))
     yield from (("job", state, told) for state in LIVE[:2] for told in ("Timeout", "NoCapacity"))
-    yield from (("job", "gone", told) for told in (*REPORTS, *LETTERS[:6], "ReleaseAsked", "CheckpointSaved"))
+    yield from (("job", "gone", told) for told in (*REPORTS, *MESSAGES[:6], "ReleaseAsked", "CheckpointSaved"))
     yield from (("job", str(one), f"-> {other}") for one, others in TRANSITIONS.items() for other in sorted(others))
     yield from (("attempt", "runs", end) for end in ENDS if end != "stopped")  # nobody told it to
     yield from (("attempt", state, end) for state in ("stopping", "void") for end in ENDS)

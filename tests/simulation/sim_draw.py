@@ -45,12 +45,12 @@ def _at(chance: random.Random, length: float) -> float:
 
 
 def _jobs(chance: random.Random, length: float) -> tuple[JobLine, ...]:
-    names, letters = Names(), iter("abcdefghijklmnopqrstuvwxyz")
+    names, messages = Names(), iter("abcdefghijklmnopqrstuvwxyz")
     queries: list[tuple[Query, list[Nodes]]] = []
     jobs = []
     for name in "ABCDEFGH"[: chance.choice((6, 7, 8, 8))]:
         if not queries or (len(queries) < 5 and chance.random() < 0.6):
-            query = Query.drawn(chance, tuple(next(letters) for _ in range(chance.choice((2, 4, 4, 4, 5)))))
+            query = Query.drawn(chance, tuple(next(messages) for _ in range(chance.choice((2, 4, 4, 4, 5)))))
             plans = [drawn_plan(chance, query, names) for _ in range(chance.choice((2, 3, 4)))]
             queries.append((query, list(dict.fromkeys(plans))))
         jobs.append(_job(chance, name, tuple(chance.choice(queries)[1]), length))

@@ -29,7 +29,7 @@ from qoop.engine.frontier import Frontier
 from qoop.engine.run import Run
 from qoop.replanning.replanner import Replanner
 from qoop.schedulers import max_min
-from qoop.schedulers.base import Claim
+from qoop.schedulers.base import Request
 
 WITHIN = 2_000
 """Schedules in which every mutant must be caught."""
@@ -95,7 +95,7 @@ MUTANTS = (
         "losing a machine is no failure at all", Run, "_machine_lost",
         "self._judge(attempt, error, retryable=True)", "pass",
     ),
-    Mutant("islands meet another plan", Run, "_drop_tainted", "if self._frontier is None:", "if True:"),
+    Mutant("islands meet another plan", Run, "_drop_dependents", "if self._frontier is None:", "if True:"),
     Mutant("an attempt at spoiled data is not void", Run, "_spoil", "attempt.void = True", "pass"),
     Mutant(
         "an island made again spoils nothing", Frontier, "_review",
@@ -112,12 +112,12 @@ MUTANTS = (
     ),
     Mutant("memory is not raised", Demands, "raise_memory", "min(2 * had, whole)", "had"),
     Mutant("holding a job does nothing", Run, "hold", "self.state is State.RUNNING", "False"),
-    Mutant("a heavier job gets less", Claim, "share_of", "/ self.weight", "* self.weight"),
+    Mutant("a heavier job gets less", Request, "share_of", "/ self.weight", "* self.weight"),
     Mutant(
         "room that is used is granted", max_min, "first_fitting",
-        "best_fit([demand.resources for demand in claim.demands], places)", "(0, 0)",
+        "best_fit([demand.resources for demand in request.demands], places)", "(0, 0)",
     ),
-    Mutant("the job that came first goes first", Claim, "share_of", "round(", "0.0 * round("),
+    Mutant("the job that came first goes first", Request, "share_of", "round(", "0.0 * round("),
     Mutant("room of a lost machine stays taken", Driver, "_account", "self._discharge(attempt)", "pass"),
     Mutant("a notice never ends", Driver, "_account", "self.leaving.pop(event.machine, None)", "pass"),
     Mutant(
@@ -134,9 +134,9 @@ MUTANTS = (
     Mutant("a job that is cancelled is not looked at", Cluster, "_order", "self._touch(job)", "pass"),
     Mutant(
         "room that becomes free is not seen", Driver, "_discharge",
-        "self._rooms.set_free(charge.machine, self._free(charge.machine))", "pass",
+        "self._availability.set_free(charge.machine, self._free(charge.machine))", "pass",
     ),
-    Mutant("machines that come are not seen", Driver, "take", "self._rooms = self._all_rooms()", "pass"),
+    Mutant("machines that come are not seen", Driver, "take", "self._availability = self._all_available()", "pass"),
     Mutant("what a late writer left is not given back", Driver, "_give_back", "job not in self.runs", "False"),
     Mutant("what was found is not taken", Run, "switch", "self._take_held(held)  #", "#"),
     Mutant(
@@ -145,7 +145,8 @@ MUTANTS = (
         "    self._need_tables(plan)",
         "self._need_tables(plan)\n    self._take_held(held)",
     ),
-    Mutant("islands are owned, what rests on them is not", cluster, "own_islands", "item.stage in islands", "False"),
+    Mutant("islands are owned, what rests on them is not", cluster, "own_non_deterministic",
+           "item.stage in non_deterministic", "False"),
     Mutant("a late output of an old island stays", Run, "_void_attempts_at", "attempt.key == key", "False"),
     Mutant("an ended job is told more", Run, "handle", "if self.state.final:", "if False:"),
     Mutant(

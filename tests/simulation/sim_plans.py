@@ -26,7 +26,7 @@ class Query:
     filters: tuple[str, ...]
     truth: dict[str, dict[str, float]]
     limits: dict[str, bool]
-    islands: float
+    non_deterministic: float
     deep: bool
     width: int
     streams: bool
@@ -124,7 +124,7 @@ def _join(chance: random.Random, query: Query, one: _Part, other: _Part) -> _Par
 def _limited(chance: random.Random, query: Query, part: _Part) -> _Part:
     """The part, or some of its rows; mostly the same parts of all plans are limited."""
     if part.means not in query.limits or chance.random() < 0.1:
-        query.limits[part.means] = chance.random() < query.islands
+        query.limits[part.means] = chance.random() < query.non_deterministic
     if not query.limits[part.means]:
         return part
     return _Part(part.relations, part.filters, part.width, part.cut, part.inputs, f"{part.limited}!", True)

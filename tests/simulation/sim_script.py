@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal
-from qoop.planner.algebra.facts import UNTOLD, Facts, Told
+from qoop.planner.algebra.facts import NO_FACTS, Facts, LazyFacts
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput, TableInput
 
 GB = 1e9
@@ -92,15 +92,15 @@ class Node:
         return node
 
 
-def _told(text: str) -> tuple[Told, tuple[tuple[str, str], ...]]:
+def _told(text: str) -> tuple[LazyFacts, tuple[tuple[str, str], ...]]:
     if not text:
-        return UNTOLD, (("x", "INTEGER"),)
+        return NO_FACTS, (("x", "INTEGER"),)
     names, _, filters = text.partition("|")
     leaves = tuple((name, ()) for name in sorted(names.split("+")))
     columns = tuple((f"c_{name}", Column(f"{name}:c", "INTEGER")) for name, _ in leaves)
     predicates = tuple(map(_filter, filter(None, filters.split(","))))
     facts = Facts(leaves, predicates, columns)
-    return Told(lambda: facts), tuple((name, "INTEGER") for name, _ in columns)
+    return LazyFacts(lambda: facts), tuple((name, "INTEGER") for name, _ in columns)
 
 
 def _filter(text: str) -> Expr:
@@ -270,7 +270,7 @@ def _with_job(made: Schedule, plans: tuple[Nodes, ...]) -> Schedule:
     return replace(made, jobs=(*made.jobs[:-1], replace(made.jobs[-1], plans=plans)))
 
 
-def room(slots: float, memory: float) -> Resources:
+def available(slots: float, memory: float) -> Resources:
     """Slots and GB of memory."""
     return Resources(slots, memory * GB)
 

@@ -23,7 +23,7 @@ class Task(NamedTuple):
     reads: tuple[tuple[Read, ...], ...]
     sources: frozenset[CheckpointKey]
     made_of: frozenset[str]
-    tainted: bool
+    dependent: bool
 
 
 class Shape:
@@ -33,16 +33,16 @@ class Shape:
         self.plan = plan
         self.tasks: dict[CheckpointKey, Task] = {}
         keys = {stage.id: [checkpoint_key(stage, part) for part in range(stage.width)] for stage in plan.stages}
-        tainted: dict[object, bool] = {}
+        dependent: dict[object, bool] = {}
         for stage in plan.stages:
             made_of = frozenset(plan.by_id[item.stage].signature for item in stage.stage_inputs)
             below = [content_of(plan.by_id[item.stage]) for item in stage.stage_inputs]
-            tainted[content_of(stage)] = not stage.shareable or any(tainted[content] for content in below)
+            dependent[content_of(stage)] = not stage.shareable or any(dependent[content] for content in below)
             for part, key in enumerate(keys[stage.id]):
                 if key not in self.tasks:
                     reads = tuple(_reads(keys[item.stage], item.mode, part) for item in stage.stage_inputs)
                     sources = frozenset(source for read in reads for source, _ in read)
-                    self.tasks[key] = Task(key, stage, reads, sources, made_of, tainted[content_of(stage)])
+                    self.tasks[key] = Task(key, stage, reads, sources, made_of, dependent[content_of(stage)])
         self.root = tuple(keys[plan.root.id])
 
     def active(self, held: Collection[CheckpointKey]) -> set[CheckpointKey]:

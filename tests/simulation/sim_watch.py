@@ -28,8 +28,8 @@ from sim_shape import Shape
 
 from qoop.catalog.errors import CheckpointError, NoCapacity, OutOfMemory, Revoked, Timeout
 from qoop.control.cluster import Cluster
-from qoop.control.letters import Answered, CancelAsked, CloseAsked, HoldAsked, PinAsked, Submitted, SuspendAsked
-from qoop.control.turns import Decision, Found, JobEnded, Questioned, Refused, Resizing, Turn
+from qoop.control.messages import Answered, CancelAsked, CloseAsked, HoldAsked, PinAsked, Submitted, SuspendAsked
+from qoop.control.ticks import Decision, Found, JobEnded, Questioned, Refused, Resizing, Tick
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.events import (
     CapacityNotice,
@@ -80,7 +80,7 @@ class JobModel:
     """
 
     run: Run
-    letter: Submitted
+    message: Submitted
     held: set[CheckpointKey] = field(default_factory=set)
     states: dict[CheckpointKey, str] = field(default_factory=dict)
     stages: dict[int, str] = field(default_factory=dict)
@@ -133,16 +133,16 @@ class Watch:
                 self._command(what)
                 return
             case JobEnded(job):
-                self._settle()
+                self._demand_aware()
                 self._ended(job)
                 return
             case Found(job, outputs):
                 for fact in outputs:
                     self._put(job, fact.key)
                 return
-            case Turn() | Questioned() | Decision() | Resizing() | Refused():
+            case Tick() | Questioned() | Decision() | Resizing() | Refused():
                 return
-        self._settle()
+        self._demand_aware()
         self._what = what
         if hasattr(what, "job") and what.job in self.jobs:  # a letter, a share
             self._touched.add(what.job)
@@ -181,7 +181,7 @@ class Watch:
         """The turn is over."""
         if not self.jobs:
             return
-        self._settle()
+        self._demand_aware()
         self._accounts_agree()
         self._in_time()
         self._no_room_left_free()
@@ -189,14 +189,14 @@ class Watch:
 
     def nothing_left(self) -> None:
         """After all jobs have ended and their owners have let go."""
-        self._settle()
+        self._demand_aware()
         left = {key: names for key, names in self._holders.items() if names}
         assert not left, f"outputs are left behind: {left}"
         assert not self._backend.running, f"attempts are left behind: {self._backend.running}"
         assert not self._backend.committed, f"the store still has {self._backend.committed}"
         assert not any(self._used.values()), f"room is taken still: {self._used}"
-        for name, room in self.cluster._driver.rooms().items():
-            assert room.free == room.capacity, f"{name} has {room} at the end"
+        for name, available in self.cluster._driver.availability().items():
+            assert available.free == available.capacity, f"{name} has {available} at the end"
 
     def fact(self, spec: TaskSpec) -> Committed:
         """What an attempt would have put out."""
@@ -235,24 +235,26 @@ class Watch:
         if living.stopping or job.run.ending:
             return
         if isinstance(event.error, Revoked | CheckpointError):
-            self._count(job, job.revocations, living.key, job.letter.request.limits.max_revocations)
+            self._count(job, job.revocations, living.key, job.message.request.limits.max_revocations)
         elif isinstance(event.error, OutOfMemory):
             self._too_little(job, living)
-            if living.resources.memory >= self._most_memory(lasting=False) and job.letter.request.adaptive is None:
+            if living.resources.memory >= self._most_memory(lasting=False) and job.message.request.adaptive is None:
                 job.doomed = "a task had all the memory there is"
         elif event.retryable:
-            self._count(job, job.failures, living.key, job.letter.request.limits.max_attempts)
+            self._count(job, job.failures, living.key, job.message.request.limits.max_attempts)
         else:
             job.doomed = f"{event.attempt} failed for good"
 
     def _most_memory(self, lasting: bool = True) -> float:
         """The most that a task can be given. lasting: of what will not be taken away."""
-        rooms = [
-            (room.memory, self._leaving[name] if lasting and name in self._leaving else room)
-            for name, room in self._capacity.items()
-            if room.cpu >= 1
+        availability = [
+            (available.memory, self._leaving[name] if lasting and name in self._leaving else available)
+            for name, available in self._capacity.items()
+            if available.cpu >= 1
         ]
-        return max((min(memory, after.memory if after.cpu >= 1 else inf) for memory, after in rooms), default=inf)
+        return max(
+            (min(memory, after.memory if after.cpu >= 1 else inf) for memory, after in availability), default=inf
+        )
 
     def _too_little(self, job: JobModel, living: Living) -> None:
         content = living.key.content
@@ -289,7 +291,7 @@ class Watch:
                 self.cover("attempt", self._condition_of(job, attempt, living), "machine lost")
                 del job.living[attempt]
                 if not living.stopping and not job.run.ending:
-                    self._count(job, job.revocations, living.key, job.letter.request.limits.max_revocations)
+                    self._count(job, job.revocations, living.key, job.message.request.limits.max_revocations)
 
     def _lost(self, key: CheckpointKey) -> None:
         for name in self._holders.pop(key, ()):
@@ -299,7 +301,7 @@ class Watch:
             job.given.discard(key)
             if key in job.held and job.condition != "gone":
                 job.losses[key] += 1
-                if job.losses[key] >= job.letter.request.limits.max_revocations and not job.run.ending:
+                if job.losses[key] >= job.message.request.limits.max_revocations and not job.run.ending:
                     job.doomed = f"{key} was lost {job.losses[key]} times"
 
     def _asked_to_end(self, name: JobId) -> None:
@@ -311,7 +313,7 @@ class Watch:
         job = self.jobs.get(name)
         if job is None or job.condition == "gone" or job.run.ending:
             return set()
-        return {key for key in job.held if not self._tainted_before(job, key)}
+        return {key for key in job.held if not self._dependent_before(job, key)}
 
     def _put(self, job: str, key: CheckpointKey) -> None:
         self._holders.setdefault(key, set()).add(job)
@@ -363,8 +365,10 @@ class Watch:
                 f"{spec.attempt} reads {source}, which is not there for it\n{job.run.story(source)}"
             )
             rests |= self._rests.get(source, frozenset())
-        islands = [island for island, _, _ in rests]
-        assert len(islands) == len(set(islands)), f"{spec.attempt} reads two makings of an island: {rests}"
+        non_deterministic = [island for island, _, _ in rests]
+        assert len(non_deterministic) == len(set(non_deterministic)), (
+            f"{spec.attempt} reads two makings of an island: {rests}"
+        )
         own = all(attempt.task.job == spec.attempt.task.job and epoch == now for _, attempt, epoch in rests)
         assert own, f"{spec.attempt} reads an island of another plan, or job: {rests}"
         if not spec.stage.shareable:
@@ -411,7 +415,7 @@ class Watch:
     def _place(self, job: JobModel, total: Resources) -> tuple[float, int]:
         used = _total(living.resources for living in job.living.values())
         share = max((part / whole for part, whole in ((used.cpu, total.cpu), (used.memory, total.memory)) if whole), default=0.0)  # noqa: E501  # fmt: skip
-        return round(share / job.letter.request.weight, 9), job.letter.arrival
+        return round(share / job.message.request.weight, 9), job.message.arrival
 
     def _stopped(self, attempt: AttemptId) -> None:
         job = self.jobs[attempt.task.job]
@@ -422,15 +426,15 @@ class Watch:
         shape = self._shape(job.run.plan)
         task = shape.tasks.get(living.key)
         reason = (
-            job.run.ending or task is None or task.tainted or living.key not in shape.active(job.run._held)
-            or living.machine in self._leaving or self._tainted_before(job, living.key)
+            job.run.ending or task is None or task.dependent or living.key not in shape.active(job.run._held)
+            or living.machine in self._leaving or self._dependent_before(job, living.key)
             or living.made_of != task.made_of
         )  # fmt: skip
         assert reason, f"{attempt} is told to stop for no reason\n{job.run.story(living.key)}"
 
-    def _tainted_before(self, job: JobModel, key: CheckpointKey) -> bool:
+    def _dependent_before(self, job: JobModel, key: CheckpointKey) -> bool:
         plans = job.run.plans
-        return any(key in shape.tasks and shape.tasks[key].tainted for shape in map(self._shape, plans))
+        return any(key in shape.tasks and shape.tasks[key].dependent for shape in map(self._shape, plans))
 
     def _released(self, name: str, key: CheckpointKey) -> None:
         self._holders.get(key, set()).discard(name)
@@ -443,20 +447,20 @@ class Watch:
             return
         shape = self._shape(job.run.plan)
         task = shape.tasks.get(key)
-        had = key in job.held and (task is None or not task.tainted)
+        had = key in job.held and (task is None or not task.dependent)
         assert not had or key not in shape.wanted(job.run._held), (
             f"{name} lets go of {key}, which it needs\n{job.run.story(key)}"
         )
 
     # --- what must hold between two events ----------------------------------------------------------------------
 
-    def _settle(self) -> None:
+    def _demand_aware(self) -> None:
         touched, self._touched = self._touched, set()
         for asked, of_use in self._suspended:
             kept = {fact.key for fact in asked.kept.result()} if asked.kept.done() else set()
             assert kept == of_use, f"{asked.job} has {of_use} to be kept, and {kept} is"
             for key in kept:
-                self._put(asked.keeper, key)
+                self._put(asked.owner, key)
         self._suspended = []
         for pin in self._pinned:
             self._handed_out(pin)
@@ -578,11 +582,13 @@ class Watch:
     def _accounts_agree(self) -> None:
         """The driver knows what room there is, and who has it."""
         driver = self.cluster._driver
-        rooms = driver.rooms()
-        assert rooms.keys() == self._capacity.keys(), f"the driver knows {rooms}, there are {self._capacity}"
-        for name, room in rooms.items():
-            assert room.capacity == self._capacity[name], f"{name} is {self._capacity[name]}, not {room}"
-            assert _close(room.free, self._free(name)), f"{name} has {self._free(name)} free, not {room.free}"
+        availability = driver.availability()
+        assert availability.keys() == self._capacity.keys(), (
+            f"the driver knows {availability}, there are {self._capacity}"
+        )
+        for name, available in availability.items():
+            assert available.capacity == self._capacity[name], f"{name} is {self._capacity[name]}, not {available}"
+            assert _close(available.free, self._free(name)), f"{name} has {self._free(name)} free, not {available.free}"
         for name in driver.runs:
             used = _total(living.resources for living in self.jobs[name].living.values())
             assert _close(driver.used_by(name), used), f"{name} has {used}, not {driver.used_by(name)}"
@@ -602,8 +608,11 @@ class Watch:
         jobs = self.cluster._jobs.values()
         weights = sum(job.request.weight for job in jobs)
         lasting = [
-            (min(room.cpu, self._leaving.get(name, room).cpu), min(room.memory, self._leaving.get(name, room).memory))
-            for name, room in self._capacity.items()
+            (
+                min(available.cpu, self._leaving.get(name, available).cpu),
+                min(available.memory, self._leaving.get(name, available).memory),
+            )
+            for name, available in self._capacity.items()
         ]
         for job in jobs:
             part = job.request.weight / weights

@@ -10,15 +10,15 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TypeVar
 
-from sim_script import GB, JobLine, Node, Schedule, plan_of, room
+from sim_script import GB, JobLine, Node, Schedule, available, plan_of
 from sim_watch import Watch
 
 from qoop.catalog.errors import CheckpointError, ExecutionError, OutOfMemory, PlanError, Suspended
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
-from qoop.control.letters import CancelAsked, HoldAsked, JobRequest, PinAsked, ReleaseAsked, ResizeAsked, SuspendAsked
-from qoop.engine.backends.crew import Kernels
+from qoop.control.messages import CancelAsked, HoldAsked, JobRequest, PinAsked, ReleaseAsked, ResizeAsked, SuspendAsked
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
+from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
     CapacityNotice,
@@ -33,7 +33,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.state import Limits
-from qoop.engine.task import AttemptId, CheckpointKey, MachineId, TaskSpec, checkpoint_key, own_islands
+from qoop.engine.task import AttemptId, CheckpointKey, MachineId, TaskSpec, checkpoint_key, own_non_deterministic
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate
@@ -43,7 +43,7 @@ from qoop.schedulers.base import Scheduler
 from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.drf import DRF
 from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.patient import Patient
+from qoop.schedulers.reserving import Reserving
 from qoop.schedulers.sjf import SJF
 from qoop.schedulers.tetris import Tetris
 
@@ -55,8 +55,8 @@ PATIENCE = 10_000.0
 """Seconds of virtual time in which something must happen while a job has not ended."""
 HANGS = 1_000.0
 """Seconds after which an attempt that hangs is given up by whoever runs it."""
-MOST_TURNS = 6_000
-KEEPER = "keeper"
+MOST_TICKS = 6_000
+OWNER = "owner"
 """For whom the outputs of suspended jobs are kept."""
 
 
@@ -138,11 +138,11 @@ class World:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.clock = VirtualClock()
-        machines = {name: room(slots, memory) for name, slots, memory in schedule.machines}
+        machines = {name: available(slots, memory) for name, slots, memory in schedule.machines}
         self.backend = Machines(self, machines, self.clock, schedule.stop)
         scheduler = SCHEDULERS[schedule.scheduler]()
         if schedule.patience:
-            scheduler = Patient(scheduler, schedule.patience)
+            scheduler = Reserving(scheduler, schedule.patience)
         self.watch = Watch(self.backend, schedule.scheduler, schedule.patience)
         self.cluster = Cluster(
             self.backend, scheduler, self.clock, self.watch, thread=False,
@@ -176,7 +176,7 @@ class World:
         for happening in self.schedule.happenings:
             self.at(happening.at, lambda words=happening.words: self.do(*words))
         self.at(self.schedule.relief, self.relieve)
-        self._turn()
+        self._tick()
         if not self._closed:
             self._leave()
         return self.watch
@@ -189,8 +189,8 @@ class World:
         """Have something done after so many seconds."""
         self.at(self.clock.now() + seconds, action)
 
-    def _turn(self) -> None:
-        turns = 0
+    def _tick(self) -> None:
+        ticks = 0
         while (self._agenda or self.cluster.busy) and not self._closed:
             began = self.clock.now()
             while self._agenda and self._agenda[0][0] <= began and not self._closed:
@@ -199,9 +199,9 @@ class World:
                 return
             self.cluster.step(self._agenda[0][0] - began if self._agenda else PATIENCE)
             self._take_rows()
-            turns += 1
-            if turns > MOST_TURNS:
-                raise AssertionError(f"jobs never end: {self.cluster._jobs.keys()} after {turns} turns")
+            ticks += 1
+            if ticks > MOST_TICKS:
+                raise AssertionError(f"jobs never end: {self.cluster._jobs.keys()} after {ticks} turns")
             if not self._agenda and self.clock.now() - began >= PATIENCE and self.cluster.busy:
                 raise AssertionError(f"nothing happens any more, but {list(self.cluster._jobs)} have not ended")
 
@@ -211,7 +211,7 @@ class World:
             handle.release()
         for asked in self._suspended:
             if asked.kept.done():
-                self.cluster.post(ReleaseAsked(KEEPER, tuple(fact.key for fact in asked.kept.result())))
+                self.cluster.post(ReleaseAsked(OWNER, tuple(fact.key for fact in asked.kept.result())))
         self.cluster.step(0.0)
         self.watch.nothing_left()
         self.cluster.close()
@@ -237,7 +237,7 @@ class World:
             return [Candidate(plan, f"plan {place}") for place, plan in enumerate(plans)]
 
         slots, memory = (self.schedule.machines or (("", 1.0, 1.0),))[0][1:]
-        return Adaptive(find, room(max(1.0, slots), memory), job.at_once, self._policies[job.name])
+        return Adaptive(find, available(max(1.0, slots), memory), job.at_once, self._policies[job.name])
 
     def do(self, what: str, *words: str) -> None:
         """What one line of the schedule says; nothing, where it makes no sense as things are."""
@@ -245,17 +245,17 @@ class World:
 
     def _do_slots(self, name: str, slots: str, memory: str) -> None:
         if self.backend.on(name):
-            self._happen(SlotsChanged(name, room(float(slots), float(memory))))
+            self._happen(SlotsChanged(name, available(float(slots), float(memory))))
 
     def _do_lose(self, name: str) -> None:
         self._happen(MachineLost(name))  # it may be known already
 
     def _do_join(self, name: str, slots: str, memory: str) -> None:
         if not self.backend.on(name):
-            self._happen(MachineJoined(name, room(float(slots), float(memory))))
+            self._happen(MachineJoined(name, available(float(slots), float(memory))))
 
     def _do_notice(self, name: str, slots: str, memory: str, notice: str) -> None:
-        self._happen(CapacityNotice(name, room(float(slots), float(memory)), self.clock.now() + float(notice)))
+        self._happen(CapacityNotice(name, available(float(slots), float(memory)), self.clock.now() + float(notice)))
 
     def _do_resize(self, slots: str, memory: str, notice: str) -> None:
         self.cluster.post(ResizeAsked(int(slots), int(float(memory) * GB), float(notice)))
@@ -289,7 +289,7 @@ class World:
             self.later(float(seconds), lambda: self.cluster.post(HoldAsked(name, on=False)))
 
     def _keep(self, name: str) -> None:
-        asked = SuspendAsked(name, KEEPER, Future())
+        asked = SuspendAsked(name, OWNER, Future())
         self._suspended.append(asked)
         self.cluster.post(asked)
 
@@ -331,7 +331,7 @@ class World:
 
     def relieve(self) -> None:
         """There is enough of everything from now on."""
-        plenty = room(6, 64)
+        plenty = available(6, 64)
         for name in self.backend.machines():
             self._happen(SlotsChanged(name, plenty))
         if not self.backend.on("relief"):
@@ -344,7 +344,7 @@ class World:
         if job not in self._handles:
             return None
         for plan in self._plans[job]:
-            owned = own_islands(plan, self._handles[job].id)
+            owned = own_non_deterministic(plan, self._handles[job].id)
             if stage in owned.by_id and part < owned.by_id[stage].width:
                 return checkpoint_key(owned.by_id[stage], part)
         return None

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pyarrow as pa
-from fault_world import checked_at_every_turn, clean_session, failing_at_random
+from fault_world import checked_at_every_tick, clean_session, failing_at_random
 from soak_plans import Pair, Subject, Subjects
 from switch_world import switched
 
@@ -27,7 +27,7 @@ from qoop.profiles import CapacityProfile, Point, replay
 from qoop.session import Session
 
 QUERIES = tuple(range(1, 100))
-TURNS = 20
+TICKS = 20
 """So many runs in a row are about the same query: each begins with two others of its plans."""
 MEMORIES = (3e8, 5e8, 1e9, 2e9)
 PATIENCE = 90.0
@@ -93,7 +93,7 @@ def scenario(seed: str, place: int) -> Scenario:
     return Scenario(
         seed=chance.randrange(2**32),
         slots=chance.choice((1, 2, 2, 3, 4)),
-        jobs=tuple(_jobs(chance, first, place % TURNS)),
+        jobs=tuple(_jobs(chance, first, place % TICKS)),
         profile=_profile(chance),
         notice=chance.choice((0.0, 0.0, 0.005, 0.05)),
         failures=chance.choice((0.0, 0.01, 0.02, 0.04)),
@@ -106,14 +106,14 @@ def scenario(seed: str, place: int) -> Scenario:
 
 def query_of(place: int) -> int:
     """The query that a run is about; other jobs of the run may be of others."""
-    return QUERIES[place // TURNS % len(QUERIES)]
+    return QUERIES[place // TICKS % len(QUERIES)]
 
 
-def _jobs(chance: random.Random, first: int, turn: int) -> Iterator[Starting]:
+def _jobs(chance: random.Random, first: int, tick: int) -> Iterator[Starting]:
     for place in range(chance.choice((1, 1, 1, 2, 3))):
         near = QUERIES.index(first) + chance.randrange(3)
         number = first if place == 0 or chance.random() < 0.5 else QUERIES[near % len(QUERIES)]
-        pair = None if place and chance.random() < 0.3 else (turn, place)
+        pair = None if place and chance.random() < 0.3 else (tick, place)
         cancel = chance.expovariate(1 / 0.05) if chance.random() < 0.12 else None
         yield Starting(number, chance.choice((0.5, 1.0, 3.0)), chance.randrange(2**32), pair, cancel)
 
@@ -138,7 +138,7 @@ def perform(drawn: Scenario, subjects: Subjects, caches: Path) -> Happened:
     ]
     before = _possessions()
     with ExitStack() as opened, tempfile.TemporaryDirectory(prefix="qoop-soak-") as name:
-        opened.enter_context(checked_at_every_turn())
+        opened.enter_context(checked_at_every_tick())
         faults = opened.enter_context(failing_at_random(drawn.seed, drawn.failures))
         happened = _Run(drawn, subjects, Path(name), caches).all(together)
         happened.times["failures of kernels injected"] += faults.interrupted

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from soak_plans import Subjects
-from soak_run import TURNS, Happened, perform, scenario
+from soak_run import TICKS, Happened, perform, scenario
 
 from qoop.catalog.errors import GuardMismatch
 from qoop.engine.kernel import Kernel
 from qoop.session import Session
 
-PLACES = tuple(TURNS * (number - 1) + number % TURNS for number in (1, 7, 15, 25, 42, 51))
+PLACES = tuple(TICKS * (number - 1) + number % TICKS for number in (1, 7, 15, 25, 42, 51))
 
 
 @pytest.mark.timeout(300)
@@ -43,7 +43,7 @@ def test_the_soak_finds_rows_that_are_missing(
 
     monkeypatch.setattr(Kernel, "run", lossy)
     with Subjects(partial(benchmark_data, "tpcds")) as subjects, pytest.raises((AssertionError, GuardMismatch)):
-        perform(scenario("lossy", 2 * TURNS), subjects, tmp_path)
+        perform(scenario("lossy", 2 * TICKS), subjects, tmp_path)
 
 
 def test_the_soak_finds_what_is_not_let_go(
@@ -52,4 +52,4 @@ def test_the_soak_finds_what_is_not_let_go(
     monkeypatch.setattr("fault_world.PATIENCE", 0.5)
     monkeypatch.setattr(Session, "_take", lambda session, handle: session.backend.read(handle.outputs()[0].key))
     with Subjects(partial(benchmark_data, "tpcds")) as subjects, pytest.raises(AssertionError, match="are held"):
-        perform(scenario("7", 2 * TURNS), subjects, tmp_path)
+        perform(scenario("7", 2 * TICKS), subjects, tmp_path)

@@ -144,7 +144,7 @@ def test_what_a_living_process_needs_stays_whatever_the_budget(machine: Machine,
     assert written[0], "room was made"
     assert here.find(key(0)) is not None and here.find(key(3)) is not None
     assert here.find(key(1)) is None, "what nobody needs went"
-    there.let_go([key(0), key(3)])
+    there.unpin([key(0), key(3)])
 
 
 def test_a_lease_that_ran_out_protects_nothing(machine: Machine, wait: Wait) -> None:
@@ -232,7 +232,7 @@ def test_who_finds_and_who_removes_never_both_go_on(
     assert seen == [None], "the user saw the mark"
     assert kept is None, "and the remover saw the lease: both gave way"
     assert remover.find(key(1)) is not None
-    remover.let_go([key(1)])
+    remover.unpin([key(1)])
     wait()
     assert remover.save(facts(3), [ROWS], needed=False), "by now nobody wants it"
     assert remover.find(key(1)) is None and remover.find(key(2)) is not None
@@ -475,7 +475,7 @@ def test_of_two_that_remove_the_first_does(
         assert one.save(facts(number, number), [ROWS], needed=False)
     wait()
     manifest = next(saved.path.with_name("0.gone").as_posix() for saved in one.find_all([key(1)]))
-    one.let_go([key(1)])
+    one.unpin([key(1)])
 
     def overtaken(self: SharedCheckpoints) -> object:
         found = look(self)

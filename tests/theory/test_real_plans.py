@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qoop.replanning.decision import Greedy, Question, Stay
 from qoop.tpcds.scenarios.adversary import search, shrink
-from qoop.tpcds.scenarios.arena import Arena, Steps
+from qoop.tpcds.scenarios.scenario import Scenario, Steps
 
 MEMORY = 1e9
 
@@ -16,25 +16,25 @@ class Stubborn:
         return Stay("it never does", question.remaining)
 
 
-def test_with_nothing_changing_the_adaptive_run_takes_what_the_best_plan_takes(arena: Arena) -> None:
-    calm = arena.calm
+def test_with_nothing_changing_the_adaptive_run_takes_what_the_best_plan_takes(scenario: Scenario) -> None:
+    calm = scenario.calm
     hysteresis = Greedy().hysteresis
-    assert arena.run(calm).seconds <= arena.hindsight(calm) / (1 - hysteresis) + 0.02
+    assert scenario.run(calm).seconds <= scenario.hindsight(calm) / (1 - hysteresis) + 0.02
 
 
-def test_the_worst_profile_is_small_and_can_be_run_again(arena: Arena) -> None:
-    worst = search(arena, seed=7, evaluations=40)
+def test_the_worst_profile_is_small_and_can_be_run_again(scenario: Scenario) -> None:
+    worst = search(scenario, seed=7, evaluations=40)
     assert worst.ratio >= 0.98 * worst.found
     assert len(worst.steps.changes) <= 7
-    again = Arena(arena.plans, arena._tables, 16, MEMORY)
+    again = Scenario(scenario.plans, scenario._tables, 16, MEMORY)
     assert again.run(worst.steps) == worst.adaptive
     assert again.hindsight(worst.steps) == worst.hindsight
     assert search(again, seed=7, evaluations=40) == worst
 
 
-def test_without_switching_it_does_worse(arena: Arena) -> None:
+def test_without_switching_it_does_worse(scenario: Scenario) -> None:
     """The adversary is an adversary: it finds more against a job that is held to its launch plan."""
-    held = Arena(arena.plans, arena._tables, 16, MEMORY, policy=Stubborn())
+    held = Scenario(scenario.plans, scenario._tables, 16, MEMORY, policy=Stubborn())
     assert search(held, seed=7, evaluations=40).ratio >= 1.0
     for steps in (Steps(((0.0, 16, MEMORY), (0.0001, 1, MEMORY))), Steps(((0.0, 1, MEMORY),))):
         assert held.run(steps).seconds == held.run(steps, 0).seconds

@@ -65,10 +65,10 @@ class Wagering(Online):
         wanted = self.wish(self, state, fitting, units) if fitting else greed
         then = self._running(wanted, state, units)
         held = then.spent - state.spent
-        wager = wanted != greed and state.wagered + held <= self.budget(self, state)
-        if not wager:
+        regret = wanted != greed and state.wagered + held <= self.budget(self, state)
+        if not regret:
             then = self._running(greed, state, units)
-        return Wagered(then.left, then.running, then.given, then.step, then.spent, state.wagered + wager * held)
+        return Wagered(then.left, then.running, then.given, then.step, then.spent, state.wagered + regret * held)
 
     def _running(self, plan: int | None, state: State, units: int) -> State:
         if plan is None:

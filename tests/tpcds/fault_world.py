@@ -74,7 +74,9 @@ def nothing_is_held(session: Session) -> None:
     assert not driver._used and not driver._used_by, f"room is taken: {driver._used}"
     assert not backend._attempts
     workers = [worker for worker in backend._workers if worker.is_alive()]
-    wait_for(lambda: sum(worker.is_alive() for worker in workers) == session.room.cpu, "threads do not match slots")
+    wait_for(
+        lambda: sum(worker.is_alive() for worker in workers) == session.available.cpu, "threads do not match slots"
+    )
 
 
 def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
@@ -167,7 +169,7 @@ def failing_at_random(seed: int, often: float) -> Iterator[Faults]:
 
 
 @contextmanager
-def checked_at_every_turn() -> Iterator[None]:
+def checked_at_every_tick() -> Iterator[None]:
     """Let the invariants of all jobs, and the accounts of rooms, be checked whenever something has happened."""
     step = Cluster.step
 

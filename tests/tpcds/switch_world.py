@@ -66,5 +66,5 @@ def switched(
     """
     random = Random(seed)
     policy = AtRandom(random, often=random.choice((0.1, 0.5, 1.0)))
-    adaptive = Adaptive(Plans(others), session.room, at_once=True, policy=policy, triggers=AtCommits())
+    adaptive = Adaptive(Plans(others), session.available, at_once=True, policy=policy, triggers=AtCommits())
     return session.start(replace(planned, plan=launch.plan, adaptive=adaptive), weight, resume=resume)

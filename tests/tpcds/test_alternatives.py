@@ -41,7 +41,7 @@ def oracle(benchmark_texts: None, tpcds_small: Path) -> Iterator[Oracle]:
 def candidates(session: Session, number: int, scale: float) -> tuple[Candidate, ...]:
     """All plans of the pool, kept or not."""
     prepared = session.prepare(text(number))
-    grid = local_grid(session.room) if scale == 1 else Grid.of((2, 8), (1e8, 2e9), threads=2)
+    grid = local_grid(session.available) if scale == 1 else Grid.of((2, 8), (1e8, 2e9), threads=2)
     return pool(_grown(prepared, scale).planning(), grid).candidates
 
 

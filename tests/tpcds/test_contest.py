@@ -12,18 +12,18 @@ import pytest
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.tpcds.bench import interrupt, shrink
-from qoop.tpcds.bench.contest import Change, Contestant, judge
-from qoop.tpcds.bench.contestant import KINDS, Room, Task
+from qoop.tpcds.bench.contest import Change, SystemUnderTest, judge
+from qoop.tpcds.bench.system_under_test import KINDS, Size, Task
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.results import Results
 
 QUERY = "SELECT d_year, count(*) AS n FROM store_sales JOIN date_dim ON ss_sold_date_sk = d_date_sk GROUP BY d_year"
 LONG = "SELECT count(*) FROM range(20000) a, range(200000) b WHERE a.range * b.range % 7 = 3"
-ROOM = Room(2, 10**9)
+AVAILABLE = Size(2, 10**9)
 
 
 def task(directory: Path, kind: str, scratch: Path, text: str = QUERY) -> Task:
-    return Task(kind, str(directory), text, ROOM, str(scratch / "answer.arrow"))
+    return Task(kind, str(directory), text, AVAILABLE, str(scratch / "answer.arrow"))
 
 
 def gone(process: int) -> bool:
@@ -38,9 +38,9 @@ def gone(process: int) -> bool:
 def test_every_contestant_gives_the_right_answer_though_its_room_changes(
     kind: str, tpcds_small: Path, tmp_path: Path
 ) -> None:
-    with Contestant(task(tpcds_small, kind, tmp_path), tmp_path) as contestant:
-        contestant.ready()
-        outcome = contestant.go([Change(0.001, Room(1, 5 * 10**8)), Change(0.01, ROOM)], limit=60)
+    with SystemUnderTest(task(tpcds_small, kind, tmp_path), tmp_path) as system:
+        system.ready()
+        outcome = system.go([Change(0.001, Size(1, 5 * 10**8)), Change(0.01, AVAILABLE)], limit=60)
     assert outcome.error is None and outcome.facts["rows"] > 1
     with Oracle(tpcds_small) as oracle:
         theirs = oracle.answer(QUERY)
@@ -50,32 +50,32 @@ def test_every_contestant_gives_the_right_answer_though_its_room_changes(
 
 def test_duckdb_starts_again_when_it_loses_room(tpcds_small: Path, tmp_path: Path) -> None:
     short = LONG.replace("200000", "20000")
-    with Contestant(task(tpcds_small, "restarted", tmp_path, short), tmp_path) as contestant:
-        contestant.ready()
-        outcome = contestant.go([Change(0.05, Room(1, 10**9))], limit=120)
+    with SystemUnderTest(task(tpcds_small, "restarted", tmp_path, short), tmp_path) as system:
+        system.ready()
+        outcome = system.go([Change(0.05, Size(1, 10**9))], limit=120)
     assert outcome.error is None and outcome.facts["attempts"] == 2
 
 
 def test_a_contestant_is_killed_for_good(tpcds_small: Path, tmp_path: Path) -> None:
-    with Contestant(task(tpcds_small, "running", tmp_path, LONG), tmp_path) as contestant:
-        contestant.ready()
-        assert contestant.go(limit=0.1).limited
-        process = contestant._process.pid
+    with SystemUnderTest(task(tpcds_small, "running", tmp_path, LONG), tmp_path) as system:
+        system.ready()
+        assert system.go(limit=0.1).limited
+        process = system._process.pid
     assert gone(process)
 
 
 def test_what_goes_wrong_is_told(tpcds_small: Path, tmp_path: Path) -> None:
-    with Contestant(task(tpcds_small, "qoop", tmp_path, "SELECT nothing"), tmp_path) as contestant:
-        contestant.ready()
-        outcome = contestant.go(limit=60)
+    with SystemUnderTest(task(tpcds_small, "qoop", tmp_path, "SELECT nothing"), tmp_path) as system:
+        system.ready()
+        outcome = system.go(limit=60)
     assert outcome.error is not None and "nothing" in outcome.error
     empty = tmp_path / "empty"
     empty.mkdir()
     with (
-        Contestant(task(empty, "qoop", tmp_path), tmp_path) as contestant,
+        SystemUnderTest(task(empty, "qoop", tmp_path), tmp_path) as system,
         pytest.raises(ExecutionError, match="qoop died"),
     ):
-        contestant.ready()
+        system.ready()
 
 
 def test_a_shrink_run_keeps_what_it_has(tpcds_small: Path, tmp_path: Path) -> None:
@@ -100,10 +100,10 @@ def test_kills_hit_both_sides_alike_and_the_answer_is_right(tpcds_small: Path, t
 def test_a_life_in_which_duckdb_has_no_hope_counts_without_being_run(
     tpcds_small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lives: list[float] = []
+    lifetimes: list[float] = []
 
     def live(task: object, seconds: float, scratch: Path) -> tuple[None, float]:
-        lives.append(seconds)
+        lifetimes.append(seconds)
         return None, seconds
 
     monkeypatch.setattr(interrupt, "intervals", lambda *_: iter([0.4, 0.8, 0.1] * 10))
@@ -111,7 +111,9 @@ def test_a_life_in_which_duckdb_has_no_hope_counts_without_being_run(
     ours, theirs = interrupt.run(interrupt.Options(tpcds_small, (3,), seeds=1, means=(0.6,)), lambda _: None)
     assert not ours.ended and not theirs.ended and ours.kills == theirs.kills == 22
     assert ours.seconds == theirs.seconds == pytest.approx(10 * ours.undisturbed)
-    assert [round(life / ours.undisturbed, 1) for life in lives] == [0.4, 0.8, 0.1] * 7 + [0.4, 0.5] + [0.8] * 7 + [0.5]
+    assert [round(life / ours.undisturbed, 1) for life in lifetimes] == [0.4, 0.8, 0.1] * 7 + [0.4, 0.5] + [0.8] * 7 + [
+        0.5
+    ]
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:

@@ -8,25 +8,30 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
-from qoop.control.standing import Left
-from qoop.tpcds.bench.eta import EtaReport, Told, at_half_time, table
+from qoop.control.job_status import Left
+from qoop.tpcds.bench.eta import EtaReport, Prediction, at_half_time, table
 
 ANSWERS = [(0.5, Left(9, 5, 20)), (4.9, Left(6, 4, 8)), (5.2, Left(3, 2, 4)), (9.0, Left(1, 0, 2))]
 
 
 def test_what_was_said_nearest_to_half_time_is_held_against_what_was_left() -> None:
     told = at_half_time(7, 10.0, ANSWERS)
-    assert told == Told(7, 10.0, 4.9, 6, 4, 8)
-    assert isinstance(told, Told) and told.left == pytest.approx(5.1) and told.in_range
+    assert told == Prediction(7, 10.0, 4.9, 6, 4, 8)
+    assert isinstance(told, Prediction) and told.left == pytest.approx(5.1) and told.in_range
     late = at_half_time(8, 10.4, ANSWERS)
-    assert isinstance(late, Told) and late.at == 5.2 and not late.in_range
+    assert isinstance(late, Prediction) and late.at == 5.2 and not late.in_range
     assert at_half_time(9, 2.0, ANSWERS) == 2.0  # nothing was said between 0.7 and 1.3
     assert at_half_time(9, 0.1, []) == 0.1
 
 
 def test_the_summary_counts_both_sides() -> None:
     report = EtaReport(
-        (Told(1, 10, 5, 5, 4, 6), Told(2, 10, 5, 9, 6, 12), Told(3, 10, 5, 2, 1, 3), Told(4, 0.2, 0.1, 0.1, 0, 1)),
+        (
+            Prediction(1, 10, 5, 5, 4, 6),
+            Prediction(2, 10, 5, 9, 6, 12),
+            Prediction(3, 10, 5, 2, 1, 3),
+            Prediction(4, 0.2, 0.1, 0.1, 0, 1),
+        ),
         {5: 0.01},
         {6: "no room"},
     )

@@ -107,8 +107,8 @@ def test_how_much_tasks_disturb_each_other_is_found_from_runs() -> None:
 def test_a_stage_that_never_ran_takes_its_estimate_as_others_took_theirs() -> None:
     known = machine(1, alone())
     other = plan(width=3)
-    assert known.surprise == pytest.approx(4.5 / (4 * 9.0 + plan().root.estimate.task_seconds))
-    expected = 3 * 9.0 * known.surprise + 0.5 + 4 * known.between  # the root is known
+    assert known.misestimate == pytest.approx(4.5 / (4 * 9.0 + plan().root.estimate.task_seconds))
+    expected = 3 * 9.0 * known.misestimate + 0.5 + 4 * known.between  # the root is known
     assert known.seconds(other) == pytest.approx(expected)
 
 

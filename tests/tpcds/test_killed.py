@@ -139,8 +139,8 @@ def test_processes_that_share_a_folder_and_are_killed(seed: int, tpcds_small: Pa
         session.register_folder(tpcds_small)
         expected = {text: session.sql(text).fetchall() for text in TEXTS}
     right, processes = 0, [sharing(tpcds_small, folder, budget, expected, seed)]
-    for turn in range(6):
-        processes.append(sharing(tpcds_small, folder, budget, expected, seed + turn))
+    for tick in range(6):
+        processes.append(sharing(tpcds_small, folder, budget, expected, seed + tick))
         assert processes[-1].stdout is not None and processes[-1].stdout.readline() == "right\n"
         time.sleep(random_.uniform(0.0, 0.3))
         right += ended(processes.pop(random_.randrange(2)))

@@ -11,8 +11,8 @@ from qoop.engine.backends.simulated import as_estimated
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
-from qoop.schedulers.base import Claim
-from qoop.schedulers.settling import Settling
+from qoop.schedulers.base import Request
+from qoop.schedulers.demand_aware import DemandAware
 from qoop.tpcds.simulate.workload import PAPER, Query
 from qoop.tpcds.suite import macro
 from qoop.tpcds.suite.figures import Suite, macro_means
@@ -24,7 +24,7 @@ SETTING = macro.Setting("", jobs=6, apart=10.0, seeds=(1, 2))
 def candidate(query: int, tasks: int, seconds: float, slots: int) -> Candidate:
     scan = Stage(f"s{query}", "", (), COLUMNS, tasks, f"s{query}/{tasks}", estimate=Estimate(task_seconds=seconds))
     root = Stage("root", "", (StageInput("s", scan.id, "all"),), COLUMNS, 1, f"r{query}/{tasks}")
-    return Candidate(Plan((scan, root), COLUMNS), f"{slots}", PAPER.slots, DEFAULT, room=Resources(slots))
+    return Candidate(Plan((scan, root), COLUMNS), f"{slots}", PAPER.slots, DEFAULT, available=Resources(slots))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -76,13 +76,13 @@ def test_a_combination_is_not_ranked_on_other_seeds_than_its_rivals(values: Mapp
 def test_shares_settle_in_the_control_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs tell what their plans have a use for, and the scheduler goes by it."""
     told: list[Resources | None] = []
-    fair = Settling.fair_shares
+    fair = DemandAware.fair_shares
 
-    def noted(self: Settling, claims: Sequence[Claim], capacity: Resources) -> dict[str, Resources]:
-        told.extend(claim.wanted for claim in claims)
-        return fair(self, claims, capacity)
+    def noted(self: DemandAware, requests: Sequence[Request], capacity: Resources) -> dict[str, Resources]:
+        told.extend(request.wanted for request in requests)
+        return fair(self, requests, capacity)
 
-    monkeypatch.setattr(Settling, "fair_shares", noted)
+    monkeypatch.setattr(DemandAware, "fair_shares", noted)
     items = macro.items(SETTING)
     macro.measure(items["QOOP, seed 1"])
     assert not told

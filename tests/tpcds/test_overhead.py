@@ -15,7 +15,7 @@ from qoop.replanning.answers import with_candidates
 from qoop.replanning.decision import Option
 from qoop.tpcds.bench import overhead, reuse_share
 from qoop.tpcds.bench.overhead import ROWS, START, QueryResult, Taken, Thought, adaptive_by_held, kind
-from qoop.tpcds.bench.reuse_share import Moment, compared, structures
+from qoop.tpcds.bench.reuse_share import SwitchPoint, compared, structures
 
 
 def taken(*walls: float) -> list[Taken]:
@@ -85,7 +85,7 @@ def test_the_same_rows_made_another_way_are_used_but_no_identical_subtree() -> N
     """The other plan makes b, of the same meaning, without a; its own a is the same stage, with nothing to do."""
     direct = plan(stage("q", "SELECT 1, 2", signature="b"), stage("s", "FROM q, q", "q"))
     options = with_candidates((Option("A", Candidate(ONE, "")),), [Candidate(ONE, ""), Candidate(direct, "")], "j")
-    moment = Moment(0.5, {"a": 1, "b": 1, "r": 0}, {"a": 3.0, "b": 5.0, "r": 0.0})
+    moment = SwitchPoint(0.5, {"a": 1, "b": 1, "r": 0}, {"a": 3.0, "b": 5.0, "r": 0.0})
     (found,) = compared(options, Resources(1, 1e9), moment)
     assert (found.finished, found.used, found.identical) == (8.0, 8.0, 0.0)
 
@@ -96,7 +96,7 @@ def test_what_is_cut_otherwise_is_used() -> None:
     readers = replace(stage("s", "FROM q, q"), inputs=(StageInput("q", "q", "partition"),), width=2)
     other = plan(cut, readers, stage("t", "FROM s", "s"))
     options = with_candidates((Option("A", Candidate(ONE, "")),), [Candidate(ONE, ""), Candidate(other, "")], "j")
-    moment = Moment(0.5, {"a": 1, "b": 1, "r": 0}, {"a": 3.0, "b": 5.0, "r": 0.0})
+    moment = SwitchPoint(0.5, {"a": 1, "b": 1, "r": 0}, {"a": 3.0, "b": 5.0, "r": 0.0})
     (found,) = compared(options, Resources(1, 1e9), moment)
     assert (found.finished, found.used, found.identical) == (8.0, 8.0, 0.0)
 
@@ -104,7 +104,7 @@ def test_what_is_cut_otherwise_is_used() -> None:
 def test_an_identical_subtree_counts_both_ways_and_what_nobody_reads_neither() -> None:
     top = plan(stage("c", "SELECT 1", signature="a"), stage("s", "FROM c, c", "c"))
     options = with_candidates((Option("A", Candidate(ONE, "")),), [Candidate(ONE, ""), Candidate(top, "")], "j")
-    moment = Moment(0.5, {"a": 1, "b": 1, "r": 0}, {"a": 3.0, "b": 5.0, "r": 0.0})
+    moment = SwitchPoint(0.5, {"a": 1, "b": 1, "r": 0}, {"a": 3.0, "b": 5.0, "r": 0.0})
     (found,) = compared(options, Resources(1, 1e9), moment)
     assert (found.finished, found.used, found.identical) == (8.0, 3.0, 3.0)
 

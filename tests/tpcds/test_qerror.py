@@ -74,11 +74,11 @@ def test_all_joins_and_aggregates_of_a_query(
     with duckdb.connect() as connection:
         for name in ("date_dim", "store_sales", "item"):
             connection.execute(f"CREATE VIEW {name} AS FROM '{tpcds_small}/{name}.parquet'")
-        (truth,) = connection.execute(
+        (ground_truth,) = connection.execute(
             "SELECT count(*) FROM date_dim, store_sales, item WHERE d_date_sk = ss_sold_date_sk"
             " AND ss_item_sk = i_item_sk AND i_manufact_id = 128 AND d_moy = 11"
         ).fetchall()[0]
-    assert joins[0]["actual"] == truth
+    assert joins[0]["actual"] == ground_truth
     assert any(node["query"] == 96 and node["kind"] == "aggregate" and node["actual"] == 1 for node in nodes)
     assert "inner join" in capsys.readouterr().out
 

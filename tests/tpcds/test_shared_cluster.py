@@ -8,7 +8,7 @@ import pytest
 
 from qoop.catalog.errors import ConfigError
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
-from qoop.profiles.shared import SLOTS, Lives, seconds
+from qoop.profiles.shared import SLOTS, JobLifetimes, seconds
 from qoop.tpcds.simulate.shared_cluster import APART, LOAD, SPREAD, Options, calibrated, cluster, run, save, table
 
 COLUMNS = (("x", "INTEGER"),)
@@ -35,15 +35,21 @@ def test_the_work_is_calibrated_and_spread() -> None:
 
 def test_a_cluster_says_when_its_jobs_came_and_ended(tmp_path: Path) -> None:
     plans = calibrated({1: plan("a", 2, 1.0), 2: plan("b", 9, 2.0)})
-    lives, again = (cluster(plans, 1, SHORT) for _ in range(2))
-    assert lives == again
-    assert (lives.begin, lives.end) == (0, 900) and max(lives.came) < 900 + 1800
-    assert 80 < len(lives.came) < 200  # 135 are to be expected
-    assert all(ended > came for came, ended in zip(lives.came, lives.ended, strict=True))
-    assert min(seconds(lives)) > 0
-    path = save({1: lives, 2: again}, tmp_path / "lives.jsonl")
-    assert len([Lives.from_json(line) for line in path.read_text().splitlines()]) == 2
-    assert [line.split()[0] for line in table({1: lives, 2: again}).splitlines()] == ["seed", "1", "2", "all", "paper"]
+    lifetimes, again = (cluster(plans, 1, SHORT) for _ in range(2))
+    assert lifetimes == again
+    assert (lifetimes.begin, lifetimes.end) == (0, 900) and max(lifetimes.came) < 900 + 1800
+    assert 80 < len(lifetimes.came) < 200  # 135 are to be expected
+    assert all(ended > came for came, ended in zip(lifetimes.came, lifetimes.ended, strict=True))
+    assert min(seconds(lifetimes)) > 0
+    path = save({1: lifetimes, 2: again}, tmp_path / "lives.jsonl")
+    assert len([JobLifetimes.from_json(line) for line in path.read_text().splitlines()]) == 2
+    assert [line.split()[0] for line in table({1: lifetimes, 2: again}).splitlines()] == [
+        "seed",
+        "1",
+        "2",
+        "all",
+        "paper",
+    ]
 
 
 def test_nothing_to_look_at_is_refused() -> None:

@@ -23,10 +23,10 @@ from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.results import Results
 from qoop.tpcds.scenarios import adversary
 from qoop.tpcds.scenarios.adversary import POLICIES
-from qoop.tpcds.scenarios.arena import Arena as Course
+from qoop.tpcds.scenarios.scenario import Scenario as Course
 from qoop.tpcds.simulate import fidelity
 from qoop.tpcds.simulate.fidelity import Fidelity, Pair
-from qoop.tpcds.simulate.truth import believed, distorted
+from qoop.tpcds.simulate.ground_truth import believed, distorted
 from qoop.tpcds.simulate.workload import Query
 from qoop.tpcds.suite import (
     ablation,
@@ -43,8 +43,8 @@ from qoop.tpcds.suite import (
     worst,
 )
 from qoop.tpcds.suite.beyond import FORECAST, UNGUARDED
-from qoop.tpcds.suite.claims import Claim, claims, reasons
 from qoop.tpcds.suite.commands import Plan
+from qoop.tpcds.suite.criteria import Criterion, criteria, reasons
 from qoop.tpcds.suite.figures import (
     CLARINET_ERROR,
     CLARINET_STAGE_ERRORS,
@@ -64,7 +64,7 @@ from qoop.tpcds.suite.figures import (
     variant,
     variants_of,
 )
-from qoop.tpcds.suite.micro import DECISION_SECONDS, SWITCH_SECONDS, Arena
+from qoop.tpcds.suite.micro import DECISION_SECONDS, SWITCH_SECONDS, Scenario
 from qoop.tpcds.suite.runner import Measured, Part
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran, by_query
 
@@ -116,8 +116,8 @@ def test_results_of_another_truth_are_refused(
 ) -> None:
     plan = Plan(tmp_path, True, (3,), None, 1)
     kept: list[Part] = []
-    for truth in ("one truth", "another"):
-        monkeypatch.setattr(commands, "edition", lambda directory, truth=truth: truth)
+    for ground_truth in ("one truth", "another"):
+        monkeypatch.setattr(commands, "edition", lambda directory, ground_truth=ground_truth: ground_truth)
         kept.append(replace(make(plan), items={"3": 3}, measure=squared))
     runner.run(kept[0], tmp_path)
     assert runner.run(kept[0], tmp_path).values == {"3": 9}
@@ -149,7 +149,7 @@ def test_results_of_other_code_are_refused(tmp_path: Path, monkeypatch: pytest.M
     )
 
 
-def real_runs(asked: fidelity.Options, told: fidelity.Told) -> Fidelity:
+def real_runs(asked: fidelity.Options, told: fidelity.LazyFacts) -> Fidelity:
     """In place of runs: keeps something, by the settings of the runs."""
     Results(asked.results, asked.settings).put("machine", 1)
     return Fidelity(tuple(Pair("dip", query, None, 1.0, 1.1) for query in asked.queries), {}, {})
@@ -252,20 +252,20 @@ def test_gains_of_a_query_are_those_of_its_mean_times() -> None:
 
 
 def test_claims_say_what_is_met_and_what_is_not() -> None:
-    table = {(claim.figure, claim.what): claim for claim in claims(full_suite().suite())}
+    table = {(criterion.figure, criterion.what): criterion for criterion in criteria(full_suite().suite())}
     assert table["2.6a", "spot, high: median gain"].met
     assert table["2.3", "spot: events of 10 / 15 / 20 % in five hours (±10 %)"].met
     assert table["2.16", "makespan"].met
     assert table["F", "simulator: order of plans kept"].met is False
     assert table["2.6b", "shared, low: queries faster"].ours == "100% of 4"
-    slow = claims(Suite(micro=[met(1, "low", 0.9), met(2, "low", 1.0), met(3, "low", 1.0)]))
-    verdicts = {claim.what: claim.met for claim in slow if claim.figure == "2.6a"}
+    slow = criteria(Suite(micro=[met(1, "low", 0.9), met(2, "low", 1.0), met(3, "low", 1.0)]))
+    verdicts = {criterion.what: criterion.met for criterion in slow if criterion.figure == "2.6a"}
     assert not any(verdicts.values()) and len(verdicts) == 3
-    assert not claims(Suite())
+    assert not criteria(Suite())
 
 
-def claimed(suite: Suite) -> dict[str, Claim]:
-    return {claim.what: claim for claim in claims(suite)}
+def claimed(suite: Suite) -> dict[str, Criterion]:
+    return {criterion.what: criterion for criterion in criteria(suite)}
 
 
 def test_time_spent_switching_is_that_of_runs_that_did() -> None:
@@ -273,9 +273,9 @@ def test_time_spent_switching_is_that_of_runs_that_did() -> None:
     short = Ran(10.0, switches=2, deciding=0.3, decisions=3)
     mets = [met(1, "low", 1.0), met(2, "low", 1.0, {QOOP: short}), met(3, "low", 1.0, {QOOP: Ran(100.0)})]
     parts = [(0.1 / 3 + SWITCH_SECONDS) / 100, 2 * (0.1 + SWITCH_SECONDS) / 10]
-    claim = claimed(Suite(micro=mets))["spot: time spent switching"]
-    assert claim.ours == f"mean {sum(parts) / 2:.3%}, worst {parts[1]:.3%} of 2 runs that switched"
-    assert claim.met is False
+    criterion = claimed(Suite(micro=mets))["spot: time spent switching"]
+    assert criterion.ours == f"mean {sum(parts) / 2:.3%}, worst {parts[1]:.3%} of 2 runs that switched"
+    assert criterion.met is False
     assert claimed(Suite(micro=mets[:1]))["spot: time spent switching"].met is True
     assert "spot: time spent switching" not in claimed(Suite(micro=mets[2:]))
 
@@ -308,7 +308,7 @@ def test_gains_that_errors_leave_are_judged_by_class(volatility: str, error: flo
 
 def test_no_class_may_be_slower_than_clarinet_where_estimates_err() -> None:
     table = claimed(Suite(ablation=[met(1, "medium", 2.0, swept(99.0), kind) for kind in runs.KINDS]))
-    verdicts = {what: claim.met for what, claim in table.items() if claim.figure == "2.14"}
+    verdicts = {what: criterion.met for what, criterion in table.items() if criterion.figure == "2.14"}
     wanted = (f"{kind}, medium: gain under ±25 % error, against Clarinet" for kind in runs.KINDS)
     assert verdicts == dict.fromkeys(wanted, False)
 
@@ -328,27 +328,27 @@ def test_of_the_adversary_the_longest_search_counts_where_there_are_several_plan
         f"{tries} tries: greedy, query {query}": {"policy": "greedy", "ratio": ratio, "plans": plans}
         for tries, query, ratio, plans in runs_of
     }
-    (claim,) = claims(Suite(adversary=values))
-    assert (claim.figure, claim.met) == ("A", None)
-    assert claim.what == "under the adversary, greedy: time over the hindsight optimum's"
-    assert claim.ours == "median 2.500, worst 3.00 of 2 queries"
+    (criterion,) = criteria(Suite(adversary=values))
+    assert (criterion.figure, criterion.met) == ("A", None)
+    assert criterion.what == "under the adversary, greedy: time over the hindsight optimum's"
+    assert criterion.ours == "median 2.500, worst 3.00 of 2 queries"
 
 
 def test_the_adversary_plays_against_every_policy_on_some_queries(
-    tmp_path: Path, arena: Course, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, scenario: Course, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "version", lambda directory, setting: "of the tables")
     few, many = (commands._adversary(Plan(tmp_path, quick, tuple(range(1, 41)), None, 1)) for quick in (True, False))
     assert [len(one.items) for one in (few, many)] == [2 * len(POLICIES), 10 * len(POLICIES)]
     assert {"tables", "code"} < few.settings.keys() and not few.items.keys() & many.items.keys()
-    monkeypatch.setattr(worst, "_arena", lambda directory, query: arena)
+    monkeypatch.setattr(worst, "_arena", lambda directory, query: scenario)
     duel = replace(next(iter(few.items.values())), tries=6)
     value = worst.measure(duel)
-    found = adversary.worst(arena, duel.policy, duel.seed, 6)
+    found = adversary.worst(scenario, duel.policy, duel.seed, 6)
     assert (value["ratio"], value["held"]) == (found.ratio, found.held / found.hindsight)
     assert set(value["others"]) | {value["policy"]} == set(POLICIES)
-    (claim,) = claims(Suite(adversary={"6 tries: greedy, query 1": value}))
-    assert f"worst {found.ratio:.2f} of 1 queries" in claim.ours
+    (criterion,) = criteria(Suite(adversary={"6 tries: greedy, query 1": value}))
+    assert f"worst {found.ratio:.2f} of 1 queries" in criterion.ours
 
 
 def test_who_meets_another_truth_is_compared_with_clarinet_under_it() -> None:
@@ -379,14 +379,14 @@ def macro_of(jains: Mapping[str, float]) -> Suite:
 
 def test_fairness_is_judged_by_the_distance_to_drf_on_either_side() -> None:
     fairer = {"DRF + Volcano": 0.8, "DRF + Clarinet": 0.7, "SJF + Volcano": 0.78, QOOP: 0.99}
-    (claim,) = (one for one in claims(macro_of(fairer)) if one.what.startswith("fairness"))
-    assert claim.met is False and "nearest SJF + Volcano with 0.780" in claim.ours
-    (claim,) = (one for one in claims(macro_of({**fairer, QOOP: 0.81})) if one.what.startswith("fairness"))
-    assert claim.met is True
+    (criterion,) = (one for one in criteria(macro_of(fairer)) if one.what.startswith("fairness"))
+    assert criterion.met is False and "nearest SJF + Volcano with 0.780" in criterion.ours
+    (criterion,) = (one for one in criteria(macro_of({**fairer, QOOP: 0.81})) if one.what.startswith("fairness"))
+    assert criterion.met is True
 
 
 def test_the_control_is_shown_and_not_ranked() -> None:
-    table = {one.what: one for one in claims(macro_of({"DRF + Volcano": 0.8, QOOP: 0.7, "Max-min + Clarinet": 0.8}))}
+    table = {one.what: one for one in criteria(macro_of({"DRF + Volcano": 0.8, QOOP: 0.7, "Max-min + Clarinet": 0.8}))}
     assert table["control, Max-min + Clarinet"].met is None
     assert table["fairness nearer to DRF's than any other's"].met is True
 
@@ -449,7 +449,7 @@ def test_a_given_profile_is_sped_up_in_the_classes_that_it_has(tmp_path: Path, m
     region = situations.place(situations.Situation(situations.Ground(tmp_path), 4, "spot", "low", 0))
     monkeypatch.setattr(situations, "_of_file", lambda path: {"low": (region,), "medium": (), "high": ()})
     plan = Plan(tmp_path, True, (4,), "of mine", 1)
-    monkeypatch.setattr(commands, "edition", lambda directory: "truth")
+    monkeypatch.setattr(commands, "edition", lambda directory: "ground_truth")
     items = list(commands._speed(plan).items.values())
     assert {(one.kind, one.volatility) for one in items} == {("file", "low")}
     assert [situations.profile(one).seconds * one.ground.faster for one in items] == pytest.approx(
@@ -472,7 +472,7 @@ def test_a_figure_of_speed_says_which_profiles(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_ablation_meets_all_kinds_of_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "edition", lambda directory: "truth")
+    monkeypatch.setattr(commands, "edition", lambda directory: "ground_truth")
     items = commands._ablation(Plan(tmp_path, False, (4,), None, 1)).items.values()
     assert sorted((one.kind, one.volatility, one.region) for one in items) == sorted(
         (kind, name, 0) for kind in runs.KINDS for name in runs.CLASSES
@@ -484,25 +484,25 @@ TOY = Fleet.uniform(1, Resources(4)).after((1.0, SlotsChanged("m1", Resources(2)
 
 def test_estimates_that_err_by_stage_are_the_same_for_ours_and_clarinet() -> None:
     query = Query(1, 3, 3, toy.plans())
-    truth = believed([query])
-    here = Arena(query, TOY, truth)
-    found = ablation._as_it_may_be(here, truth, seed=3)
-    wrong = Arena(query, TOY, distorted(truth, ablation.STAGE_ERROR, 3))
+    ground_truth = believed([query])
+    here = Scenario(query, TOY, ground_truth)
+    found = ablation._as_it_may_be(here, ground_truth, seed=3)
+    wrong = Scenario(query, TOY, distorted(ground_truth, ablation.STAGE_ERROR, 3))
     assert found[CLARINET_STAGE_ERRORS] == wrong.pinned(wrong.launch) != here.pinned(here.launch)
     assert found[STAGE_ERRORS].seconds == wrong.adaptive().seconds
 
 
 def test_hindsight_is_among_what_the_ablation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     query = Query(1, 3, 3, toy.plans())
-    monkeypatch.setattr(micro, "arena", lambda situation, percent=0.0: Arena(query, TOY, as_estimated))
-    monkeypatch.setattr(micro, "known_truth", lambda directory, number: believed([query]))
+    monkeypatch.setattr(micro, "scenario", lambda situation, percent=0.0: Scenario(query, TOY, as_estimated))
+    monkeypatch.setattr(micro, "known_ground_truth", lambda directory, number: believed([query]))
     ran = Met.of(ablation.measure(situations.Situation(situations.Ground(tmp_path), 1, "spot", "low", 0))).runs
     assert ran[HINDSIGHT].seconds == 6.0 and {FORECAST, UNGUARDED, STAGE_ERRORS, CLARINET_STAGE_ERRORS} < ran.keys()
 
 
 def test_a_change_of_plan_may_take_time_in_which_nothing_is_begun() -> None:
     query = Query(1, 3, 3, toy.plans())
-    usual, slow = (Arena(query, TOY, as_estimated, switching=seconds) for seconds in (0.0, 1.5))
+    usual, slow = (Scenario(query, TOY, as_estimated, switching=seconds) for seconds in (0.0, 1.5))
     fast, late = (here.adaptive(policy=Greedy(0.05), triggers=Triggers(quiet=0.0)) for here in (usual, slow))
     assert fast.switches == late.switches == 1
     assert fast.seconds + 1.0 <= late.seconds <= fast.seconds + 1.5
@@ -511,7 +511,7 @@ def test_a_change_of_plan_may_take_time_in_which_nothing_is_begun() -> None:
 
 def test_contestants_meet_the_same_fleet_and_hindsight_is_the_best_of_all_plans() -> None:
     query = Query(1, 3, 3, toy.plans())
-    here = Arena(query, TOY, as_estimated)
+    here = Scenario(query, TOY, as_estimated)
     assert [here.pinned(one).seconds for one in query.candidates] == [9.0, 7.0, 6.0]
     assert here.launch is query.candidates[1]
     assert here.hindsight().plan == 2
@@ -522,7 +522,7 @@ def test_contestants_meet_the_same_fleet_and_hindsight_is_the_best_of_all_plans(
 
 def test_a_run_that_never_switches_is_that_of_its_plan() -> None:
     query = Query(1, 3, 3, toy.plans())
-    here, held = Arena(query, TOY, as_estimated), Arena(query, TOY, as_estimated)
+    here, held = Scenario(query, TOY, as_estimated), Scenario(query, TOY, as_estimated)
     stayed = here.adaptive(policy=Greedy(hysteresis=0.9))
     assert stayed.deciding > 0
     assert (stayed.decisions, stayed.tempted) == (2, 1)

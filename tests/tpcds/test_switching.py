@@ -32,7 +32,7 @@ SEED = int(os.environ.get("QOOP_SEED") or Random().randrange(2**32))
 
 def candidates(session: Session, number: int) -> tuple[Candidate, ...]:
     """All plans of a query that differ."""
-    return pool(session.prepare(text(number)).planning(), local_grid(session.room)).candidates
+    return pool(session.prepare(text(number)).planning(), local_grid(session.available)).candidates
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@
 
     side_by_side.py      the queries through qoop and through DuckDB
     report.py            that, as text
-    contestant.py        one side of a comparison, in a process that may be killed
+    system_under_test.py        one side of a comparison, in a process that may be killed
     contest.py           starts one, takes resources from it, judges its answer
     shrink.py            resources go away in mid-query and come back
     interrupt.py         the process is killed again and again

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from qoop.catalog.errors import ConfigError, ExecutionError
-from qoop.tpcds.bench.contestant import Room, Task
+from qoop.tpcds.bench.system_under_test import Size, Task
 from qoop.tpcds.oracle import Oracle
 
 _START_SECONDS = 120.0
@@ -46,10 +46,10 @@ class Change:
     """Other room, from a moment on: seconds after the beginning."""
 
     at: float
-    room: Room
+    size: Size
 
 
-class Contestant:
+class SystemUnderTest:
     """A process that does one task. Use as a context manager: nothing of it is left behind."""
 
     def __init__(self, task: Task, scratch: Path) -> None:
@@ -57,7 +57,7 @@ class Contestant:
         self._cpus = sorted(os.sched_getaffinity(0))
         self._errors = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 — a pipe that nobody reads could fill
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "qoop.tpcds.bench.contestant"],
+            [sys.executable, "-m", "qoop.tpcds.bench.system_under_test"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, cwd=scratch,
         )  # fmt: skip
         self._pending = b""
@@ -70,14 +70,14 @@ class Contestant:
 
     def go(self, changes: Sequence[Change] = (), limit: float = float("inf")) -> Outcome:
         """Let it begin, change its room when due, and wait for its end, at most `limit` seconds."""
-        self.bind(self.task.room.slots)
+        self.bind(self.task.size.slots)
         begun = time.monotonic()
         self._tell("go")
         for change in sorted(changes, key=lambda change: change.at):
             reply = self._hear(begun + min(change.at, limit))
             if reply is not None:
                 return self._outcome(reply)
-            self.resize(change.room)
+            self.resize(change.size)
         reply = self._hear(begun + limit)
         return self._outcome(reply) if reply is not None else Outcome(limit, "not ended", limited=True)
 
@@ -88,10 +88,10 @@ class Contestant:
             reply = self._hear(until)
         return self._outcome(reply) if reply is not None else None
 
-    def resize(self, room: Room) -> None:
+    def resize(self, size: Size) -> None:
         """Give it other room: CPUs to the process, and a word to what runs in it."""
-        self.bind(room.slots)
-        self._tell(json.dumps(asdict(room)))
+        self.bind(size.slots)
+        self._tell(json.dumps(asdict(size)))
 
     def bind(self, slots: int) -> None:
         """Bind every thread of the process to so many CPUs; threads made later inherit it."""
@@ -105,7 +105,7 @@ class Contestant:
         self._process.kill()
         self._process.wait()
 
-    def __enter__(self) -> Contestant:
+    def __enter__(self) -> SystemUnderTest:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -63,11 +63,11 @@ def measured(jobs: int, tasks: int, seed: int) -> Speed:
     plans = [plan_of(f"job {number}", tasks, random.Random(f"{seed} {number}")) for number in range(jobs)]
     batch = [SimulatedJob(f"job {number}", 0.0, plan) for number, plan in enumerate(plans)]
 
-    def truth(spec: TaskSpec) -> Outcome:
+    def ground_truth(spec: TaskSpec) -> Outcome:
         return Outcome(spec.stage.estimate.task_seconds * chance.uniform(0.7, 1.3))
 
     begun = time.process_time()
-    ran = simulate(Fleet.uniform(MACHINES, CAPACITY), batch, truth)
+    ran = simulate(Fleet.uniform(MACHINES, CAPACITY), batch, ground_truth)
     spent = time.process_time() - begun
     return Speed(jobs, sum(stage.width for plan in plans for stage in plan.stages), ran.task_events, spent, ran.seconds)
 

@@ -1,6 +1,6 @@
 """How good the told end of a query is: whether, at half time, the true end lies in the range that is shown.
 
-Every query is run once, and asked how it stands again and again (:meth:`qoop.job.Job.standing`). Once it has ended,
+Every query is run once, and asked how it stands again and again (:meth:`qoop.job.Job.status`). Once it has ended,
 what it said nearest to half of its time is held against what was then still to come.
 """
 
@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from qoop.catalog.errors import QoopError
-from qoop.control.standing import Left
+from qoop.control.job_status import Left
 from qoop.job import Job
 from qoop.session import Session
 from qoop.tpcds.quantiles import quantile_if_any
@@ -40,7 +40,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Prediction:
     """What a query said at about half time. seconds: that it took. at: when it was asked. likely, least, most: the
     seconds left that it told. left: those that there were."""
 
@@ -65,30 +65,33 @@ class EtaReport:
     """silent: seconds of queries that had said nothing when half of their time was over. failed: why others did not
     run."""
 
-    told: tuple[Told, ...]
+    predicted: tuple[Prediction, ...]
     silent: dict[int, float]
     failed: dict[int, str]
 
     def totals(self) -> dict[str, Any]:
         """How many ends lay in the range, of all queries and of those that are long enough to be shown."""
-        return {"all": _summary(self.told), "shown": _summary([one for one in self.told if one.seconds >= 2 * SHOWN])}
+        return {
+            "all": _summary(self.predicted),
+            "shown": _summary([one for one in self.predicted if one.seconds >= 2 * SHOWN]),
+        }
 
     def json(self) -> dict[str, Any]:
         """The report as JSON values."""
-        queries = [{**asdict(one), "left": one.left, "in_range": one.in_range} for one in self.told]
+        queries = [{**asdict(one), "left": one.left, "in_range": one.in_range} for one in self.predicted]
         return {"queries": queries, "totals": self.totals(), "silent": self.silent, "failed": self.failed}
 
 
-def _summary(told: Sequence[Told]) -> dict[str, Any]:
-    inside = sum(one.in_range for one in told)
+def _summary(predicted: Sequence[Prediction]) -> dict[str, Any]:
+    inside = sum(one.in_range for one in predicted)
     return {
-        "queries": len(told),
+        "queries": len(predicted),
         "in_range": inside,
-        "part": inside / len(told) if told else None,
-        "sooner": sum(one.left < one.least for one in told),
-        "later": sum(one.left > one.most for one in told),
-        "median_ratio": quantile_if_any([one.likely / max(one.left, 1e-3) for one in told], 0.5),
-        "median_width": quantile_if_any([one.most / max(one.least, 1e-3) for one in told], 0.5),
+        "part": inside / len(predicted) if predicted else None,
+        "sooner": sum(one.left < one.least for one in predicted),
+        "later": sum(one.left > one.most for one in predicted),
+        "median_ratio": quantile_if_any([one.likely / max(one.left, 1e-3) for one in predicted], 0.5),
+        "median_width": quantile_if_any([one.most / max(one.least, 1e-3) for one in predicted], 0.5),
     }
 
 
@@ -97,7 +100,7 @@ def measure(options: Options, progress: Callable[[str], object] = lambda text: N
     import qoop
 
     chosen = texts("tpcds")
-    told: list[Told] = []
+    predicted: list[Prediction] = []
     silent: dict[int, float] = {}
     failed: dict[int, str] = {}
     with qoop.connect(options.slots, options.memory, reuse=False) as session:
@@ -107,16 +110,16 @@ def measure(options: Options, progress: Callable[[str], object] = lambda text: N
             progress(f"query {number}, {place} of {len(numbers)}")
             try:
                 found = _asked(session, number, chosen[number])
-                if isinstance(found, Told):
-                    told.append(found)
+                if isinstance(found, Prediction):
+                    predicted.append(found)
                 else:
                     silent[number] = found
             except QoopError as error:
                 failed[number] = str(error)
-    return EtaReport(tuple(told), silent, failed)
+    return EtaReport(tuple(predicted), silent, failed)
 
 
-def _asked(session: Session, number: int, text: str) -> Told | float:
+def _asked(session: Session, number: int, text: str) -> Prediction | float:
     """What the query told at half time; if it told nothing, the seconds that it took."""
     session.prepare(text)  # statistics, which are collected once
     job = session.submit(text)
@@ -130,13 +133,13 @@ def _answers(job: Job) -> list[tuple[float, Left]]:
     """When it was asked, and what it answered, until it ended."""
     found: list[tuple[float, Left]] = []
     while not job.wait(_EVERY):
-        left = job.standing().left
+        left = job.status().left
         if left is not None:
             found.append((perf_counter(), left))
     return found
 
 
-def at_half_time(number: int, seconds: float, answers: Sequence[tuple[float, Left]]) -> Told | float:
+def at_half_time(number: int, seconds: float, answers: Sequence[tuple[float, Left]]) -> Prediction | float:
     """The answer nearest to half time, if there is one near it; else the seconds.
 
     answers: each with the seconds since the query was begun.
@@ -144,13 +147,13 @@ def at_half_time(number: int, seconds: float, answers: Sequence[tuple[float, Lef
     at, left = min(answers, key=lambda answer: abs(answer[0] - seconds / 2), default=(0.0, None))
     if left is None or abs(at - seconds / 2) > _NEAR * seconds:
         return seconds
-    return Told(number, seconds, at, left.likely, left.least, left.most)
+    return Prediction(number, seconds, at, left.likely, left.least, left.most)
 
 
 def table(report: EtaReport) -> str:
     """The report for people: those whose end lay outside, then the summary."""
     lines = [f"{'query':>5} {'took':>8} {'asked at':>9} {'told':>8} {'from':>8} {'to':>8} {'left':>8}"]
-    for one in report.told:
+    for one in report.predicted:
         if not one.in_range:
             times = (one.seconds, one.at, one.likely, one.least, one.most, one.left)
             took, *rest = (f"{time:.2f}s" for time in times)

@@ -18,9 +18,9 @@ from statistics import median
 
 import pyarrow as pa
 
-from qoop.tpcds.bench.contest import Contestant, Outcome, judge, scratch_folder
-from qoop.tpcds.bench.contestant import Room, Task
+from qoop.tpcds.bench.contest import Outcome, SystemUnderTest, judge, scratch_folder
 from qoop.tpcds.bench.shrink import FULL, longest
+from qoop.tpcds.bench.system_under_test import Size, Task
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.quantiles import ratio_of_sums
 from qoop.tpcds.queries import texts
@@ -47,7 +47,7 @@ class Options:
     longest: int = 20
     seeds: int = 20
     means: tuple[float, ...] = MEANS
-    room: Room = FULL
+    size: Size = FULL
     results: Path | None = None
 
 
@@ -74,7 +74,7 @@ def run(options: Options, told: Callable[[str], None] = print) -> list[Trial]:
 
     Raises ConfigError or SourceError if it cannot begin.
     """
-    results = Results(options.results, {"room": asdict(options.room), "limit": LIMIT})
+    results = Results(options.results, {"size": asdict(options.size), "limit": LIMIT})
     chosen = options.queries or longest(options.directory, options.longest, results, told)
 
     @cache
@@ -110,13 +110,13 @@ def _undisturbed(options: Options, number: int, results: Results, scratch: Path)
     name = f"undisturbed {number}"
     if results.get(name) is None:
         task = Task(
-            "running", str(options.directory), texts()[number], options.room, str(scratch / "a.arrow"), waits=False
+            "running", str(options.directory), texts()[number], options.size, str(scratch / "a.arrow"), waits=False
         )
         taken = []
         for _ in range(3):
             begun = time.monotonic()
-            with Contestant(task, scratch) as contestant:
-                contestant.finished(begun + 3600.0)
+            with SystemUnderTest(task, scratch) as system:
+                system.finished(begun + 3600.0)
                 taken.append(time.monotonic() - begun)
         results.put(name, median(taken))
     return float(results.get(name))
@@ -147,7 +147,7 @@ def _kill_and_start_again(
 ) -> Trial:  # fmt: skip
     text, answer, kept = texts()[number], scratch / "answer.arrow", scratch / "checkpoints"
     checkpoints = str(kept) if side == "qoop" else None
-    task = Task(side, str(options.directory), text, options.room, str(answer), checkpoints, waits=False)
+    task = Task(side, str(options.directory), text, options.size, str(answer), checkpoints, waits=False)
     limit, spent, kills, ended, error = LIMIT * undisturbed, 0.0, 0, False, None
     for gap in intervals(number, mean, seed):
         life = min(gap * undisturbed, limit - spent)
@@ -169,8 +169,8 @@ def _kill_and_start_again(
 def _live(task: Task, seconds: float, scratch: Path) -> tuple[Outcome | None, float]:
     """One process, killed after so many seconds: what it brought by then, and the seconds it took with its burial."""
     begun = time.monotonic()
-    with Contestant(task, scratch) as contestant:
-        outcome = contestant.finished(begun + seconds)
+    with SystemUnderTest(task, scratch) as system:
+        outcome = system.finished(begun + seconds)
     return outcome, time.monotonic() - begun
 
 

@@ -179,7 +179,7 @@ class Pairs:
 def _searching(session: Session, text: str, planned: Planned) -> Adaptive:
     """As the session would let the job change plan, but nobody keeps the alternatives for the next run."""
     assert planned.adaptive is not None
-    prepared, grid = session.prepare(text), local_grid(planned.adaptive.room)
+    prepared, grid = session.prepare(text), local_grid(planned.adaptive.available)
     return replace(planned.adaptive, find=lambda observed: keep(pool(prepared.planning(observed), grid)).kept)
 
 

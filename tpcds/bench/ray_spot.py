@@ -120,7 +120,7 @@ def _replayed(number: int, session: Session, nodes: LocalNodes, oracle: Oracle, 
     if difference is not None:
         return Replayed(number, error=str(difference))
     history = job.history()
-    machine = Replica.of(session.room, [(plan, alone)])
+    machine = Replica.of(session.available, [(plan, alone)])
     told = [record for record in history if isinstance(record, CapacityTold)]
     return Replayed(
         number, alone.seconds, ended(history), predicted(plan, machine, history),
@@ -139,9 +139,9 @@ def _wait(session: Session, nodes: LocalNodes, count: int) -> None:
     """Until the session has so many nodes. Raises ExecutionError."""
     nodes.be(count)
     deadline = time.monotonic() + _WAIT
-    while session.room.cpu != count:
+    while session.available.cpu != count:
         if time.monotonic() > deadline:
-            raise ExecutionError(f"there are {session.room.cpu:g} nodes instead of {count}")
+            raise ExecutionError(f"there are {session.available.cpu:g} nodes instead of {count}")
         time.sleep(0.05)
 
 

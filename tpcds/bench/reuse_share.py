@@ -111,33 +111,33 @@ def run(options: Options, told: Callable[[str], None] = print) -> list[QueryResu
 
 def _query(session: Session, options: Options, number: int) -> QueryResult:
     chance = random.Random(options.seed * 1000 + number)
-    moments = sorted(chance.random() for _ in range(options.points))
+    points = sorted(chance.random() for _ in range(options.points))
     plans, share = (_planned_here if options.real else _planned_at_scale)(session, options, number)
     launch = Option(plan_name(0), plans[0])
     choices = with_candidates((launch,), plans, "reuse")
     if options.real:
-        progress = _measured(session, number, plans[0].plan, moments)
+        progress = _measured(session, number, plans[0].plan, points)
     else:
-        progress = [_estimated(plans[0], share, moment) for moment in moments]
-    taken = [one for moment in progress for one in compared(choices, share, moment)]
+        progress = [_estimated(plans[0], share, point) for point in points]
+    taken = [one for point in progress for one in compared(choices, share, point)]
     return QueryResult(number, len(choices), taken)
 
 
 def _planned_here(session: Session, options: Options, number: int) -> tuple[tuple[Candidate, ...], Resources]:
     """The launch plan and the others worth keeping, for this machine and these tables."""
-    found = keep(pool(session.prepare(text(number)).planning(), local_grid(session.room)))
-    return (found.pool.candidates[0], *found.kept), session.room
+    found = keep(pool(session.prepare(text(number)).planning(), local_grid(session.available)))
+    return (found.pool.candidates[0], *found.kept), session.available
 
 
 def _planned_at_scale(session: Session, options: Options, number: int) -> tuple[tuple[Candidate, ...], Resources]:
     prepared = at_scale(session.prepare(text(number)), options.stats_scale)
-    room = Resources(options.slots, options.slots * MEMORY)
-    found = keep(pool(prepared.planning(), local_grid(room)))
-    return (found.pool.candidates[0], *found.kept), room
+    available = Resources(options.slots, options.slots * MEMORY)
+    found = keep(pool(prepared.planning(), local_grid(available)))
+    return (found.pool.candidates[0], *found.kept), available
 
 
 @dataclass(frozen=True)
-class Moment:
+class SwitchPoint:
     """How far the launch plan is. at: fraction of its time. done: parts by stage. sizes: bytes of those parts."""
 
     at: float
@@ -145,14 +145,14 @@ class Moment:
     sizes: Mapping[StageId, float]
 
 
-def _estimated(launch: Candidate, share: Resources, at: float) -> Moment:
+def _estimated(launch: Candidate, share: Resources, at: float) -> SwitchPoint:
     """In virtual time, every task taking as long and putting out as much as is believed."""
     done = launch.finish.after(share, at * launch.finish.seconds(share)).parts
     sizes = {stage.id: stage.estimate.bytes * done[stage.id] / stage.width for stage in launch.plan.stages}
-    return Moment(at, done, sizes)
+    return SwitchPoint(at, done, sizes)
 
 
-def _measured(session: Session, number: int, launch: Plan, moments: Sequence[float]) -> list[Moment]:
+def _measured(session: Session, number: int, launch: Plan, points: Sequence[float]) -> list[SwitchPoint]:
     """In one run of the launch plan."""
     job = session.submit(text(number), plan=launch)
     job.result()
@@ -160,32 +160,32 @@ def _measured(session: Session, number: int, launch: Plan, moments: Sequence[flo
     ended = history[-1].at
     return [
         _passed([one for one in history if isinstance(one, Succeeded) and one.at < at * ended], at, launch)
-        for at in moments
+        for at in points
     ]
 
 
-def _passed(outputs: Sequence[Succeeded], at: float, launch: Plan) -> Moment:
+def _passed(outputs: Sequence[Succeeded], at: float, launch: Plan) -> SwitchPoint:
     done, sizes = dict.fromkeys(launch.by_id, 0), dict.fromkeys(launch.by_id, 0.0)
     for output in outputs:
         done[output.attempt.task.stage] += 1
         sizes[output.attempt.task.stage] += sum(output.committed.bytes)
-    return Moment(at, done, sizes)
+    return SwitchPoint(at, done, sizes)
 
 
-def compared(options: Sequence[Option], share: Resources, moment: Moment) -> list[Taken]:
+def compared(options: Sequence[Option], share: Resources, point: SwitchPoint) -> list[Taken]:
     """What every other plan than the first, which runs, would take over at a moment."""
     launch = options[0]
     held = {
-        content: moment.done[stage.id] for stage, content, usable in launch.stages if usable and moment.done[stage.id]
+        content: point.done[stage.id] for stage, content, usable in launch.stages if usable and point.done[stage.id]
     }
-    finished = Finished(held, {}, {}, moment.done)
+    finished = Finished(held, {}, {}, point.done)
     served = Question(tuple(options), 0, finished, share).with_reuse().options
     result = []
     for plain, option in zip(options[1:], served[1:], strict=True):
         used = _sources(launch, option, propagate(option, finished, launch).parts)
-        same = _sources(launch, plain, _identical(launch, plain, moment.done))
-        sizes = (sum(moment.sizes[stage] for stage in stages) for stages in (moment.sizes, used, same))
-        result.append(Taken(moment.at, option.name, *sizes))
+        same = _sources(launch, plain, _identical(launch, plain, point.done))
+        sizes = (sum(point.sizes[stage] for stage in stages) for stages in (point.sizes, used, same))
+        result.append(Taken(point.at, option.name, *sizes))
     return result
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from qoop.tpcds.bench.contest import Change, Contestant, Outcome, judge, need_affinity, scratch_folder
-from qoop.tpcds.bench.contestant import KINDS, Room, Task
+from qoop.tpcds.bench.contest import Change, Outcome, SystemUnderTest, judge, need_affinity, scratch_folder
+from qoop.tpcds.bench.system_under_test import KINDS, Size, Task
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import texts
 from qoop.tpcds.results import Results
 
-FULL, SHRUNK = Room(2, 8 * 10**9), Room(1, 10**9)
+FULL, SHRUNK = Size(2, 8 * 10**9), Size(1, 10**9)
 LOSS, RETURN = 1 / 3, 1.5
 LIMIT = 20.0
 """Times the undisturbed time after which a contestant is stopped."""
@@ -129,9 +129,9 @@ def in_turn(kinds: Sequence[str], repetition: int) -> Sequence[str]:
 
 
 def _once(task: Task, scratch: Path, changes: Sequence[Change], limit: float) -> Outcome:
-    with Contestant(task, scratch) as contestant:
-        contestant.ready()
-        return contestant.go(changes, limit)
+    with SystemUnderTest(task, scratch) as system:
+        system.ready()
+        return system.go(changes, limit)
 
 
 def table(done: Sequence[QueryResult]) -> str:

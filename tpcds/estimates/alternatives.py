@@ -181,7 +181,7 @@ def _of(session: Session, query: int, scale: float | None, full: bool) -> QueryA
         reading = _Stopwatch()
         prepared = session.prepare(text(query))
         reading.stop()
-        grid = local_grid(session.room)
+        grid = local_grid(session.available)
         if scale is not None:
             prepared, grid = at_scale(prepared, scale), cluster_grid()
         planning = _Stopwatch()

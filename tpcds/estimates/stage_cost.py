@@ -138,7 +138,7 @@ def _compared(session: Session, options: Options, number: int, text: str) -> lis
     prepared = replace(session.prepare(text), seen=NOTHING)  # earlier queries must not help
     if options.shipped:
         prepared = replace(prepared, cost=DEFAULT)
-    plan = in_one_thread(prepared.planning().plan(Variant(), session.room))
+    plan = in_one_thread(prepared.planning().plan(Variant(), session.available))
     predicted = Finish(plan, cost=prepared.cost).thread_seconds()
     best: dict[StageId, StageCost] = {}
     for _ in range(options.repeat):

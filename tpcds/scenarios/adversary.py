@@ -18,7 +18,7 @@ from pathlib import Path
 
 from qoop.replanning.decision import Greedy, Policy
 from qoop.replanning.forecast import Forecast
-from qoop.tpcds.scenarios.arena import Arena, Ran, Steps, arenas
+from qoop.tpcds.scenarios.scenario import Ran, Scenario, Steps, scenarios
 from qoop.tpcds.scenarios.walks import seen
 
 _SAME = 0.98
@@ -54,13 +54,13 @@ class Worst:
         )
 
 
-def policies(arena: Arena, seed: int) -> dict[str, Policy]:
+def policies(scenario: Scenario, seed: int) -> dict[str, Policy]:
     """Whom the adversary may play against, by name.
 
     Greed, with and without hysteresis; a forecast learned in the run; and one that believes in random walks, which the
     profiles are not, with and without its guard.
     """
-    past = seen(arena, 0.3, random.Random(seed))
+    past = seen(scenario, 0.3, random.Random(seed))
     return {
         "greedy": Greedy(),
         "naive": Greedy(hysteresis=0.0, least_gain=0.0),
@@ -92,13 +92,13 @@ class Options:
 def run(options: Options, told: Callable[[int, Worst], None] = lambda query, worst: None) -> dict[int, Worst]:
     """Search for each query, with the plans that it keeps for such a machine. Raises ConfigError, SourceError."""
     found = {}
-    for query, plain in arenas(options.directory, options.queries, options.stats_scale, options.slots):
+    for query, plain in scenarios(options.directory, options.queries, options.stats_scale, options.slots):
         found[query] = worst(plain, options.policy, options.seed, options.evaluations)
         told(query, found[query])
     return found
 
 
-def worst(plain: Arena, policy: str, seed: int, evaluations: int) -> Worst:
+def worst(plain: Scenario, policy: str, seed: int, evaluations: int) -> Worst:
     """What is found against one of `POLICIES`, and how the others do on that profile."""
     known = policies(plain, seed)
     found = search(plain.against(known.pop(policy)), seed, evaluations)
@@ -135,18 +135,18 @@ def _middle(ordered: Sequence[float]) -> float:
 
 
 def search(
-    arena: Arena, seed: int, evaluations: int = 200, events: int = 6, told: Callable[[str], None] = lambda _: None
+    scenario: Scenario, seed: int, evaluations: int = 200, events: int = 6, told: Callable[[str], None] = lambda _: None
 ) -> Worst:
     """Breed profiles for the worst ratio: from random ones by hill climbing with restarts; then shrink the worst.
 
     evaluations: profiles tried in all. events: changes of capacity in a profile at most.
     """
     chance = random.Random(seed)
-    best, best_ratio = _random(arena, chance, events), 0.0
+    best, best_ratio = _random(scenario, chance, events), 0.0
     here, here_ratio, stale = best, -inf, 0
     for _ in range(evaluations):
-        tried = _mutated(arena, here, chance, events) if here_ratio > -inf else here
-        ratio = arena.ratio(tried)
+        tried = _mutated(scenario, here, chance, events) if here_ratio > -inf else here
+        ratio = scenario.ratio(tried)
         stale = 0 if ratio > here_ratio else stale + 1
         if ratio >= here_ratio:
             here, here_ratio = tried, ratio
@@ -154,11 +154,11 @@ def search(
             best, best_ratio = tried, ratio
             told(f"{ratio:.2f} x: {tried}")
         if stale > evaluations // 5:
-            here, here_ratio, stale = _random(arena, chance, events), -inf, 0
-    small = shrink(best, lambda steps: arena.ratio(steps) >= _SAME * best_ratio)
+            here, here_ratio, stale = _random(scenario, chance, events), -inf, 0
+    small = shrink(best, lambda steps: scenario.ratio(steps) >= _SAME * best_ratio)
     return Worst(
-        small, arena.run(small), arena.hindsight(small), arena.run(small, 0).seconds, len(arena.plans), evaluations,
-        best_ratio,
+        small, scenario.run(small), scenario.hindsight(small), scenario.run(small, 0).seconds, len(scenario.plans),
+        evaluations, best_ratio,
     )  # fmt: skip
 
 
@@ -177,26 +177,26 @@ def _smaller(steps: Steps) -> Iterator[Steps]:
         yield Steps(changes[:place] + changes[place + 1 :])
 
 
-def _levels(arena: Arena) -> list[tuple[int, float]]:
+def _levels(scenario: Scenario) -> list[tuple[int, float]]:
     """1, 2, 4 … slots, up to those there are at the start, with all, a quarter or a sixteenth of the memory."""
     slots = [1]
-    while slots[-1] < arena.slots:
-        slots.append(min(2 * slots[-1], arena.slots))
-    return [(count, arena.memory / part) for count in slots for part in (1, 4, 16)]
+    while slots[-1] < scenario.slots:
+        slots.append(min(2 * slots[-1], scenario.slots))
+    return [(count, scenario.memory / part) for count in slots for part in (1, 4, 16)]
 
 
-def _random(arena: Arena, chance: random.Random, events: int) -> Steps:
+def _random(scenario: Scenario, chance: random.Random, events: int) -> Steps:
     count = chance.randint(1, events)
-    moments = sorted(chance.uniform(0.0, 3.0) * arena.undisturbed for _ in range(count))
-    levels = _levels(arena)
-    return _tidy([*arena.calm.changes, *((at, *chance.choice(levels)) for at in moments)])
+    moments = sorted(chance.uniform(0.0, 3.0) * scenario.undisturbed for _ in range(count))
+    levels = _levels(scenario)
+    return _tidy([*scenario.calm.changes, *((at, *chance.choice(levels)) for at in moments)])
 
 
-def _mutated(arena: Arena, steps: Steps, chance: random.Random, events: int) -> Steps:
+def _mutated(scenario: Scenario, steps: Steps, chance: random.Random, events: int) -> Steps:
     changes = list(steps.changes)
     kind = chance.choice(("add", "drop", "move", "level", "level"))
     if kind == "add" and len(changes) <= events:
-        changes.append((chance.uniform(0.0, 3.0) * arena.undisturbed, *chance.choice(_levels(arena))))
+        changes.append((chance.uniform(0.0, 3.0) * scenario.undisturbed, *chance.choice(_levels(scenario))))
     elif kind == "drop" and len(changes) > 1:
         del changes[chance.randrange(1, len(changes))]
     elif kind == "move" and len(changes) > 1:
@@ -204,7 +204,7 @@ def _mutated(arena: Arena, steps: Steps, chance: random.Random, events: int) -> 
         changes[place] = (changes[place][0] * chance.uniform(0.7, 1.4), *changes[place][1:])
     elif len(changes) > 1:
         place = chance.randrange(1, len(changes))
-        changes[place] = (changes[place][0], *chance.choice(_levels(arena)))
+        changes[place] = (changes[place][0], *chance.choice(_levels(scenario)))
     return _tidy(changes)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from qoop.replanning.decision import Greedy, Policy
 from qoop.replanning.forecast import Forecast
-from qoop.tpcds.scenarios.arena import Arena, Steps, arenas
+from qoop.tpcds.scenarios.scenario import Scenario, Steps, scenarios
 from qoop.tpcds.scenarios.walks import gloom, seen, walk
 
 STAYS = (0.1, 0.3, 1.0)
@@ -48,26 +48,28 @@ class Drawn:
 def run(options: Options, told: Callable[[str], None] = lambda line: None) -> list[Drawn]:
     """All queries under all profiles. Raises ConfigError, SourceError."""
     found: list[Drawn] = []
-    for query, arena in arenas(options.directory, options.queries, options.stats_scale, options.slots):
+    for query, scenario in scenarios(options.directory, options.queries, options.stats_scale, options.slots):
         for stay in STAYS:
             chance = random.Random(f"{options.seed} {query} {stay}")
-            policies = policies_for(arena, stay, chance)
-            found += [_drawn(query, arena, stay, policies, walk(arena, stay, chance)) for _ in range(options.count)]
-        told(f"query {query}: {len(arena.plans)} plans")
+            policies = policies_for(scenario, stay, chance)
+            found += [
+                _drawn(query, scenario, stay, policies, walk(scenario, stay, chance)) for _ in range(options.count)
+            ]
+        told(f"query {query}: {len(scenario.plans)} plans")
     return found
 
 
-def policies_for(arena: Arena, stay: float, chance: random.Random) -> dict[str, Policy]:
+def policies_for(scenario: Scenario, stay: float, chance: random.Random) -> dict[str, Policy]:
     """Greed, and forecasts that know nothing, what other profiles of the kind have shown, or what is wrong."""
-    past = seen(arena, stay, chance)
+    past = seen(scenario, stay, chance)
     return {
         "launch plan": Greedy(hysteresis=1.0),
         "greed": Greedy(),
         "learning": Forecast(),
         "forecast": Forecast(past),
         "no guard": Forecast(past, risk=inf),
-        "gloom": Forecast(gloom(arena)),
-        "gloom unguarded": Forecast(gloom(arena), risk=inf),
+        "gloom": Forecast(gloom(scenario)),
+        "gloom unguarded": Forecast(gloom(scenario), risk=inf),
     }
 
 
@@ -90,10 +92,10 @@ def to_json(found: Sequence[Drawn]) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def _drawn(query: int, arena: Arena, stay: float, policies: Mapping[str, Policy], steps: Steps) -> Drawn:
-    runs = {name: arena.against(policy).run(steps) for name, policy in policies.items()}
+def _drawn(query: int, scenario: Scenario, stay: float, policies: Mapping[str, Policy], steps: Steps) -> Drawn:
+    runs = {name: scenario.against(policy).run(steps) for name, policy in policies.items()}
     seconds, switches = {n: one.seconds for n, one in runs.items()}, {n: one.switches for n, one in runs.items()}
-    return Drawn(query, stay, arena.hindsight(steps), seconds, switches)
+    return Drawn(query, stay, scenario.hindsight(steps), seconds, switches)
 
 
 def _line(stay: float, name: str, here: Sequence[Drawn]) -> str:

@@ -10,37 +10,37 @@ import random
 
 from qoop.planner.plan import Resources
 from qoop.replanning.moves import Moves
-from qoop.tpcds.scenarios.arena import Arena, Steps
+from qoop.tpcds.scenarios.scenario import Scenario, Steps
 
 LENGTH = 20.0
 """How long a walk is, in times what the query takes undisturbed; its last level stays."""
 
 
-def walk(arena: Arena, stay: float, chance: random.Random) -> Steps:
+def walk(scenario: Scenario, stay: float, chance: random.Random) -> Steps:
     """Over 1, 2, 4 … slots, beginning anywhere. stay: mean seconds at a level, in times of the undisturbed query."""
     levels = [1]
-    while levels[-1] < arena.slots:
-        levels.append(min(2 * levels[-1], arena.slots))
+    while levels[-1] < scenario.slots:
+        levels.append(min(2 * levels[-1], scenario.slots))
     at, slots, changes = 0.0, chance.choice(levels), list[tuple[float, int, float]]()
-    while at < LENGTH * arena.undisturbed:
-        changes.append((at, slots, arena.memory))
-        at += chance.expovariate(1.0 / (stay * arena.undisturbed))
+    while at < LENGTH * scenario.undisturbed:
+        changes.append((at, slots, scenario.memory))
+        at += chance.expovariate(1.0 / (stay * scenario.undisturbed))
         slots = chance.choice([level for level in levels if level != slots])
     return Steps(tuple(changes))
 
 
-def seen(arena: Arena, stay: float, chance: random.Random, walks: int = 20) -> Moves:
+def seen(scenario: Scenario, stay: float, chance: random.Random, walks: int = 20) -> Moves:
     """What so many walks show of how the share moves."""
-    return sum((_moves(walk(arena, stay, chance)) for _ in range(walks)), Moves())
+    return sum((_moves(walk(scenario, stay, chance)) for _ in range(walks)), Moves())
 
 
-def gloom(arena: Arena) -> Moves:
+def gloom(scenario: Scenario) -> Moves:
     """A belief that is wrong: whatever the share is, it soon falls to one slot, for good."""
-    levels, stay = [2.0**power for power in range(1, arena.slots.bit_length())], 0.1 * arena.undisturbed
-    rooms = [Resources(slots, slots * arena.memory) for slots in levels]
-    bottom = Resources(1.0, arena.memory)
-    held = dict.fromkeys(rooms, stay) | {bottom: 1e6 * stay}
-    return Moves(held, {(room, bottom): 1.0 for room in rooms})
+    levels, stay = [2.0**power for power in range(1, scenario.slots.bit_length())], 0.1 * scenario.undisturbed
+    availability = [Resources(slots, slots * scenario.memory) for slots in levels]
+    bottom = Resources(1.0, scenario.memory)
+    held = dict.fromkeys(availability, stay) | {bottom: 1e6 * stay}
+    return Moves(held, {(available, bottom): 1.0 for available in availability})
 
 
 def _moves(steps: Steps) -> Moves:

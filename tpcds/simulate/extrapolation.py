@@ -120,7 +120,7 @@ class Extrapolation:
         self.stats, self.planning = planning_of(session, query.number, setting)
         self._plans = [one.plan for one in query.candidates]
         self._keys = [stage_keys(plan) for plan in self._plans]
-        self._exchanges = [self.planning.exchanges(one.variant, one.room) for one in query.candidates]
+        self._exchanges = [self.planning.exchanges(one.variant, one.available) for one in query.candidates]
         self._beliefs: dict[float, Cardinality] = {}
 
     def stages(self) -> Iterator[StageTruth]:

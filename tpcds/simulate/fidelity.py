@@ -49,7 +49,7 @@ from qoop.simulation import Kernels
 from qoop.tpcds.quantiles import quantile, quantile_if_any
 from qoop.tpcds.queries import text
 from qoop.tpcds.results import Results, read
-from qoop.tpcds.simulate.replica import Replica, Solo, ended, fastest, interrupted, room_changes, solo, tables_of
+from qoop.tpcds.simulate.replica import Replica, Solo, ended, fastest, interrupted, resource_changes, solo, tables_of
 from qoop.tpcds.simulate.workload import digest
 
 PROFILES = ("steady", "dip", "memory", "together")
@@ -59,7 +59,7 @@ QUICK = (3, 7, 15, 19, 25, 34, 43, 46, 52, 55, 68, 73, 79, 88, 98)
 _FITTED = 5
 _DIFFERENT = 0.10
 
-Told = Callable[[str], object]
+LazyFacts = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Fidelity:
         return right, every
 
 
-def run(options: Options, told: Told = lambda line: None) -> Fidelity:
+def run(options: Options, told: LazyFacts = lambda line: None) -> Fidelity:
     """Run what is not known yet, then simulate all of it. Raises ConfigError, SourceError."""
     results = Results(options.results, options.settings)
     with connect(options.slots, options.memory, reuse=False) as planner:
@@ -155,7 +155,7 @@ class _Bench:
     options: Options
     results: Results
     planner: Session
-    told: Told
+    told: LazyFacts
 
     def __post_init__(self) -> None:
         self.failed: dict[str, str] = {}
@@ -165,7 +165,7 @@ class _Bench:
     def plans(self, query: int) -> tuple[Plan, ...]:
         """The kept plans; the launch plan is the first."""
         if query not in self._plans:
-            launch = self.planner.prepare(text(query)).planning().plan(Variant(), self.planner.room)
+            launch = self.planner.prepare(text(query)).planning().plan(Variant(), self.planner.available)
             kept = [one.plan for one in self.planner.alternatives(text(query)).kept]
             self._plans[query] = (launch, *(plan for plan in kept if plan != launch))
         return self._plans[query]
@@ -258,7 +258,7 @@ class _Bench:
             job = session.submit(text(query))
             with replay(session, CapacityProfile(points)):
                 history = _ran(job)
-        changes = [(at, room.cpu, room.memory) for at, room in room_changes(history)]
+        changes = [(at, available.cpu, available.memory) for at, available in resource_changes(history)]
         return {
             "seconds": ended(history), "changes": changes, "decision": _decision(history),
             "stopping": interrupted(history),
@@ -296,7 +296,7 @@ class _Bench:
             return Fidelity((), {}, self.failed)
         fitted = self.fitted(solos)
         known = [zip(self.plans(query), self.results.get(f"steady/{query}"), strict=True) for query in sorted(fitted)]
-        machine = replace(Replica.of(self.planner.room, runs), cores=self.results.get("machine")["cores"])
+        machine = replace(Replica.of(self.planner.available, runs), cores=self.results.get("machine")["cores"])
         machine = machine.fitted([pair for pairs in known for pair in pairs])
         machine = replace(machine, kernels=self.kernels(solos, fitted), decision=self.decision(fitted))
         self.told("simulating …")
@@ -370,14 +370,14 @@ class _Bench:
 
     def adaptive(self, query: int) -> Adaptive:
         """As a session lets its jobs change plan."""
-        room = self.planner.room
+        available = self.planner.available
 
         def find(observed: Observations) -> Sequence[Candidate]:
             if not observed.by_signature:
                 return self.planner.alternatives(text(query)).kept
-            return keep(pool(self.planner.prepare(text(query)).planning(observed), local_grid(room))).kept
+            return keep(pool(self.planner.prepare(text(query)).planning(observed), local_grid(available))).kept
 
-        return Adaptive(find, room, at_once=True)
+        return Adaptive(find, available, at_once=True)
 
 
 def _ran(job: Job) -> Sequence[Record]:
@@ -463,7 +463,7 @@ def kept_runs(options: Options, folder: Path) -> Path:
     return folder / f"{RUNS}-{digest(json.dumps(options.settings))[:8]}.jsonl"
 
 
-def run_kept(asked: Options, folder: Path, fresh: bool, told: Told) -> Fidelity:
+def run_kept(asked: Options, folder: Path, fresh: bool, told: LazyFacts) -> Fidelity:
     """:func:`run` with its real runs kept in the suite's folder, unless `asked` says where else.
 
     fresh: begin anew there. Raises ConfigError, SourceError.

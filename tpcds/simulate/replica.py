@@ -10,7 +10,7 @@ other run goes: on two slots, with room that comes and goes, with several jobs. 
 * where there are more threads than cores, they take turns (processor sharing): tasks, kernels that are being opened,
   and clients who have the next query planned;
 * a new kernel has to be opened, and reads the footers of each table's files before its first scan of it
-  (:mod:`qoop.engine.backends.crew`): at the start of a session, when slots come back, and when memory falls;
+  (:mod:`qoop.engine.backends.worker_pool`): at the start of a session, when slots come back, and when memory falls;
 * an attempt ends some time after it is interrupted;
 * what a task wants beyond its memory is written and read;
 * decisions about the plan take the time that they took.
@@ -33,7 +33,7 @@ from qoop.planner.packing import SERIAL_PART, on_threads
 from qoop.planner.plan import Plan, Resources
 from qoop.replanning.adaptive import Adaptive
 from qoop.simulation import Fleet, Kernels, MachineShared, SimulatedJob, SimulatedRun, simulate
-from qoop.tpcds.simulate.truth import TaskKey, share_of, task_key
+from qoop.tpcds.simulate.ground_truth import TaskKey, share_of, task_key
 
 MACHINE = "m"
 
@@ -120,7 +120,7 @@ def tables_of(plan: Plan) -> frozenset[str]:
     return frozenset(item.table for stage in plan.stages for item in stage.table_inputs)
 
 
-def room_changes(history: Sequence[Record]) -> tuple[tuple[float, Resources], ...]:
+def resource_changes(history: Sequence[Record]) -> tuple[tuple[float, Resources], ...]:
     """When the machine had how much from then on, after the job had begun."""
     return tuple(
         (record.at, record.capacity)
@@ -139,7 +139,7 @@ class Replica:
     decision: seconds that a decision takes. surprise: how many times its estimate a task takes that was never measured.
     """
 
-    room: Resources
+    available: Resources
     tasks: Mapping[TaskKey, tuple[Done, ...]]
     between: float
     cores: float = inf
@@ -147,10 +147,10 @@ class Replica:
     side_by_side: float = 1.0
     serial: float = SERIAL_PART
     decision: float = 0.0
-    surprise: float = 1.0
+    misestimate: float = 1.0
 
     @classmethod
-    def of(cls, room: Resources, runs: Sequence[tuple[Plan, Solo]]) -> Replica:
+    def of(cls, available: Resources, runs: Sequence[tuple[Plan, Solo]]) -> Replica:
         """From runs with one slot."""
         tasks = {
             task_key(plan.by_id[stage]): parts for plan, run in runs for stage, parts in run.tasks.items()
@@ -158,7 +158,7 @@ class Replica:
         measured = sum(run.working for _, run in runs)
         estimated = sum(stage.width * stage.estimate.task_seconds for plan, _ in runs for stage in plan.stages)
         between = median(run.between for _, run in runs)
-        return cls(room, tasks, between, surprise=measured / estimated if estimated else 1.0)
+        return cls(available, tasks, between, misestimate=measured / estimated if estimated else 1.0)
 
     def figures(self) -> dict[str, float]:
         """What is known of it, by name; seconds of one thread, factors and parts."""
@@ -171,17 +171,17 @@ class Replica:
 
     def outcome(self, spec: TaskSpec) -> Outcome:
         """What an attempt comes to while it runs alone."""
-        stage, room = spec.stage, spec.resources
+        stage, available = spec.stage, spec.resources
         known, part = self.tasks.get(task_key(stage)), spec.attempt.task.part
         if known is not None and part < len(known):
             seconds, rows, size = known[part].seconds, known[part].rows, known[part].bytes
         else:
-            seconds, estimate = stage.estimate.task_seconds * self.surprise, stage.estimate
+            seconds, estimate = stage.estimate.task_seconds * self.misestimate, stage.estimate
             rows, size = (share_of(total, stage.width, part) for total in (estimate.rows, estimate.bytes))
-        spilled = max(0.0, stage.estimate.task_wants - room.memory) * SPILL_BYTE
+        spilled = max(0.0, stage.estimate.task_wants - available.memory) * SPILL_BYTE
         parts = stage.layout.parts
         return Outcome(
-            on_threads(seconds, room.cpu, self.serial) + self.between + spilled,
+            on_threads(seconds, available.cpu, self.serial) + self.between + spilled,
             rows=round(rows / parts),
             bytes=round(size / parts),
         )
@@ -198,7 +198,9 @@ class Replica:
         warm: its kernels have read the tables before. planning: until then a client has the next queries planned, which
         keeps a core busy.
         """
-        fleet = Fleet({MACHINE: self.room}).after(*((at, SlotsChanged(MACHINE, room)) for at, room in changes))
+        fleet = Fleet({MACHINE: self.available}).after(
+            *((at, SlotsChanged(MACHINE, available)) for at, available in changes)
+        )
         if planning:
             fleet = fleet.after((0.0, MachineShared(MACHINE, 1)), (planning, MachineShared(MACHINE, 0)))
         submitted = [SimulatedJob(f"j{n}", at, plan, adaptive) for n, (at, plan, adaptive) in enumerate(jobs)]

@@ -33,7 +33,7 @@ from qoop.catalog.errors import ConfigError
 from qoop.drawing.picture import write
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Layout, Plan, Stage, StageInput
-from qoop.profiles.shared import SLOTS, Lives, part, seconds, seen
+from qoop.profiles.shared import SLOTS, JobLifetimes, part, seconds, seen
 from qoop.schedulers.tetris import Tetris
 from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.simulate.workload import PAPER, Setting, workload
@@ -55,7 +55,9 @@ class Options:
     setting: Setting = COARSE
 
 
-def run(options: Options, told: Callable[[int, Lives], None] = lambda seed, lives: None) -> dict[int, Lives]:
+def run(
+    options: Options, told: Callable[[int, JobLifetimes], None] = lambda seed, lifetimes: None
+) -> dict[int, JobLifetimes]:
     """Simulate the cluster once a seed. Raises ConfigError, SourceError."""
     if not (options.seeds and options.hours > 0 and options.warm >= 0):
         raise ConfigError("there must be a seed, and time to look at")
@@ -68,13 +70,13 @@ def run(options: Options, told: Callable[[int, Lives], None] = lambda seed, live
     return clusters
 
 
-def cluster(plans: Mapping[int, Plan], seed: int, options: Options) -> Lives:
+def cluster(plans: Mapping[int, Plan], seed: int, options: Options) -> JobLifetimes:
     """When jobs with these plans come and end."""
     begin, end = 3600 * options.warm, 3600 * (options.warm + options.hours)
     jobs = _arrivals(plans, seed, end + 1800)
     fleet = Fleet.uniform(options.setting.machines, replace(options.setting.machine, network=0.0))
     ran = simulate(fleet, jobs, scheduler=Tetris(fairness=FAIRNESS))
-    return Lives(tuple(job.at for job in ran.jobs), tuple(job.ended for job in ran.jobs), begin, end)
+    return JobLifetimes(tuple(job.at for job in ran.jobs), tuple(job.ended for job in ran.jobs), begin, end)
 
 
 def _arrivals(plans: Mapping[int, Plan], seed: int, end: float) -> list[SimulatedJob]:
@@ -124,11 +126,11 @@ def _merged(plan: Plan) -> Plan:
     return replace(plan, stages=tuple(map(merged, plan.stages)))
 
 
-def table(clusters: Mapping[int, Lives]) -> str:
+def table(clusters: Mapping[int, JobLifetimes]) -> str:
     """What comes out, of each cluster and of all, beside what the paper tells."""
     lines = ["seed   jobs  mean s  median s  see >= 1  see >= 4"]
-    counts = {seed: seen(lives) for seed, lives in clusters.items()}
-    took = {seed: seconds(lives) for seed, lives in clusters.items()}
+    counts = {seed: seen(lifetimes) for seed, lifetimes in clusters.items()}
+    took = {seed: seconds(lifetimes) for seed, lifetimes in clusters.items()}
     lines += [_row(str(seed), took[seed], counts[seed]) for seed in clusters]
     every = [one for seed in clusters for one in took[seed]], [one for seed in clusters for one in counts[seed]]
     return "\n".join([*lines, _row("all", *every), "paper             500                78 %      20 %"])
@@ -139,6 +141,6 @@ def _row(name: str, took: list[float], counts: list[int]) -> str:
     return f"{name:<5}{len(took):>6}{fmean(took):>8.0f}{median(took):>10.0f}{one:>10}{four:>10}"
 
 
-def save(clusters: Mapping[int, Lives], path: Path) -> Path:
+def save(clusters: Mapping[int, JobLifetimes], path: Path) -> Path:
     """Record them, a line each. Raises ConfigError if the file cannot be written."""
-    return write("".join(f"{lives.to_json()}\n" for lives in clusters.values()), path)
+    return write("".join(f"{lifetimes.to_json()}\n" for lifetimes in clusters.values()), path)

@@ -30,7 +30,7 @@ from qoop.catalog.statistics.stats import TableStats
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.user_folders import cache_directory
 from qoop.plan_cache import planner_version
-from qoop.planner.algebra.facts import Told
+from qoop.planner.algebra.facts import LazyFacts
 from qoop.planner.algebra.facts import from_json as read_facts
 from qoop.planner.algebra.relation import Join, walk
 from qoop.planner.codec import Codec, Pair
@@ -96,8 +96,8 @@ class Setting:
         links as they are and a quarter of that."""
         each, some = self.memory / self.slots, (600, 360, 240, 120, 60, 30, 8, 1)
         slots = [count for count in some if count <= self.machines * self.slots]
-        rooms = [count for count in (600, 240, 60, 8, 1) if count in slots]
-        return Grid.of(slots, (each / 4, each), 1, self.slots, (self.link, self.link / 4), rooms)
+        availability = [count for count in (600, 240, 60, 8, 1) if count in slots]
+        return Grid.of(slots, (each / 4, each), 1, self.slots, (self.link, self.link / 4), availability)
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -132,9 +132,9 @@ class Query:
         """The plan that is believed to end first on a share that stays."""
         return min(self.candidates, key=lambda one: one.finish.seconds(share))
 
-    def adaptive(self, room: Resources, **more: Any) -> Adaptive:
+    def adaptive(self, available: Resources, **more: Any) -> Adaptive:
         """What a job needs to change among the plans. room: what it was launched for. more: policy, triggers."""
-        return Adaptive(lambda _: self.candidates, room, at_once=True, **more)
+        return Adaptive(lambda _: self.candidates, available, at_once=True, **more)
 
 
 Workload = Mapping[int, Query]
@@ -273,8 +273,8 @@ def _codec(stages: list[Stage]) -> Codec:
 
 @cache
 def _fields_codec() -> Codec:
-    facts: Pair = (Told.to_json, read_facts)
-    return Codec({Told: facts}, also=frozenset({"told"}))
+    facts: Pair = (LazyFacts.to_json, read_facts)
+    return Codec({LazyFacts: facts}, also=frozenset({"told"}))
 
 
 # ---- as text

@@ -15,7 +15,7 @@
     runs.py         records of single-query runs
     runner.py       items -> processes -> a file of results
     versions.py     which code a result comes from
-    claims.py       what the evaluation must show, and whether it does
+    criteria.py       what the evaluation must show, and whether it does
     figures.py      the figures
     charts.py       charts in one style
     report.py       the page

@@ -15,7 +15,7 @@ from typing import Any
 from qoop.replanning.baselines import NO_ROW_COUNTS
 from qoop.replanning.decision import Greedy
 from qoop.replanning.triggers import Triggers
-from qoop.tpcds.simulate.truth import Straggling, Truth, distorted
+from qoop.tpcds.simulate.ground_truth import GroundTruth, Straggling, distorted
 from qoop.tpcds.suite import beyond, micro
 from qoop.tpcds.suite.figures import (
     CLARINET_ERROR,
@@ -29,7 +29,7 @@ from qoop.tpcds.suite.figures import (
     passing,
     variant,
 )
-from qoop.tpcds.suite.micro import SWITCH_SECONDS, Arena
+from qoop.tpcds.suite.micro import SWITCH_SECONDS, Scenario
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, QOOP, Ran
 from qoop.tpcds.suite.situations import Ground, Situation, classes_of
 
@@ -57,7 +57,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 
 def measure(situation: Situation) -> dict[str, Any]:
     """One record, as JSON values: QOOP, Clarinet, everything that differs in one thing, and the best in hindsight."""
-    here = micro.arena(situation)
+    here = micro.scenario(situation)
     runs: dict[str, Ran] = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch), HINDSIGHT: here.hindsight()}
     runs |= _hysteresis(here)
     runs |= {name: here.adaptive(**more) for name, more in VARIANTS.items()}
@@ -65,14 +65,16 @@ def measure(situation: Situation) -> dict[str, Any]:
     runs |= {variant(THRESHOLD, 10): runs[QOOP]}
     runs |= {variant(ERROR, 0): runs[QOOP], variant(CLARINET_ERROR, 0): runs[CLARINET]}
     for percent in ERRORS:
-        wrong = micro.arena(situation, percent)
+        wrong = micro.scenario(situation, percent)
         runs |= {variant(ERROR, percent): wrong.adaptive()}
         runs |= {variant(CLARINET_ERROR, percent): wrong.pinned(wrong.launch)}
-    runs |= _as_it_may_be(here, micro.known_truth(situation.ground.directory, situation.query), situation.ground.seed)
+    runs |= _as_it_may_be(
+        here, micro.known_ground_truth(situation.ground.directory, situation.query), situation.ground.seed
+    )
     return micro.record(here, situation, runs).json()
 
 
-def _hysteresis(here: Arena) -> dict[str, Ran]:
+def _hysteresis(here: Scenario) -> dict[str, Ran]:
     """By hysteresis. Where a run without any never switches, none does: it only ever says no."""
     without = here.adaptive(policy=Greedy(hysteresis=0.0))
     return {
@@ -83,15 +85,15 @@ def _hysteresis(here: Arena) -> dict[str, Ran]:
     }
 
 
-def _as_it_may_be(here: Arena, truth: Truth, seed: int) -> dict[str, Ran]:
+def _as_it_may_be(here: Scenario, ground_truth: GroundTruth, seed: int) -> dict[str, Ran]:
     """With what is left out otherwise. Where no run changes plan, a change may take what it will."""
     ours = here.adaptive()
     slow = {
-        name: Arena(here.query, here.fleet, here.truth, seconds).adaptive() if ours.switches else ours
+        name: Scenario(here.query, here.fleet, here.ground_truth, seconds).adaptive() if ours.switches else ours
         for name, seconds in SWITCHING.items()
     }
-    uneven = Arena(here.query, here.fleet, Straggling(truth, seed=seed))
-    wrong = Arena(here.query, here.fleet, distorted(truth, STAGE_ERROR, seed))
+    uneven = Scenario(here.query, here.fleet, Straggling(ground_truth, seed=seed))
+    wrong = Scenario(here.query, here.fleet, distorted(ground_truth, STAGE_ERROR, seed))
     return slow | {
         STRAGGLING: uneven.adaptive(),
         CLARINET_STRAGGLING: uneven.pinned(uneven.launch),
@@ -123,7 +125,7 @@ def speed_items(ground: Ground, queries: Sequence[int], kind: str) -> dict[str, 
 
 def measure_speed(situation: Situation) -> dict[str, Any]:
     """QOOP, Clarinet and the best plan in hindsight; the speed is told with the kind of profile."""
-    here = micro.arena(situation)
+    here = micro.scenario(situation)
     runs = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch), HINDSIGHT: here.hindsight()}
     kind = passing(situation.kind, situation.ground.faster)
     return micro.record(here, replace(situation, kind=kind), runs).json()

@@ -18,10 +18,10 @@ from qoop.drawing.picture import write
 from qoop.plan_cache import planner_version
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.simulate import fidelity
-from qoop.tpcds.simulate.truth import edition
+from qoop.tpcds.simulate.ground_truth import edition
 from qoop.tpcds.simulate.workload import PAPER, version
 from qoop.tpcds.suite import ablation, macro, markets, micro, report, runner, situations, toy, worst
-from qoop.tpcds.suite.claims import claims
+from qoop.tpcds.suite.criteria import criteria
 from qoop.tpcds.suite.runner import Measured, Part
 from qoop.tpcds.suite.versions import CORE, code_of
 
@@ -34,7 +34,7 @@ QUICK_JOBS = 20
 QUICK_QUERIES = 10
 FIDELITY = "fidelity"
 _SUITE = "qoop.tpcds.suite"
-_SHARED = ("qoop.tpcds.simulate.truth", f"{_SUITE}.situations", f"{_SUITE}.micro")
+_SHARED = ("qoop.tpcds.simulate.ground_truth", f"{_SUITE}.situations", f"{_SUITE}.micro")
 """Modules that the simulations of the suite rest on, beside the core."""
 
 
@@ -116,7 +116,7 @@ class Plan:
 
         Raises SourceError if there are no tables.
         """
-        return {**self.settings, "truth": edition(self.directory)[:8], **_code(*modules)}
+        return {**self.settings, "ground_truth": edition(self.directory)[:8], **_code(*modules)}
 
     def some(self) -> tuple[int, ...]:
         """The queries to run; of all those that are there, every fifth, if it is to be quick."""
@@ -169,7 +169,7 @@ def _adversary(plan: Plan) -> Part:
     most, tries = (worst.QUICK_QUERIES, worst.QUICK_TRIES) if plan.quick else (worst.QUERIES, worst.TRIES)
     numbers = plan.queries or situations.chosen(plan.directory)
     some = numbers[:: max(1, len(numbers) // most)][:most]
-    modules = (f"{_SUITE}.worst", *(f"qoop.tpcds.scenarios.{name}" for name in ("adversary", "arena", "walks")))
+    modules = (f"{_SUITE}.worst", *(f"qoop.tpcds.scenarios.{name}" for name in ("adversary", "scenario", "walks")))
     settings = {**plan.settings, "tables": version(plan.directory, PAPER)[:8], **_code(*modules)}
     return Part("adversary", settings, worst.items(plan.directory, some, plan.seed, tries), worst.measure)
 
@@ -212,7 +212,7 @@ def _measure(options: argparse.Namespace) -> int:
         _tell_failed(measured)
     if options.json is not None:
         write(json.dumps({"settings": settings, **values}, indent=1) + "\n", options.json)
-    print("\n".join(report.lines(claims(report.load(folder).only(options.parts).suite()))))
+    print("\n".join(report.lines(criteria(report.load(folder).only(options.parts).suite()))))
     return 1 if failed else 0
 
 
@@ -247,7 +247,7 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 @contextmanager
-def _shown(name: str) -> Iterator[runner.Told]:
+def _shown(name: str) -> Iterator[runner.LazyFacts]:
     """A progress bar on stderr; where that is no terminal a line now and then."""
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

@@ -105,8 +105,8 @@ FASTER = 1.001
 _PROFILES = {"spot": "spot profiles", "shared": "shared cluster", "file": "the given profile"}
 
 
-def _by_class(mets: Sequence[Met], kind: str, *contestants: str) -> dict[str, list[Met]]:
-    ours = contestants or (QOOP, CLARINET)
+def _by_class(mets: Sequence[Met], kind: str, *systems: str) -> dict[str, list[Met]]:
+    ours = systems or (QOOP, CLARINET)
     groups = {name: runs.of(mets, kind, name, ours) for name in CLASSES}
     return {name: group for name, group in groups.items() if group}
 
@@ -198,9 +198,9 @@ def task_rate(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
     charts.labels(axes, title, f"{', '.join(ratio)} (paper: about +24 %)", "tasks per second")
 
 
-def mean_rate(mets: Sequence[Met], contestant: str) -> float:
+def mean_rate(mets: Sequence[Met], system: str) -> float:
     """Tasks a second, mean over runs."""
-    return fmean(met.runs[contestant].tasks / met.runs[contestant].seconds for met in mets)
+    return fmean(met.runs[system].tasks / met.runs[system].seconds for met in mets)
 
 
 @_both
@@ -288,7 +288,7 @@ def _is(key: str, name: str) -> bool:
 
 STRAGGLING, CLARINET_STRAGGLING = "QOOP with stragglers", "Clarinet with stragglers"
 STAGE_ERRORS, CLARINET_STAGE_ERRORS = "QOOP with errors by stage", "Clarinet with errors by stage"
-_SAME_TRUTH = {STRAGGLING: CLARINET_STRAGGLING, STAGE_ERRORS: CLARINET_STAGE_ERRORS}
+_SAME_GROUND_TRUTH = {STRAGGLING: CLARINET_STRAGGLING, STAGE_ERRORS: CLARINET_STAGE_ERRORS}
 """Who is compared with Clarinet where tasks take as long as they do for it, which is not as usual."""
 HYSTERESIS, ERROR, CLARINET_ERROR, THRESHOLD = "hysteresis", "error", "Clarinet with error", "share threshold"
 
@@ -391,13 +391,13 @@ def over_hindsight(mets: Sequence[Met], name: str) -> list[float]:
 
     None of one that met another truth than the plans of hindsight did.
     """
-    if name in _SAME_TRUTH:
+    if name in _SAME_GROUND_TRUTH:
         return []
     return [met.gain(name, HINDSIGHT) for met in mets if name in met.runs and HINDSIGHT in met.runs]
 
 
 def _mean_gain(mets: Sequence[Met], name: str) -> float:
-    theirs = _SAME_TRUTH.get(name, CLARINET)
+    theirs = _SAME_GROUND_TRUTH.get(name, CLARINET)
     some = [met for met in mets if name in met.runs and theirs in met.runs]
     return fmean(query.gain(theirs, name) for query in by_query(some)) if some else 0.0
 
@@ -405,7 +405,7 @@ def _mean_gain(mets: Sequence[Met], name: str) -> float:
 def variants_of(mets: Sequence[Met]) -> list[str]:
     """Contestants of the ablation that are not one of a sweep, ours first."""
     swept = (HYSTERESIS, ERROR, CLARINET_ERROR, THRESHOLD)
-    baselines = (QOOP, CLARINET, VOLCANO, HINDSIGHT, *_SAME_TRUTH.values())
+    baselines = (QOOP, CLARINET, VOLCANO, HINDSIGHT, *_SAME_GROUND_TRUTH.values())
     names = dict.fromkeys(name for met in mets for name in met.runs)
     rest = [name for name in names if name not in baselines and not any(_is(name, one) for one in swept)]
     return [QOOP, *rest]

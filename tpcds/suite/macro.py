@@ -4,13 +4,13 @@
 20 machines of 30 slots at scale 500. Seven combinations of a scheduler and a planner run the same arrivals, in virtual
 time on the engine's own core, and two as controls: our scheduler with plans that never change, which tells what of ours
 is the scheduler's and what the planner's, and ours with shares that settle with the plans
-(:mod:`qoop.schedulers.settling`). Of each: the mean completion time, the makespan (from the first arrival to the last
-end), and Jain's index of fairness over how many times longer a job takes for the others. That is its time with the
+(:mod:`qoop.schedulers.demand_aware`). Of each: the mean completion time, the makespan (from the first arrival to the
+last end), and Jain's index of fairness over how many times longer a job takes for the others. That is its time with the
 whole cluster to itself, under the same planner, divided by its time among the others, so that a poor plan does not
 count as unfairness.
 
-What happens to tasks is said by :mod:`qoop.tpcds.simulate.truth`, what the planners believe by the estimates of the
-plans. The
+What happens to tasks is said by :mod:`qoop.tpcds.simulate.ground_truth`, what the planners believe by the estimates of
+the plans. The
 work that arrives per second of all slots, the load, is reported beside the figures: fairness and queueing hang on it.
 """
 
@@ -32,14 +32,14 @@ from qoop.replanning.baselines import NEVER, AtLaunch, volcano
 from qoop.replanning.decision import Greedy
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.carbyne import Carbyne
+from qoop.schedulers.demand_aware import DemandAware
 from qoop.schedulers.drf import DRF
 from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.patient import Patient
-from qoop.schedulers.settling import Settling
+from qoop.schedulers.reserving import Reserving
 from qoop.schedulers.sjf import SJF
 from qoop.schedulers.tetris import Tetris
 from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
-from qoop.tpcds.simulate.truth import measured
+from qoop.tpcds.simulate.ground_truth import measured
 from qoop.tpcds.simulate.workload import PAPER, Query, fifty, workload
 from qoop.tpcds.suite.micro import DECISION_SECONDS
 
@@ -59,21 +59,23 @@ class Combination:
     scheduler: Callable[[], Scheduler]
     planner: Planner
     control: bool = False
-    settle: bool = False
+    demand_aware: bool = False
 
 
 COMBINATIONS = {
     one.name: one
     for one in (
-        Combination("QOOP", lambda: Patient(MaxMin()), "QOOP"),
+        Combination("QOOP", lambda: Reserving(MaxMin()), "QOOP"),
         Combination("DRF + Volcano", DRF, "Volcano"),
         Combination("Tetris + Volcano", Tetris, "Volcano"),
         Combination("SJF + Volcano", SJF, "Volcano"),
         Combination("Carbyne + Volcano", Carbyne, "Volcano"),
         Combination("DRF + Clarinet", DRF, "Clarinet"),
         Combination("Carbyne + Clarinet", Carbyne, "Clarinet"),
-        Combination("Max-min + Clarinet", lambda: Patient(MaxMin()), "Clarinet", control=True),
-        Combination("QOOP, shares settled", lambda: Settling(Patient(MaxMin())), "QOOP", control=True, settle=True),
+        Combination("Max-min + Clarinet", lambda: Reserving(MaxMin()), "Clarinet", control=True),
+        Combination(
+            "QOOP, shares settled", lambda: DemandAware(Reserving(MaxMin())), "QOOP", control=True, demand_aware=True
+        ),
     )
 }
 """Those of figure 2.16, and the controls."""
@@ -154,12 +156,12 @@ def measure(item: Alone | Together) -> dict[str, Any]:
     if isinstance(item, Alone):
         query = _queries(item.setting.directory)[item.query]
         job = _job(Arrival("alone", 0.0, item.query), query, item.planner)
-        run = _simulated(item.setting.directory, [job], Patient(MaxMin()))
+        run = _simulated(item.setting.directory, [job], Reserving(MaxMin()))
         return {"seconds": run.jobs[0].seconds}
     combination = COMBINATIONS[item.combination]
     known = _queries(item.setting.directory)
     every = arrivals(item.setting, item.seed)
-    jobs = [_job(one, known[one.query], combination.planner, combination.settle) for one in every]
+    jobs = [_job(one, known[one.query], combination.planner, combination.demand_aware) for one in every]
     run = _simulated(item.setting.directory, jobs, combination.scheduler())
     rows = zip(every, run.jobs, strict=True)
     return {
@@ -191,17 +193,17 @@ def _truth(directory: str) -> Callable[[TaskSpec], Outcome]:
     return measured(Path(directory), _queries(directory))
 
 
-def _job(coming: Arrival, query: Query, planner: Planner, settle: bool = False) -> SimulatedJob:
+def _job(coming: Arrival, query: Query, planner: Planner, demand_aware: bool = False) -> SimulatedJob:
     if planner == "Volcano":
         return SimulatedJob(coming.name, coming.at, volcano(query.candidates).plan)
-    return SimulatedJob(coming.name, coming.at, query.launch.plan, _adaptive(query, planner, settle))
+    return SimulatedJob(coming.name, coming.at, query.launch.plan, _adaptive(query, planner, demand_aware))
 
 
-def _adaptive(query: Query, planner: Planner, settle: bool) -> Adaptive:
+def _adaptive(query: Query, planner: Planner, demand_aware: bool) -> Adaptive:
     """Both choose by the share that the job is told when it comes; then one of them never again."""
     if planner == "Clarinet":
-        return query.adaptive(PAPER.whole, policy=AtLaunch(), triggers=NEVER, settle=settle)
-    return query.adaptive(PAPER.whole, policy=AtLaunch(Greedy()), settle=settle)
+        return query.adaptive(PAPER.whole, policy=AtLaunch(), triggers=NEVER, demand_aware=demand_aware)
+    return query.adaptive(PAPER.whole, policy=AtLaunch(Greedy()), demand_aware=demand_aware)
 
 
 def _simulated(directory: str, jobs: Sequence[SimulatedJob], scheduler: Scheduler) -> SimulatedRun:

@@ -49,12 +49,12 @@ def _market(seed: int) -> dict[str, Any]:
 
 def _cluster(number: int) -> dict[str, Any]:
     """jobs: by size, the events that each of them saw. shares: of a few that were there for some time."""
-    lives = recorded()[number]
+    lifetimes = recorded()[number]
     long = [
         (came, ended)
-        for came, ended in zip(lives.came, lives.ended, strict=True)
-        if lives.begin <= came and ended <= lives.end and ended - came >= _LONG
+        for came, ended in zip(lifetimes.came, lifetimes.ended, strict=True)
+        if lifetimes.begin <= came and ended <= lifetimes.end and ended - came >= _LONG
     ]
-    views = [view(lives, came, ended) for came, ended in long[:_SHOWN]]
+    views = [view(lifetimes, came, ended) for came, ended in long[:_SHOWN]]
     shares = [[[point.at, point.all_slots] for point in one.points] for one in views]
-    return {"kind": "shared", "jobs": [seen(lives, percent) for percent in PERCENTS], "shares": shares}
+    return {"kind": "shared", "jobs": [seen(lifetimes, percent) for percent in PERCENTS], "shares": shares}

@@ -1,7 +1,7 @@
 """Single queries under profiles, in virtual time: one record of a run serves figures 2.6 to 2.13 and the hindsight.
 
 Every contestant begins with the plan that ends first on what there is at launch, Volcano aside, and has the same
-candidates and the same estimates. Truth is what tasks really take (:mod:`~qoop.tpcds.simulate.truth`).
+candidates and the same estimates. Truth is what tasks really take (:mod:`~qoop.tpcds.simulate.ground_truth`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.baselines import clarinet, volcano
 from qoop.replanning.decision import Greedy
 from qoop.simulation import Fleet, JobRun, SimulatedJob, World, simulate
-from qoop.tpcds.simulate.truth import Truth, distorted
-from qoop.tpcds.simulate.truth import measured as truth_of
+from qoop.tpcds.simulate.ground_truth import GroundTruth, distorted
+from qoop.tpcds.simulate.ground_truth import measured as truth_of
 from qoop.tpcds.simulate.workload import PAPER, Query
 from qoop.tpcds.suite import situations
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran
@@ -39,17 +39,17 @@ DECISION_SECONDS = 0.1
 mean, so this is rather too much."""
 
 
-class Arena:
+class Scenario:
     """One query on one fleet. truth: what tasks come to. switching: seconds that a change of plan takes."""
 
-    def __init__(self, query: Query, fleet: Fleet, truth: Script | World, switching: float = 0.0) -> None:
-        self.query, self.fleet, self.truth, self.switching = query, fleet, truth, switching
+    def __init__(self, query: Query, fleet: Fleet, ground_truth: Script | World, switching: float = 0.0) -> None:
+        self.query, self.fleet, self.ground_truth, self.switching = query, fleet, ground_truth, switching
         self._pinned: dict[int, Ran] = {}
 
     @cached_property
     def launch(self) -> Candidate:
         """The plan that ends first on what there is at the start."""
-        return clarinet(self.query.candidates, self.fleet.room)
+        return clarinet(self.query.candidates, self.fleet.available)
 
     def pinned(self, candidate: Candidate) -> Ran:
         """A run held to one of the plans."""
@@ -60,7 +60,7 @@ class Arena:
 
     def adaptive(self, **more: Any) -> Ran:
         """A run that may change plan. more: policy and triggers."""
-        found = ran(self._run(self.launch, self.query.adaptive(self.fleet.room, **more)))
+        found = ran(self._run(self.launch, self.query.adaptive(self.fleet.available, **more)))
         if not found.switches:  # then it was as if held to its plan: no need to run that
             number = self.query.candidates.index(self.launch)
             self._pinned.setdefault(number, replace(found, deciding=0.0, plan=number, decisions=0, tempted=0))
@@ -72,7 +72,9 @@ class Arena:
 
     def _run(self, candidate: Candidate, adaptive: Adaptive | None) -> JobRun:
         jobs = [SimulatedJob("query", 0.0, candidate.plan, adaptive)]
-        run = simulate(self.fleet, jobs, self.truth, decision_seconds=DECISION_SECONDS, switch_seconds=self.switching)
+        run = simulate(
+            self.fleet, jobs, self.ground_truth, decision_seconds=DECISION_SECONDS, switch_seconds=self.switching
+        )
         (job,) = run.jobs
         if job.error is not None:
             raise job.error
@@ -104,13 +106,13 @@ def tempting(decision: Decided) -> bool:
     return min(seconds.values()) < seconds[decision.running]
 
 
-def arena(situation: Situation, percent: float = 0.0) -> Arena:
+def scenario(situation: Situation, percent: float = 0.0) -> Scenario:
     """Where a situation is played out. percent: by how much demands and durations are misjudged."""
     ground = situation.ground
     fleet = fleet_of(situations.profile(situation))
-    truth = known_truth(ground.directory, situation.query)
+    ground_truth = known_ground_truth(ground.directory, situation.query)
     query = situations.query(ground.directory, situation.query)
-    return Arena(query, fleet, distorted(truth, percent) if percent else truth)
+    return Scenario(query, fleet, distorted(ground_truth, percent) if percent else ground_truth)
 
 
 def fleet_of(profile: CapacityProfile) -> Fleet:
@@ -121,21 +123,21 @@ def fleet_of(profile: CapacityProfile) -> Fleet:
 
 
 @lru_cache(maxsize=64)
-def known_truth(directory: Path, query: int) -> Truth:
+def known_ground_truth(directory: Path, query: int) -> GroundTruth:
     """What the tasks of a query come to, kept for the process."""
     return truth_of(directory, {query: situations.query(directory, query)})
 
 
 def measure(situation: Situation) -> dict[str, Any]:
     """One record, as JSON values."""
-    return measured(arena(situation), situation).json()
+    return measured(scenario(situation), situation).json()
 
 
 HINDSIGHT_REGIONS = 3
 """In so many regions of each class every plan is run, for Volcano and for the best in hindsight: most of the work."""
 
 
-def measured(here: Arena, situation: Situation) -> Met:
+def measured(here: Scenario, situation: Situation) -> Met:
     """The runs of all contestants of a query in one region."""
     candidates = here.query.candidates
     ours = here.adaptive()
@@ -151,7 +153,7 @@ def measured(here: Arena, situation: Situation) -> Met:
     return record(here, situation, runs)
 
 
-def record(here: Arena, situation: Situation, runs: Mapping[str, Ran]) -> Met:
+def record(here: Scenario, situation: Situation, runs: Mapping[str, Ran]) -> Met:
     """The runs as they are kept."""
     return Met(
         situation.query, situation.kind, situation.volatility, situation.region, here.query.joins,

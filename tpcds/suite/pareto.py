@@ -18,7 +18,7 @@ from qoop.profiles.market import prices
 from qoop.replanning.decision import Decision, Policy, Question
 from qoop.replanning.price import Offer, Priced, offers, pareto
 from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds.simulate.truth import measured
+from qoop.tpcds.simulate.ground_truth import measured
 from qoop.tpcds.simulate.workload import PAPER, Query, workload
 from qoop.tpcds.suite.charts import COLOURS, CYCLE, Picture, labels, log_ticks, sheet
 

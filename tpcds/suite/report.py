@@ -16,7 +16,7 @@ from qoop.catalog.errors import ConfigError
 from qoop.drawing.picture import page, write
 from qoop.tpcds.results import read
 from qoop.tpcds.suite.charts import Picture
-from qoop.tpcds.suite.claims import Claim, claims, reasons
+from qoop.tpcds.suite.criteria import Criterion, criteria, reasons
 from qoop.tpcds.suite.figures import FIGURES, Figure, Suite
 from qoop.tpcds.suite.runner import Measured, known
 from qoop.tpcds.suite.runs import Met
@@ -63,13 +63,13 @@ def load(folder: Path) -> Found:
     )
 
 
-def make(found: Found, target: Path) -> list[Claim]:
+def make(found: Found, target: Path) -> list[Criterion]:
     """Write the page ``report.html`` and the figures, as SVG and PNG, to a folder; return the table of claims.
 
     Raises ConfigError if that cannot be written.
     """
     suite = found.suite()
-    table = claims(suite)
+    table = criteria(suite)
     try:
         (target / "figures").mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -88,11 +88,11 @@ def make(found: Found, target: Path) -> list[Claim]:
     return table
 
 
-def lines(table: Iterable[Claim]) -> Iterator[str]:
+def lines(table: Iterable[Criterion]) -> Iterator[str]:
     """The table for a terminal."""
-    for claim in table:
-        met = {True: "met", False: "NOT MET", None: ""}[claim.met]
-        yield f"{claim.figure:5} {claim.what:58} {claim.paper:26} {claim.ours:44} {met}".rstrip()
+    for criterion in table:
+        met = {True: "met", False: "NOT MET", None: ""}[criterion.met]
+        yield f"{criterion.figure:5} {criterion.what:58} {criterion.paper:26} {criterion.ours:44} {met}".rstrip()
 
 
 def _head(found: Found) -> str:
@@ -125,11 +125,11 @@ def _fidelity(found: Found) -> Iterator[str]:
     )
 
 
-def _table(table: Sequence[Claim]) -> str:
+def _table(table: Sequence[Criterion]) -> str:
     rows = "".join(
-        f"<tr><td>{claim.figure}</td><td>{escape(claim.what)}</td><td>{escape(claim.paper)}</td>"
-        f"<td>{escape(claim.ours)}</td>{_verdict(claim.met)}</tr>"
-        for claim in table
+        f"<tr><td>{criterion.figure}</td><td>{escape(criterion.what)}</td><td>{escape(criterion.paper)}</td>"
+        f"<td>{escape(criterion.ours)}</td>{_verdict(criterion.met)}</tr>"
+        for criterion in table
     )
     return (
         f"<h2>Paper and ours</h2><p>{summary(table)}</p>"
@@ -138,10 +138,10 @@ def _table(table: Sequence[Claim]) -> str:
     )
 
 
-def summary(table: Sequence[Claim]) -> str:
+def summary(table: Sequence[Criterion]) -> str:
     """How many of the claims are met, in a sentence."""
-    held = [claim for claim in table if claim.met is not None]
-    return f"{sum(bool(claim.met) for claim in held)} of {len(held)} things that must be shown are met."
+    held = [criterion for criterion in table if criterion.met is not None]
+    return f"{sum(bool(criterion.met) for criterion in held)} of {len(held)} things that must be shown are met."
 
 
 def _verdict(met: bool | None) -> str:

@@ -51,11 +51,11 @@ class Measured:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
-Told = Callable[[int, int, str], None]
+LazyFacts = Callable[[int, int, str], None]
 """Is called with how many items are done, of how many, and the name of the last."""
 
 
-def run(part: Part, folder: Path | None, processes: int = 1, told: Told = lambda done, of, name: None) -> Measured:
+def run(part: Part, folder: Path | None, processes: int = 1, told: LazyFacts = lambda done, of, name: None) -> Measured:
     """Measure what has not been measured yet; all results are kept in the folder as they come.
 
     Raises ConfigError if the folder holds results of other settings.

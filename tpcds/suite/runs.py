@@ -70,15 +70,15 @@ class Query:
     joins: int
     mets: Sequence[Met]
 
-    def seconds(self, contestant: str) -> float:
-        return fmean(met.runs[contestant].seconds for met in self.mets)
+    def seconds(self, system: str) -> float:
+        return fmean(met.runs[system].seconds for met in self.mets)
 
     def gain(self, baseline: str = CLARINET, ours: str = QOOP) -> float:
         """Mean completion time of the baseline over ours."""
         return self.seconds(baseline) / self.seconds(ours)
 
-    def mean(self, what: Callable[[Ran], float], contestant: str = QOOP) -> float:
-        return fmean(what(met.runs[contestant]) for met in self.mets)
+    def mean(self, what: Callable[[Ran], float], system: str = QOOP) -> float:
+        return fmean(what(met.runs[system]) for met in self.mets)
 
 
 def of(mets: Iterable[Met], kind: str, volatility: str | None = None, ours: Sequence[str] = ()) -> list[Met]:

@@ -21,7 +21,7 @@ from functools import cached_property
 from html import escape
 
 from qoop.control.cluster import Cluster
-from qoop.control.letters import JobRequest
+from qoop.control.messages import JobRequest
 from qoop.drawing.picture import FONT
 from qoop.drawing.timeline import Bar, timeline
 from qoop.engine.backends.simulated import SimulatedBackend
@@ -89,16 +89,16 @@ class Ran:
 
 def run(planner: str) -> Ran:
     """The query as one of :data:`PAPER` plans it."""
-    room = Resources(SLOTS[0][1])
+    available = Resources(SLOTS[0][1])
     known = plans()
     if planner == "Volcano":
         return _run(planner, volcano(known))
-    launch = clarinet(known, room)
+    launch = clarinet(known, available)
     if planner == "Clarinet":
         return _run(planner, launch)
     triggers = Triggers(quiet=0.0)  # nothing else can come at the same moment
     policy = AtLaunch(Greedy(careful=False))  # estimates do not err here
-    return _run(planner, launch, Adaptive(lambda _: known, room, at_once=True, policy=policy, triggers=triggers))
+    return _run(planner, launch, Adaptive(lambda _: known, available, at_once=True, policy=policy, triggers=triggers))
 
 
 def _run(planner: str, launch: Candidate, adaptive: Adaptive | None = None) -> Ran:

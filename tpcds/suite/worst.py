@@ -14,7 +14,7 @@ from typing import Any
 
 from qoop.tpcds.scenarios import adversary
 from qoop.tpcds.scenarios.adversary import POLICIES
-from qoop.tpcds.scenarios.arena import Arena, arenas
+from qoop.tpcds.scenarios.scenario import Scenario, scenarios
 
 QUERIES, QUICK_QUERIES = 10, 2
 TRIES, QUICK_TRIES = 200, 40
@@ -60,8 +60,8 @@ def measure(duel: Duel) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=2)
-def _arena(directory: Path, query: int) -> Arena:
+def _arena(directory: Path, query: int) -> Scenario:
     """As `qoop bench adversary` has it, kept for the next policy: its plans take seconds to find."""
     usual = adversary.Options(directory, (query,))
-    ((_, arena),) = arenas(directory, usual.queries, usual.stats_scale, usual.slots)
-    return arena
+    ((_, scenario),) = scenarios(directory, usual.queries, usual.stats_scale, usual.slots)
+    return scenario

@@ -117,7 +117,7 @@ class _Output:
 class Share(Protocol):
     """Divides the slots of machines with other sessions."""
 
-    def turn(self, slots: Mapping[MachineId, int], held: Mapping[MachineId, int]) -> Mapping[MachineId, int] | None:
+    def tick(self, slots: Mapping[MachineId, int], held: Mapping[MachineId, int]) -> Mapping[MachineId, int] | None:
         """What this one may have of the slots that there are, given what its attempts take; None: nobody knows."""
         ...
 
@@ -404,7 +404,7 @@ class RayBackend:
             held: Counter[MachineId] = Counter()
             for machine, spec in self._attempts.values():
                 held[machine.name] += int(spec.resources.cpu)
-        for name, count in (self._share.turn(slots, held) or {}).items():
+        for name, count in (self._share.tick(slots, held) or {}).items():
             self._give(name, count)
 
     def _give(self, name: MachineId, slots: int) -> None:

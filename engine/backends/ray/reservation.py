@@ -36,6 +36,6 @@ class Reservation:
 def _held(node: Node, whole: bool) -> Any:
     from ray.util import placement_group
 
-    room = {"CPU": float(node.slots), "memory": float(node.memory)} if whole else {"CPU": _PRESENCE}
+    available = {"CPU": float(node.slots), "memory": float(node.memory)} if whole else {"CPU": _PRESENCE}
     there = {"ray.io/node-id": node.id}  # a label that every node has; groups are moved off a node that is lost
-    return placement_group([room], strategy="STRICT_PACK", bundle_label_selector=[there])
+    return placement_group([available], strategy="STRICT_PACK", bundle_label_selector=[there])

@@ -10,7 +10,7 @@ from qoop.engine.run import Run
 from qoop.engine.state import Limits
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput, TableInput
 
-ROOM = Resources(1, 1 << 30)
+AVAILABLE = Resources(1, 1 << 30)
 WIDTH = 12
 
 
@@ -37,7 +37,7 @@ def started(machines: str = "abc", near: bool = True) -> Run:
 def begin(run: Run, name: str, machine: str) -> Start:
     """Grant the machine room for the next task of a stage."""
     [demand] = [demand for demand in run.ready() if demand.task.stage == name]
-    start = run.grant(demand.task, machine, ROOM, now=1.0)
+    start = run.grant(demand.task, machine, AVAILABLE, now=1.0)
     run.check()
     return start
 

@@ -11,7 +11,7 @@ from policies_world import option
 
 from qoop.control.cluster import ROUNDS, Cluster
 from qoop.control.job_handle import JobHandle
-from qoop.control.letters import JobRequest
+from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Decided, ShareTold
@@ -20,11 +20,11 @@ from qoop.planner.finish import NOTHING
 from qoop.planner.plan import Resources
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Option
-from qoop.replanning.demand import TOLERANCE, useful_room
-from qoop.schedulers.base import Claim, Scheduler
+from qoop.replanning.demand import TOLERANCE, useful_resources
+from qoop.schedulers.base import Request, Scheduler
+from qoop.schedulers.demand_aware import DemandAware, filled
 from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.patient import Patient
-from qoop.schedulers.settling import Settling, filled
+from qoop.schedulers.reserving import Reserving
 
 WIDE = option("scan 2 4\nwide 60 10 scan\nroot 1 1 wide", "A")
 LEAN = option("scan 2 4\nlean 4 40 scan\nroot 1 1 lean", "B")  # 160 s of work in place of 600, at most 4 at a time
@@ -33,9 +33,9 @@ NARROW = option("one 2 30 as=n\nroot 1 1 one", "C")
 
 def test_a_plan_wants_what_it_can_use_and_no_more() -> None:
     share = Resources(10, 100.0, network=50.0)
-    assert useful_room(LEAN.candidate.finish, NOTHING, share) == Resources(4, 40.0, network=20.0)
-    assert useful_room(NARROW.candidate.finish, NOTHING, share).cpu == 2
-    assert useful_room(WIDE.candidate.finish, NOTHING, share).cpu >= 30
+    assert useful_resources(LEAN.candidate.finish, NOTHING, share) == Resources(4, 40.0, network=20.0)
+    assert useful_resources(NARROW.candidate.finish, NOTHING, share).cpu == 2
+    assert useful_resources(WIDE.candidate.finish, NOTHING, share).cpu >= 30
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.floats(0.1, 9)), min_size=1, max_size=5), st.integers(1, 64))
@@ -45,7 +45,7 @@ def test_with_what_it_wants_a_plan_ends_nearly_as_soon_as_with_all(stages: list[
     ]
     reads = " ".join(f"s{i}" for i in range(len(stages)))
     finish = option("\n".join([*lines, f"root 1 1 {reads}"])).candidate.finish
-    wanted = useful_room(finish, NOTHING, Resources(slots))
+    wanted = useful_resources(finish, NOTHING, Resources(slots))
     assert finish.seconds(wanted) <= (1 + TOLERANCE) * finish.seconds(Resources(1000)) + 1e-9
 
 
@@ -73,20 +73,22 @@ class Recording:
         self.told: list[dict[str, float]] = []
         self.next_grant = policy.next_grant
 
-    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[str, Resources]:
-        shares = self.policy.fair_shares(claims, capacity)
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[str, Resources]:
+        shares = self.policy.fair_shares(requests, capacity)
         self.told.append({job: share.cpu for job, share in shares.items()})
         return shares
 
 
-def run(slots: float, *jobs: Sequence[Option], settle: bool = True) -> tuple[Recording, list[JobHandle], list[float]]:
+def run(
+    slots: float, *jobs: Sequence[Option], demand_aware: bool = True
+) -> tuple[Recording, list[JobHandle], list[float]]:
     """Each job with its launch plan and the others; the seconds at which they ended."""
-    clock, scheduler = VirtualClock(), Recording(Settling(Patient(MaxMin())))
+    clock, scheduler = VirtualClock(), Recording(DemandAware(Reserving(MaxMin())))
     cluster = Cluster(SimulatedBackend({"m": Resources(slots)}, clock), scheduler, clock, thread=False)
     handles = []
     for options in jobs:
         plans = [one.candidate for one in options]
-        adaptive = Adaptive(lambda _, plans=plans: plans, Resources(slots), at_once=True, settle=settle)
+        adaptive = Adaptive(lambda _, plans=plans: plans, Resources(slots), at_once=True, demand_aware=demand_aware)
         handles.append(cluster.submit(JobRequest(plans[0].plan, adaptive=adaptive)))
     while cluster.busy:
         cluster.step()
@@ -110,14 +112,14 @@ def test_what_a_narrow_plan_leaves_is_promised_to_the_other_job() -> None:
 
 
 def test_without_the_loop_shares_are_equal_parts() -> None:
-    _, handles, _ = run(40, [NARROW], [WIDE, LEAN], settle=False)
+    _, handles, _ = run(40, [NARROW], [WIDE, LEAN], demand_aware=False)
     assert told(handles[0]) == [20, 40] and told(handles[1]) == [20]
 
 
 def test_a_job_that_is_told_the_truth_about_its_share_takes_the_plan_that_suits_it() -> None:
     """On a third of 24 slots the wide plan takes 80 s, the lean one 44 s; with what two narrow jobs leave, 20 slots,
     the wide one takes 35 s. Believing in a third it changes plan for nothing."""
-    alone, _, ends = run(24, [NARROW], [NARROW], [WIDE, LEAN], settle=False)
+    alone, _, ends = run(24, [NARROW], [NARROW], [WIDE, LEAN], demand_aware=False)
     settled, _, sooner = run(24, [NARROW], [NARROW], [WIDE, LEAN])
     assert max(alone.told[0].values()) == 8
     assert settled.told[1]["job3"] > 8

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import qoop
-from qoop.engine.task import CheckpointKey, checkpoint_key, own_islands
+from qoop.engine.task import CheckpointKey, checkpoint_key, own_non_deterministic
 from qoop.planner.algebra.expr import VOLATILE
 from qoop.planner.plan import Plan
 from qoop.planner.search.alternatives import pool
@@ -21,7 +21,7 @@ from qoop.session import Session
 TABLE = """SELECT (i % 4)::INT a, i::INT b, i c, i::DOUBLE f, (i / 7)::DECIMAL(9,2) d, 'x' || i x,
            TIMESTAMP '2000-01-01' ts, to_days(i::INT) v FROM range(200) AS r(i)"""
 
-ISLANDS = {
+NON_DETERMINISTIC = {
     "random": "SELECT a FROM (SELECT a, random() r FROM t) WHERE r < 0.5",
     "random in a grouping": "SELECT count(*) FROM t WHERE random() < 0.5",
     "order by random": "SELECT a FROM t ORDER BY random() LIMIT 2",
@@ -98,19 +98,19 @@ def session(data: Path) -> Iterator[Session]:
 
 
 def usual(session: Session, text: str) -> Plan:
-    return session.prepare(text).planning().plan(Variant(), session.room)
+    return session.prepare(text).planning().plan(Variant(), session.available)
 
 
-@pytest.mark.parametrize("what", ISLANDS)
+@pytest.mark.parametrize("what", NON_DETERMINISTIC)
 def test_an_island_has_a_key_of_its_own_in_every_job_and_is_not_held_for_others(session: Session, what: str) -> None:
-    plan = usual(session, ISLANDS[what])
+    plan = usual(session, NON_DETERMINISTIC[what])
     assert not plan.root.shareable
     assert all(item.stage.shareable for item in held(plan, [stage.id for stage in plan.stages]))
-    keys = [islands(own_islands(plan, job)) for job in ("one", "two")]
+    keys = [non_deterministic(own_non_deterministic(plan, job)) for job in ("one", "two")]
     assert keys[0] and keys[0].isdisjoint(keys[1])
 
 
-def islands(plan: Plan) -> set[CheckpointKey]:
+def non_deterministic(plan: Plan) -> set[CheckpointKey]:
     return {checkpoint_key(stage, 0) for stage in plan.stages if not stage.shareable}
 
 
@@ -132,7 +132,9 @@ MEETING = {
 @pytest.mark.parametrize("what", MEETING)
 def test_a_float_sum_that_meets_itself_is_an_island_in_every_plan(session: Session, what: str) -> None:
     """Were one reader's sums from another run, the answer could be empty."""
-    for member in pool(session.prepare(FLOAT_SUMS + MEETING[what]).planning(), local_grid(session.room)).candidates:
+    for member in pool(
+        session.prepare(FLOAT_SUMS + MEETING[what]).planning(), local_grid(session.available)
+    ).candidates:
         grouped = [
             stage for stage in member.plan.stages if "sum(" in stage.sql.lower() and "group" in stage.sql.lower()
         ]

@@ -1,7 +1,8 @@
 """One side of a comparison under changing resources, in a process of its own that may be killed: qoop or DuckDB.
 
-Run as ``python -m qoop.tpcds.bench.contestant`` by :mod:`qoop.tpcds.bench.contest`, which writes JSON lines to standard
-input: first a :class:`Task`, then any number of :class:`Room`. It answers with a line when it is ready, and another
+Run as ``python -m qoop.tpcds.bench.system_under_test`` by :mod:`qoop.tpcds.bench.contest`, which writes JSON lines to
+standard
+input: first a :class:`Task`, then any number of :class:`Size`. It answers with a line when it is ready, and another
 when the answer is complete. The answer itself goes to a file, after the clock has been stopped.
 """
 
@@ -25,7 +26,7 @@ KINDS = ("qoop", "held", "restarted", "running")
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Size:
     """Slots (threads), and bytes of memory."""
 
     slots: int
@@ -43,7 +44,7 @@ class Task:
     kind: str
     directory: str
     text: str
-    room: Room
+    size: Size
     answer: str
     checkpoints: str | None = None
     waits: bool = True
@@ -55,7 +56,7 @@ class Task:
     @classmethod
     def read(cls, line: str) -> Task:
         fields: dict[str, Any] = json.loads(line)
-        return cls(**{**fields, "room": Room(**fields["room"])})
+        return cls(**{**fields, "size": Size(**fields["size"])})
 
 
 class Side(Protocol):
@@ -63,7 +64,7 @@ class Side(Protocol):
 
     def answer(self) -> pa.Table: ...
 
-    def resize(self, room: Room) -> None: ...
+    def resize(self, size: Size) -> None: ...
 
     def facts(self) -> Mapping[str, Any]:
         """What else there is to report once it has answered."""
@@ -77,8 +78,8 @@ class Qoop:
         import qoop
 
         self.task = task
-        room = task.room
-        self.session = qoop.connect(room.slots, room.memory, task.checkpoints, replan=replan)
+        size = task.size
+        self.session = qoop.connect(size.slots, size.memory, task.checkpoints, replan=replan)
         self.session.register_folder(task.directory)
         if task.waits:
             with contextlib.suppress(qoop.QoopError):  # the run will say what is wrong with the text
@@ -89,8 +90,8 @@ class Qoop:
         self.job = self.session.submit(self.task.text, resume=self.task.checkpoints is not None)
         return self.job.result().arrow()
 
-    def resize(self, room: Room) -> None:
-        self.session.resize(slots=room.slots, memory=room.memory)
+    def resize(self, size: Size) -> None:
+        self.session.resize(slots=size.slots, memory=size.memory)
 
     def facts(self) -> Mapping[str, Any]:
         assert self.job is not None
@@ -109,8 +110,8 @@ class DuckDB:
         from qoop.tpcds.oracle import Oracle
 
         self.task = task
-        self.oracle = Oracle(task.directory, task.room.slots, f"{task.room.memory}B")
-        self.room = task.room
+        self.oracle = Oracle(task.directory, task.size.slots, f"{task.size.memory}B")
+        self.size = task.size
         self.restarts = restarts
         self.again = threading.Event()
         self.begun = 0
@@ -127,12 +128,12 @@ class DuckDB:
             except duckdb.InterruptException:
                 if not self.again.is_set():
                     raise
-                self.limit(threads=self.room.slots)
+                self.limit(threads=self.size.slots)
 
-    def resize(self, room: Room) -> None:
+    def resize(self, size: Size) -> None:
         """Less room: stop and begin again, or set the new limit while it runs. More: it goes on with what it has."""
-        less = room.slots < self.room.slots or room.memory < self.room.memory
-        self.room = room
+        less = size.slots < self.size.slots or size.memory < self.size.memory
+        self.size = size
         if self.restarts and less:
             self.again.set()
             self.oracle.interrupt()
@@ -144,7 +145,7 @@ class DuckDB:
         import duckdb
 
         try:
-            self.oracle.limit(f"{self.room.memory}B", threads)
+            self.oracle.limit(f"{self.size.memory}B", threads)
         except duckdb.Error as error:
             self.refusals.append(str(error))
 
@@ -162,29 +163,29 @@ def side(task: Task) -> Side:
 def serve(requests: TextIO, replies: TextIO) -> None:
     """Do one task; tell when ready, and then seconds, facts or the error."""
     task = Task.read(requests.readline())
-    contestant = side(task)
+    system = side(task)
     tell(replies, {"ready": True})
     if task.waits:
         requests.readline()
     begun = time.perf_counter()
     try:
-        with _listening(requests, contestant.resize):
-            table = contestant.answer()
+        with _listening(requests, system.resize):
+            table = system.answer()
             seconds = time.perf_counter() - begun
     except Exception as error:
         tell(replies, {"seconds": time.perf_counter() - begun, "error": f"{type(error).__name__}: {error}"})
         return
     _write(Path(task.answer), table)
-    tell(replies, {"seconds": seconds, "rows": table.num_rows, **contestant.facts()})
+    tell(replies, {"seconds": seconds, "rows": table.num_rows, **system.facts()})
 
 
 @contextmanager
-def _listening(requests: TextIO, resize: Callable[[Room], None]) -> Iterator[None]:
+def _listening(requests: TextIO, resize: Callable[[Size], None]) -> Iterator[None]:
     """Pass on changes of room as they come, in a thread that ends with the process."""
 
     def listen() -> None:
         for line in requests:
-            resize(Room(**json.loads(line)))
+            resize(Size(**json.loads(line)))
 
     threading.Thread(target=listen, name="qoop-contest", daemon=True).start()
     yield

@@ -43,7 +43,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobStatus:
     """How a job stands.
 
     elapsed: seconds since it was submitted. share: what it is sure of, None before it was told. used: by its running

@@ -85,7 +85,7 @@ class SuspendAsked:
     told to `kept`; nothing if the job is there no more. Once that is safe, the job can be cancelled."""
 
     job: JobId
-    keeper: JobId
+    owner: JobId
     kept: Future[tuple[Committed, ...]] = field(default_factory=Future, compare=False, repr=False)
 
 
@@ -149,7 +149,7 @@ class CloseAsked:
     """All jobs are to be cancelled."""
 
 
-Letter = (
+Message = (
     Submitted
     | CancelAsked
     | HoldAsked

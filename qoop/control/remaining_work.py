@@ -1,4 +1,4 @@
-"""What a run of the cluster has still to do, for the policies that ask (:mod:`qoop.schedulers.outlook`)."""
+"""What a run of the cluster has still to do, for the policies that ask (:mod:`qoop.schedulers.remaining_work`)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from math import inf
 from qoop.engine.clock import Clock
 from qoop.engine.run import Run
 from qoop.planner.plan import Plan, Resources, StageId
-from qoop.schedulers.outlook import Latest, Rest, latest
+from qoop.schedulers.remaining_work import Latest, Rest, latest
 
 _FRESH = 0.05
 """Part of a schedule's length after which it is made anew from what has been done since."""
 
 
-class RunOutlook:
+class RunRemainingWork:
     """The outlook of one run. It remembers the schedule it has made, for it is asked with every grant.
 
     The job's end on its share is fixed when it is first asked about, and again when the share or the plan is another:
@@ -35,7 +35,7 @@ class RunOutlook:
         return self._run.work_left
 
     def needed(self, share: Resources) -> float:
-        """Slots to have in use now; see :class:`~qoop.schedulers.outlook.Outlook`."""
+        """Slots to have in use now; see :class:`~qoop.schedulers.remaining_work.RemainingWork`."""
         left = self._run.left()
         if not left:
             return 0.0

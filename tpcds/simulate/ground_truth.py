@@ -5,7 +5,7 @@
     distorted(truth, percent, seed)   another truth, so many percent off
     Straggling(truth)                 another world, in which equal tasks take longer or shorter by chance
 
-A :class:`Truth` is what `qoop.simulation.simulate` takes for its argument of that name.
+A :class:`GroundTruth` is what `qoop.simulation.simulate` takes for its argument of that name.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def task_key(stage: Stage) -> TaskKey:
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-class Truth:
+class GroundTruth:
     """Says of every attempt what it comes to.
 
     facts: by :func:`task_key`; of stages that are not among them (those that take over another plan's work) the
@@ -110,12 +110,14 @@ class Truth:
         Rows that other machines hold come in over its machine's link, which the tasks of the stage there share, as
         the completion time estimate has it (:mod:`qoop.planner.finish`).
         """
-        stage, room = spec.stage, spec.resources
+        stage, available = spec.stage, spec.resources
         task = self.of(stage)
-        seconds = on_threads(task.seconds, room.cpu) + task.local + max(0.0, task.wants - room.memory) * SPILL_BYTE
+        seconds = (
+            on_threads(task.seconds, available.cpu) + task.local + max(0.0, task.wants - available.memory) * SPILL_BYTE
+        )
         if CROSSING and machines > 1 and self.setting.link > 0:
             arriving = (task.everywhere + task.parted / min(machines, stage.width)) * (machines - 1) / machines
-            rounds = stage.width * room.cpu / (machines * self.setting.slots)
+            rounds = stage.width * available.cpu / (machines * self.setting.slots)
             seconds += arriving / self.setting.link / max(1.0, rounds)
         part, parts = spec.attempt.task.part, stage.layout.parts
         return Outcome(
@@ -147,7 +149,7 @@ def share_of(total: float, tasks: int, part: int) -> int:
     return round((part + 1) * total / tasks) - round(part * total / tasks)
 
 
-def believed(queries: Iterable[Query], setting: Setting = PAPER) -> Truth:
+def believed(queries: Iterable[Query], setting: Setting = PAPER) -> GroundTruth:
     """What the estimates of the plans say comes true."""
     facts: dict[TaskKey, TaskFacts] = {}
     for query in queries:
@@ -157,7 +159,7 @@ def believed(queries: Iterable[Query], setting: Setting = PAPER) -> Truth:
                     task.seconds, task.local, task.wants, task.everywhere, task.parted, stage.estimate.rows,
                     stage.estimate.bytes,
                 )  # fmt: skip
-    return Truth(facts, setting)
+    return GroundTruth(facts, setting)
 
 
 def measured(
@@ -166,7 +168,7 @@ def measured(
     setting: Setting = PAPER,
     scales: Sequence[float] = (1.0, 10.0),
     cache_dir: Path | None = None,
-) -> Truth:
+) -> GroundTruth:
     """What follows from the measurements of `qoop bench measure`; what was not measured is as believed, but for the
     seconds that its kind of operator takes.
 
@@ -192,7 +194,7 @@ def measured(
                 stage.seconds * factor, stage.local, stage.wants, stage.everywhere, stage.parted, stage.rows,
                 stage.bytes,
             )  # fmt: skip
-    return Truth(facts, setting)
+    return GroundTruth(facts, setting)
 
 
 def stage_truths(
@@ -218,11 +220,11 @@ def stage_truths(
     return found
 
 
-def known_true(query: Query, truth: Truth) -> Query:
+def known_true(query: Query, ground_truth: GroundTruth) -> Query:
     """The query as a planner would have it who knew the truth: plans with true estimates."""
 
     def told(stage: Stage) -> Stage:
-        task = truth.of(stage)
+        task = ground_truth.of(stage)
         estimate = replace(
             stage.estimate, rows=task.rows, bytes=task.bytes, task_seconds=task.seconds, task_wants=task.wants
         )
@@ -264,7 +266,7 @@ def _kept(directory: Path, setting: Setting, scales: Sequence[float], cache_dir:
     return Kept(folder(cache_dir), edition(directory, setting, scales, cache_dir))
 
 
-def distorted(truth: Truth, percent: float, seed: int | None = None) -> Truth:
+def distorted(ground_truth: GroundTruth, percent: float, seed: int | None = None) -> GroundTruth:
     """A truth that is off by so many percent in demands and durations, as in figure 2.14 (demand × (1 + X/100)).
 
     seed: None: everything is off by just as much; else each stage by an amount of its own, from -percent to percent,
@@ -275,7 +277,9 @@ def distorted(truth: Truth, percent: float, seed: int | None = None) -> Truth:
         off = percent if seed is None else random.Random(f"{seed} {key}").uniform(-percent, percent)
         return max(0.01, 1.0 + off / 100.0)
 
-    return Truth({key: facts.times(factor(key)) for key, facts in truth.facts.items()}, truth.setting)
+    return GroundTruth(
+        {key: facts.times(factor(key)) for key, facts in ground_truth.facts.items()}, ground_truth.setting
+    )
 
 
 SPREAD = 0.4
@@ -284,19 +288,19 @@ Ananthanarayanan et al. looked at (Mantri, OSDI 2010, section 4), where those ar
 
 
 class Straggling:
-    """A world like `truth`, but for what each attempt takes: times a lognormal factor of mean 1, so that there is as
-    much work in all. What a task's first, second … attempt draws follows from the seed and the task alone, whoever runs
-    it and when.
+    """A world like `ground_truth`, but for what each attempt takes: times a lognormal factor of mean 1, so that there
+    is as much work in all. What a task's first, second … attempt draws follows from the seed and the task alone,
+    whoever runs it and when.
 
     spread: standard deviation of the factor's logarithm.
     """
 
-    def __init__(self, truth: World, spread: float = SPREAD, seed: int = 1) -> None:
-        self.truth, self.spread, self.seed = truth, spread, seed
+    def __init__(self, ground_truth: World, spread: float = SPREAD, seed: int = 1) -> None:
+        self.ground_truth, self.spread, self.seed = ground_truth, spread, seed
 
     def on(self, machines: Callable[[], Mapping[MachineId, Resources]]) -> Callable[[TaskSpec], Outcome]:
         """For one simulation, on so many machines as there are at the moment."""
-        steady, tries = self.truth.on(machines), Counter[str]()
+        steady, tries = self.ground_truth.on(machines), Counter[str]()
 
         def outcome(spec: TaskSpec) -> Outcome:
             key = f"{spec.key.signature} {spec.key.layout} {spec.key.part}"

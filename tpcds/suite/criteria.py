@@ -25,7 +25,7 @@ SHALLOW = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Criterion:
     """One line of the table. paper: what is wanted; met: None where there is no figure to hold ours against."""
 
     figure: str
@@ -35,7 +35,7 @@ class Claim:
     met: bool | None
 
 
-def claims(suite: Suite) -> list[Claim]:
+def criteria(suite: Suite) -> list[Criterion]:
     """Those of which something was measured, in the order of the figures."""
     mets = suite.micro
     found = [
@@ -43,7 +43,7 @@ def claims(suite: Suite) -> list[Claim]:
         *_depths(mets), *_without(mets), *_errors(suite), *_hysteresis(suite), *_macro(suite), *_hindsight(mets),
         *_variants(suite), *_adversary(suite),
     ]  # fmt: skip
-    return sorted(found, key=lambda claim: _ORDER.index(claim.figure))
+    return sorted(found, key=lambda criterion: _ORDER.index(criterion.figure))
 
 
 _ORDER = (
@@ -52,43 +52,45 @@ _ORDER = (
 )  # fmt: skip
 
 
-def _fidelity(suite: Suite) -> Iterator[Claim]:
+def _fidelity(suite: Suite) -> Iterator[Criterion]:
     error, orders = suite.fidelity.get("median_error"), suite.fidelity.get("orders", {"of": 0})
     if error is not None:
-        yield Claim("F", "simulator: median error of completion times", "at most 10 %", f"{error:.1%}", error <= 0.1)
+        yield Criterion(
+            "F", "simulator: median error of completion times", "at most 10 %", f"{error:.1%}", error <= 0.1
+        )
     if orders["of"]:
         kept = orders["right"] / orders["of"]
         shown = f"{kept:.1%} of {orders['of']}"
-        yield Claim("F", "simulator: order of plans kept", "at least 90 %", shown, kept >= 0.9)
+        yield Criterion("F", "simulator: order of plans kept", "at least 90 %", shown, kept >= 0.9)
 
 
-def _profiles(suite: Suite) -> Iterator[Claim]:
+def _profiles(suite: Suite) -> Iterator[Criterion]:
     spot, shared = (figures.of_kind(suite, kind) for kind in KINDS)
     if spot:
         means = [fmean(one["events"][place] for one in spot) for place in range(len(PERCENTS))]
         near = all(abs(ours / paper - 1) <= 0.1 for ours, paper in zip(means, _SPOT_EVENTS, strict=True))
         ours = " / ".join(f"{mean:.0f}" for mean in means)
-        yield Claim("2.3", "spot: events of 10 / 15 / 20 % in five hours (±10 %)", "60 / 53 / 40", ours, near)
+        yield Criterion("2.3", "spot: events of 10 / 15 / 20 % in five hours (±10 %)", "60 / 53 / 40", ours, near)
     if shared:
         counts = [count for cluster in shared for count in cluster["jobs"][0]]
         one, four = (fmean(count >= least for count in counts) for least in (1, 4))
         near = abs(one - 0.78) <= 0.05 and abs(four - 0.2) <= 0.05
         ours = f"{one:.0%}, {four:.0%}"
-        yield Claim("2.3", "shared: jobs that see one event of 10 %, and four (±5)", "78 %, 20 %", ours, near)
+        yield Criterion("2.3", "shared: jobs that see one event of 10 %, and four (±5)", "78 %, 20 %", ours, near)
 
 
 _SPOT_EVENTS = (60, 53, 40)
 
 
-def _toy(suite: Suite) -> Iterator[Claim]:
+def _toy(suite: Suite) -> Iterator[Criterion]:
     ends = suite.toy.get("ends")
     if ends is not None:
         ours = [ends[name] for name in ("Volcano", CLARINET, QOOP)]
         shown = " / ".join(f"{end:g}" for end in ours)
-        yield Claim("2.4", "toy query: ends of Volcano / Clarinet / QOOP", "9 / 7 / 6", shown, ours == [9, 7, 6])
+        yield Criterion("2.4", "toy query: ends of Volcano / Clarinet / QOOP", "9 / 7 / 6", shown, ours == [9, 7, 6])
 
 
-def _gains(mets: Sequence[Met]) -> Iterator[Claim]:
+def _gains(mets: Sequence[Met]) -> Iterator[Criterion]:
     for kind, number in zip(KINDS, ("2.6a", "2.6b"), strict=True):
         for name in CLASSES:
             queries = by_query(of(mets, kind, name, (QOOP, CLARINET)))
@@ -96,24 +98,28 @@ def _gains(mets: Sequence[Met]) -> Iterator[Claim]:
                 gains = [query.gain() for query in queries]
                 yield from _gains_of(number, f"{kind}, {name}", gains, kind, name)
                 slowest = min(queries, key=lambda query: query.gain())
-                yield Claim(
+                yield Criterion(
                     number, f"{kind}, {name}: no query slower in the mean by over 2 %", "at least 0.98 ×",
                     f"{slowest.gain():.3f} × (query {slowest.query})", slowest.gain() >= SLOWER,
                 )  # fmt: skip
 
 
-def _gains_of(number: str, where: str, gains: Sequence[float], kind: str, name: str) -> Iterator[Claim]:
+def _gains_of(number: str, where: str, gains: Sequence[float], kind: str, name: str) -> Iterator[Criterion]:
     faster, middle = runs.share(gains, FASTER), median(gains)
     wanted, paper = PAPER_FASTER[kind][name], PAPER_MEDIAN[kind][name]
-    yield Claim(number, f"{where}: queries faster", f"{wanted:.0%}", f"{faster:.0%} of {len(gains)}", faster >= wanted)
-    yield Claim(number, f"{where}: median gain", f"{paper:.2f} ×", f"{middle:.3f} ×", middle >= paper)
+    yield Criterion(
+        number, f"{where}: queries faster", f"{wanted:.0%}", f"{faster:.0%} of {len(gains)}", faster >= wanted
+    )
+    yield Criterion(number, f"{where}: median gain", f"{paper:.2f} ×", f"{middle:.3f} ×", middle >= paper)
     if name == "high":
         tenth = quantile(gains, 0.9)
         least = PAPER_TENTH[kind]
-        yield Claim(number, f"{where}: a tenth of the queries over", f"{least:g} ×", f"{tenth:.2f} ×", tenth >= least)
+        yield Criterion(
+            number, f"{where}: a tenth of the queries over", f"{least:g} ×", f"{tenth:.2f} ×", tenth >= least
+        )
 
 
-def _trends(mets: Sequence[Met]) -> Iterator[Claim]:
+def _trends(mets: Sequence[Met]) -> Iterator[Criterion]:
     for kind in runs.kinds(mets):
         queries = by_query(of(mets, kind, "high", (QOOP, CLARINET)))
         if len(queries) >= 2:
@@ -121,46 +127,50 @@ def _trends(mets: Sequence[Met]) -> Iterator[Claim]:
             yield _trend("2.8", f"{kind}, high: half with more joins gains more", queries, lambda q: q.joins)
 
 
-def _trend(number: str, what: str, queries: Sequence[Query], key: Callable[[Query], float]) -> Claim:
+def _trend(number: str, what: str, queries: Sequence[Query], key: Callable[[Query], float]) -> Criterion:
     ordered = sorted(queries, key=key)
     half = len(ordered) // 2
     less, more = (fmean(query.gain() for query in part) for part in (ordered[:half], ordered[-half:]))
-    return Claim(number, what, "grows", f"mean {less:.2f} × and {more:.2f} ×", more > less)
+    return Criterion(number, what, "grows", f"mean {less:.2f} × and {more:.2f} ×", more > less)
 
 
-def _switches(mets: Sequence[Met]) -> Iterator[Claim]:
+def _switches(mets: Sequence[Met]) -> Iterator[Criterion]:
     for kind in runs.kinds(mets):
         some = of(mets, kind, None, (QOOP, CLARINET))
         if not some:
             continue
         most = max(met.runs[QOOP].switches for met in some)
         over = sum(met.runs[QOOP].switches > 3 for met in some)
-        yield Claim("2.9", f"{kind}: most switches of a run", "3", f"{most} ({over} of {len(some)} over 3)", most <= 3)
+        yield Criterion(
+            "2.9", f"{kind}: most switches of a run", "3", f"{most} ({over} of {len(some)} over 3)", most <= 3
+        )
         with_, without = ([met.gain() for met in some if bool(met.runs[QOOP].switches) is did] for did in (True, False))
         if with_ and without:
-            yield Claim(
+            yield Criterion(
                 "2.9", f"{kind}: gain with and without switches", "grows",
                 f"mean {fmean(with_):.2f} × and {fmean(without):.2f} ×", fmean(with_) > fmean(without),
             )  # fmt: skip
         ratio = figures.mean_rate(some, QOOP) / figures.mean_rate(some, CLARINET)
-        yield Claim("2.10", f"{kind}: tasks per second over Clarinet's", "about 1.24 ×", f"{ratio:.2f} ×", ratio >= 1.2)
+        yield Criterion(
+            "2.10", f"{kind}: tasks per second over Clarinet's", "about 1.24 ×", f"{ratio:.2f} ×", ratio >= 1.2
+        )
         yield from _switching_time(kind, [figures.overhead(met) for met in some if met.runs[QOOP].switches])
 
 
-def _switching_time(kind: str, parts: Sequence[float]) -> Iterator[Claim]:
+def _switching_time(kind: str, parts: Sequence[float]) -> Iterator[Criterion]:
     """Of the runs that changed plan: the others spend nothing on it, and there are many of them."""
     if parts:
         shown = f"mean {fmean(parts):.3%}, worst {max(parts):.3%} of {len(parts)} runs that switched"
-        yield Claim("2.11", f"{kind}: time spent switching", "under 1 %", shown, fmean(parts) < 0.01)
+        yield Criterion("2.11", f"{kind}: time spent switching", "under 1 %", shown, fmean(parts) < 0.01)
 
 
-def _depths(mets: Sequence[Met]) -> Iterator[Claim]:
+def _depths(mets: Sequence[Met]) -> Iterator[Criterion]:
     for kind in runs.kinds(mets):
         depths = {name: [figures.deepest(met) for met in of(mets, kind, name, (QOOP, CLARINET))] for name in CLASSES}
         low, high = depths["low"], depths["high"]
         if low:
             none = low.count(0) / len(low)
-            yield Claim(
+            yield Criterion(
                 "2.12", f"{kind}, low: runs without backtracking", "85.3 % (at least 80 %)", f"{none:.1%}",
                 none >= SHALLOW,
             )  # fmt: skip
@@ -168,23 +178,23 @@ def _depths(mets: Sequence[Met]) -> Iterator[Claim]:
             deep = {name: sum(depth >= 2 for depth in some) / len(some) for name, some in depths.items() if some}
             shown = ", ".join(f"{name} {part:.1%}" for name, part in deep.items())
             only = deep["high"] > 0 and not deep["low"]
-            yield Claim("2.12", f"{kind}: runs two stages deep or deeper", "5.7 %, only under 'high'", shown, only)
+            yield Criterion("2.12", f"{kind}: runs two stages deep or deeper", "5.7 %, only under 'high'", shown, only)
 
 
-def _without(mets: Sequence[Met]) -> Iterator[Claim]:
+def _without(mets: Sequence[Met]) -> Iterator[Criterion]:
     for kind in runs.kinds(mets):
         for name in CLASSES:
             some = of(mets, kind, name, (QOOP, CLARINET, NO_BACKTRACKING))
             if some:
                 queries = by_query(some)
                 ours, other = (fmean(q.gain(ours=one) for q in queries) for one in (QOOP, NO_BACKTRACKING))
-                yield Claim(
+                yield Criterion(
                     "2.13", f"{kind}, {name}: mean gain with and without backtracking", "better with",
                     f"{ours:.3f} × and {other:.3f} ×", ours > other,
                 )  # fmt: skip
 
 
-def _errors(suite: Suite) -> Iterator[Claim]:
+def _errors(suite: Suite) -> Iterator[Criterion]:
     for kind in runs.kinds(suite.ablation):
         for name in CLASSES:
             curve = figures.sweep(figures.ERROR, figures.CLARINET_ERROR)(of(suite.ablation, kind, name))
@@ -192,21 +202,21 @@ def _errors(suite: Suite) -> Iterator[Claim]:
                 yield from _errors_of(kind, name, curve)
 
 
-def _errors_of(kind: str, name: str, curve: Mapping[float, float]) -> Iterator[Claim]:
+def _errors_of(kind: str, name: str, curve: Mapping[float, float]) -> Iterator[Criterion]:
     worst = min(curve, key=lambda value: curve[value])
     least, shown = curve[worst], f"{curve[worst]:.3f} × at {worst:+g} %"
     where = f"{kind}, {name}: gain under ±25 % error"
     wanted = _WITH_ERRORS.get(name)
     if kind == "spot" and wanted is not None:
-        yield Claim("2.14", where, f"{wanted:g} × at the worst", shown, least >= wanted)
-    yield Claim("2.14", f"{where}, against Clarinet", "never below 1 ×", shown, least >= 1.0)
+        yield Criterion("2.14", where, f"{wanted:g} × at the worst", shown, least >= wanted)
+    yield Criterion("2.14", f"{where}, against Clarinet", "never below 1 ×", shown, least >= 1.0)
 
 
 _WITH_ERRORS = {"low": 1.18, "high": 1.4}
 """Gains that the paper keeps at the worst."""
 
 
-def _hysteresis(suite: Suite) -> Iterator[Claim]:
+def _hysteresis(suite: Suite) -> Iterator[Criterion]:
     for kind in runs.kinds(suite.ablation):
         curve = figures.sweep(figures.HYSTERESIS)(of(suite.ablation, kind))
         if curve:
@@ -214,10 +224,10 @@ def _hysteresis(suite: Suite) -> Iterator[Claim]:
             inside = max(gain for value, gain in curve.items() if 10 <= value <= 25)
             shown = f"best at {best:g} %: {curve[best]:.3f} ×; best of 10 to 25 %: {inside:.3f} ×"
             wanted = "flat best from 10 to 25 %"
-            yield Claim("2.15", f"{kind}: best hysteresis", wanted, shown, inside >= 0.99 * curve[best])
+            yield Criterion("2.15", f"{kind}: best hysteresis", wanted, shown, inside >= 0.99 * curve[best])
 
 
-def _macro(suite: Suite) -> Iterator[Claim]:
+def _macro(suite: Suite) -> Iterator[Criterion]:
     every = figures.macro_means(suite)
     means = {name: one for name, one in every.items() if name not in CONTROLS}
     if QOOP not in means:
@@ -227,7 +237,7 @@ def _macro(suite: Suite) -> Iterator[Claim]:
         place = order.index(QOOP) + 1
         first = f"first {order[0]} with {means[order[0]][key]:.0f} s"
         shown = f"place {place} of {len(order)}: {means[QOOP][key]:.0f} s; {first}"
-        yield Claim("2.16", what, "first or second", shown, place <= 2)
+        yield Criterion("2.16", what, "first or second", shown, place <= 2)
     drf = [name for name in means if name.startswith("DRF")]
     if drf:
         yield _fairness(means, drf)
@@ -235,41 +245,41 @@ def _macro(suite: Suite) -> Iterator[Claim]:
         if name not in CONTROLS:
             continue
         shown = f"{one['mean']:.0f} s, makespan {one['makespan']:.0f} s, fairness {one['jain']:.3f}"
-        yield Claim("2.16", f"control, {name}", "–", shown, None)
+        yield Criterion("2.16", f"control, {name}", "–", shown, None)
 
 
-def _fairness(means: Mapping[str, Mapping[str, float]], drf: Sequence[str]) -> Claim:
+def _fairness(means: Mapping[str, Mapping[str, float]], drf: Sequence[str]) -> Criterion:
     """The distance to DRF counts, to either side."""
     fair = max(means[name]["jain"] for name in drf)
     gaps = {name: abs(fair - one["jain"]) for name, one in means.items() if name not in drf}
     nearest = min(gaps, key=lambda name: gaps[name])
     shown = f"{means[QOOP]['jain']:.3f}; DRF {fair:.3f}; nearest {nearest} with {means[nearest]['jain']:.3f}"
-    return Claim("2.16", "fairness nearer to DRF's than any other's", "nearest", shown, nearest == QOOP)
+    return Criterion("2.16", "fairness nearer to DRF's than any other's", "nearest", shown, nearest == QOOP)
 
 
-def _hindsight(mets: Sequence[Met]) -> Iterator[Claim]:
+def _hindsight(mets: Sequence[Met]) -> Iterator[Criterion]:
     for kind in runs.kinds(mets):
         some = of(mets, kind, None, (QOOP, CLARINET, HINDSIGHT))
         if some:
             ours, theirs = ([met.gain(name, HINDSIGHT) for met in some] for name in (QOOP, CLARINET))
             shown = f"{_middle_and_worst(ours)}; Clarinet {median(theirs):.3f}, {max(theirs):.2f}"
-            yield Claim("A", f"{kind}: time over the hindsight optimum's", "–", shown, None)
+            yield Criterion("A", f"{kind}: time over the hindsight optimum's", "–", shown, None)
 
 
-def _variants(suite: Suite) -> Iterator[Claim]:
+def _variants(suite: Suite) -> Iterator[Criterion]:
     """With and without each of the parts that go beyond greed."""
     for kind in runs.kinds(suite.ablation):
         for name in (QOOP, *beyond.PARTS):
             ratios = figures.over_hindsight(of(suite.ablation, kind), name)
             if ratios:
                 shown = f"{_middle_and_worst(ratios)} of {len(ratios)} runs"
-                yield Claim("A", f"{kind}, {name}: time over the hindsight optimum's", "–", shown, None)
+                yield Criterion("A", f"{kind}, {name}: time over the hindsight optimum's", "–", shown, None)
 
 
-def _adversary(suite: Suite) -> Iterator[Claim]:
+def _adversary(suite: Suite) -> Iterator[Criterion]:
     for name, ratios in figures.under_adversary(suite).items():
         shown = f"{_middle_and_worst(ratios)} of {len(ratios)} queries"
-        yield Claim("A", f"under the adversary, {name}: time over the hindsight optimum's", "–", shown, None)
+        yield Criterion("A", f"under the adversary, {name}: time over the hindsight optimum's", "–", shown, None)
 
 
 def _middle_and_worst(ratios: Sequence[float]) -> str:

@@ -26,7 +26,7 @@ _TASKS = 32  # of a stage that are compared; there may be thousands
 _KEYS = 16  # that an input is made of at most: what is gathered from more lies everywhere
 
 
-class Nearness:
+class DataLocality:
     """What lies where, of one run."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import qoop
-from qoop.engine.task import checkpoint_key, own_islands
+from qoop.engine.task import checkpoint_key, own_non_deterministic
 from qoop.planner.plan import Plan, Stage, StageInput
 
 
@@ -18,7 +18,7 @@ def a_plan() -> Plan:
 
 
 def test_islands_of_a_plan_and_of_two_jobs_have_keys_of_their_own() -> None:
-    plans = [own_islands(a_plan(), job) for job in ("job1", "job2")]
+    plans = [own_non_deterministic(a_plan(), job) for job in ("job1", "job2")]
     keys = [[checkpoint_key(stage, 0) for stage in plan.stages] for plan in plans]
     assert len(set(keys[0])) == 4
     assert [a == b for a, b in zip(*keys, strict=True)] == [False, False, True, False]
@@ -26,7 +26,7 @@ def test_islands_of_a_plan_and_of_two_jobs_have_keys_of_their_own() -> None:
 
 def test_a_plan_without_islands_is_left_as_it_is() -> None:
     plan = Plan((a_plan().stages[2],), (("n", "INTEGER"),))
-    assert own_islands(plan, "job1") is plan
+    assert own_non_deterministic(plan, "job1") is plan
 
 
 def test_two_random_subqueries_differ() -> None:

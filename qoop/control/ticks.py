@@ -28,7 +28,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Tick:
     """A turn in which something went in or came out. number: counts those."""
 
     number: int

@@ -22,23 +22,23 @@ from collections.abc import Mapping, Sequence
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
-from qoop.planner.packing import Room
+from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Claim, Scheduler
+from qoop.schedulers.base import Request, Scheduler
 
 
-class Settling:
+class DemandAware:
     """`policy` grants; the shares that are promised follow what the jobs want."""
 
     def __init__(self, policy: Scheduler) -> None:
         self._policy = policy
 
-    def next_grant(self, claims: Sequence[Claim], rooms: Mapping[MachineId, Room]) -> Grant | None:
-        return self._policy.next_grant(claims, rooms)
+    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+        return self._policy.next_grant(requests, availability)
 
-    def fair_shares(self, claims: Sequence[Claim], capacity: Resources) -> dict[JobId, Resources]:
-        parts = filled([claim.weight for claim in claims], [_limit(claim, capacity) for claim in claims])
-        return {claim.job: _times(capacity, part) for claim, part in zip(claims, parts, strict=True)}
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
+        parts = filled([request.weight for request in requests], [_limit(request, capacity) for request in requests])
+        return {request.job: _times(capacity, part) for request, part in zip(requests, parts, strict=True)}
 
 
 def filled(weights: Sequence[float], limits: Sequence[float]) -> list[float]:
@@ -65,8 +65,8 @@ def filled(weights: Sequence[float], limits: Sequence[float]) -> list[float]:
     return [part + left * weight / total for part, weight in zip(parts, weights, strict=True)]
 
 
-def _limit(claim: Claim, capacity: Resources) -> float:
-    return 1.0 if claim.wanted is None else min(1.0, claim.wanted.dominant_share(capacity))
+def _limit(request: Request, capacity: Resources) -> float:
+    return 1.0 if request.wanted is None else min(1.0, request.wanted.dominant_share(capacity))
 
 
 def _times(resources: Resources, factor: float) -> Resources:

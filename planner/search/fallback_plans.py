@@ -18,7 +18,7 @@ from qoop.planner.plan import Resources
 if TYPE_CHECKING:
     from qoop.planner.search.candidate import Candidate, Pool, StageKey
 
-MOST_SPARES = 2
+MOST_FALLBACK_PLANS = 2
 MOST_CASES = 12
 """Changes of the share that are looked at."""
 
@@ -42,14 +42,14 @@ class _Case:
         return Done(found)
 
 
-def spares(pool: Pool, chosen: Sequence[int], tolerance: float) -> tuple[int, ...]:
-    """Places of up to :data:`MOST_SPARES` plans beside those chosen that would end earlier by more than `tolerance`
-    after some change of the share, the most often useful first."""
+def fallback_plans(pool: Pool, chosen: Sequence[int], tolerance: float) -> tuple[int, ...]:
+    """Places of up to :data:`MOST_FALLBACK_PLANS` plans beside those chosen that would end earlier by more than
+    `tolerance` after some change of the share, the most often useful first."""
     cases = list(islice(_cases(pool, chosen), MOST_CASES))
     least = [min(case.seconds(pool.candidates[i]) for i in chosen) for case in cases]
     times = {i: _useful(one, cases) for i, one in enumerate(pool.candidates) if i not in chosen}
     found: list[int] = []
-    while len(found) < MOST_SPARES:
+    while len(found) < MOST_FALLBACK_PLANS:
         gains = {i: _gain(seconds, least, tolerance) for i, seconds in times.items() if i not in found}
         place = max(gains, key=lambda i: (*gains[i], -i), default=None)
         if place is None or not gains[place][0]:

@@ -8,8 +8,8 @@ import pytest
 
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
-from qoop.control.letters import JobRequest
-from qoop.control.standing import Left
+from qoop.control.job_status import Left
+from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.task import TaskSpec
@@ -40,7 +40,7 @@ def followed(factor: float, every: float = 0.5) -> tuple[float, list[tuple[float
     told = []
     while cluster.busy:
         cluster.step(every)
-        left = handle.standing().left
+        left = handle.status().left
         if left is not None:
             told.append((clock.now(), left))
     return clock.now(), told
@@ -73,5 +73,5 @@ def test_without_a_slot_there_is_no_end() -> None:
     cluster = Cluster(SimulatedBackend({"m": Resources(0, 8 * GB)}, clock), clock=clock, thread=False)
     handle = cluster.submit(JobRequest(PLAN))
     cluster.step(1.0)
-    standing = handle.standing()
-    assert standing.left is None and standing.used == Resources() and standing.progress.fraction == 0.0
+    status = handle.status()
+    assert status.left is None and status.used == Resources() and status.progress.fraction == 0.0

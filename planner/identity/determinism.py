@@ -2,7 +2,7 @@
 
 The answer errs on the side of caution: functions are deterministic if they are listed here, an order is total
 if that can be shown. Sums of floating point numbers differ in their last digits with the order of summation; that
-counts where the digits decide something, which the whole query tells (:mod:`qoop.planner.identity.digits`).
+counts where the digits decide something, which the whole query tells (:mod:`qoop.planner.identity.float_order`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from qoop.planner.algebra.relation import (
     Window,
     WindowCall,
 )
-from qoop.planner.identity.digits import EXACT, Digits, digits_of
+from qoop.planner.identity.float_order import EXACT, FloatOrder, float_order_of
 
 # Aggregates that give one value whatever the order of their input.
 _DETERMINISTIC = frozenset(
@@ -42,14 +42,14 @@ _SLOT = re.compile(r"\{(\d+)\}")
 _FRAME = re.compile(r"\b(ROWS|RANGE|GROUPS)\b", re.IGNORECASE)
 
 
-def is_island(relation: Relation, query: Digits = EXACT) -> bool:
+def is_non_deterministic(relation: Relation, query: FloatOrder = EXACT) -> bool:
     """True if running the relation again may give other rows; such output is never shared between plans.
 
     query: what the last digits of sums do in the whole query.
 
     >>> from qoop.planner.algebra.relation import Scan
     >>> a, b = Column("a", "INTEGER"), Column("b", "INTEGER")
-    >>> is_island(Limit(Scan("t", "v", (("a", a),)), 5))
+    >>> is_non_deterministic(Limit(Scan("t", "v", (("a", a),)), 5))
     True
     """
     seen: set[int] = set()
@@ -65,9 +65,9 @@ def is_island(relation: Relation, query: Digits = EXACT) -> bool:
     return visit(relation) or _decides(relation, query)
 
 
-def _decides(relation: Relation, query: Digits) -> bool:
+def _decides(relation: Relation, query: FloatOrder) -> bool:
     """True if last digits decide which rows there are."""
-    return bool(query.rounded) and digits_of(relation).deciding
+    return bool(query.rounded) and float_order_of(relation).deciding
 
 
 def _made(node: Relation) -> Iterator[Column]:
@@ -77,19 +77,21 @@ def _made(node: Relation) -> Iterator[Column]:
         yield from (call.column for call in node.calls)
 
 
-class Islands:
+class NonDeterminism:
     """The same of many relations that share parts, such as the meanings of one query's stages.
 
     Remembers by object identity, and keeps what it has seen alive; use one for the planning of one query.
     """
 
-    def __init__(self, query: Digits = EXACT) -> None:
+    def __init__(self, query: FloatOrder = EXACT) -> None:
         self.query = query
         self._steady: dict[int, tuple[Relation, bool]] = {}
 
     def of(self, relation: Relation) -> bool:
-        """See :func:`is_island`."""
-        return _decides(relation, self.query) if self._is_steady(relation) else is_island(relation, self.query)
+        """See :func:`is_non_deterministic`."""
+        return (
+            _decides(relation, self.query) if self._is_steady(relation) else is_non_deterministic(relation, self.query)
+        )
 
     def _is_steady(self, node: Relation) -> bool:
         """True if no operator of the tree varies, wherever its columns are read."""

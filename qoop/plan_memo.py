@@ -25,7 +25,7 @@ from qoop.planner.search.decisions import Decision, decisions, recalled, replay
 from qoop.planner.sql.bind import Binder, Bound
 
 
-class Recall:
+class PlanMemo:
     """Looks texts up among those planned before. Thread-safe.
 
     lock: held by whoever changes tables; what binder and catalog say under it belongs together.
@@ -36,9 +36,9 @@ class Recall:
     ) -> None:
         self._cache, self._catalog, self._binder, self._lock, self._cost = cache, catalog, binder, lock, cost
 
-    def plan(self, text: str, room: Resources) -> tuple[Bound, Plan, Mapping[str, Table]] | None:
+    def plan(self, text: str, available: Resources) -> tuple[Bound, Plan, Mapping[str, Table]] | None:
         """The plan that a text has for a room, with the tables it reads, pinned."""
-        entry = self._find(self._key("plan", text, room))
+        entry = self._find(self._key("plan", text, available))
         if entry is None:
             return None
         with self._lock:
@@ -47,9 +47,9 @@ class Recall:
         schemas = {name: (table.version, table.columns) for name, table in tables.items()}
         return Bound(text.strip(), None, schemas, plan.columns, plan.settings), plan, tables
 
-    def keep_plan(self, text: str, room: Resources, prepared: Prepared, plan: Plan) -> None:
+    def keep_plan(self, text: str, available: Resources, prepared: Prepared, plan: Plan) -> None:
         """Remember a plan that was made."""
-        self._keep(text, self._key("plan", text, room), prepared, (plan,))
+        self._keep(text, self._key("plan", text, available), prepared, (plan,))
 
     @collector_waits()
     def alternatives(self, text: str, grid: Grid, prepare: Callable[[], Prepared]) -> Alternatives:
@@ -75,9 +75,9 @@ class Recall:
         """Whether they are in memory."""
         return self._key("alternatives", text, grid) in self._cache
 
-    def forget(self, text: str, room: Resources, grid: Grid) -> None:
+    def forget(self, text: str, available: Resources, grid: Grid) -> None:
         """Drop what is known of a text whose plan turned out to be far off."""
-        for key in (self._key("plan", text, room), self._key("alternatives", text, grid)):
+        for key in (self._key("plan", text, available), self._key("alternatives", text, grid)):
             self._cache.forget(key)
 
     def _key(self, kind: Kind, text: str, *circumstances: object) -> str:

@@ -46,15 +46,15 @@ class Worker:
         return len(new)
 
 
-class Crew(Generic[A]):
+class WorkerPool(Generic[A]):
     """The workers of one machine, and the attempts that wait for one. At the start all kernels are open.
 
     read: tables that they have scanned by then.
 
-    >>> crew = Crew(1)
-    >>> worker = crew.take("a")
-    >>> crew.take("b")  # nobody is idle
-    >>> crew.idle(worker)
+    >>> worker_pool = WorkerPool(1)
+    >>> worker = worker_pool.take("a")
+    >>> worker_pool.take("b")  # nobody is idle
+    >>> worker_pool.idle(worker)
     'b'
     """
 

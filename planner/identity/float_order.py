@@ -59,7 +59,7 @@ _NONE: frozenset[Column] = frozenset()
 
 
 @dataclass(frozen=True)
-class Digits:
+class FloatOrder:
     """What the last digits of a relation's sums do.
 
     rounded: columns of the aggregates and windows that have such digits.
@@ -72,11 +72,11 @@ class Digits:
     deciding: bool = False
 
 
-EXACT = Digits()
+EXACT = FloatOrder()
 """Of a query without such sums."""
 
 
-def digits_of(relation: Relation) -> Digits:
+def float_order_of(relation: Relation) -> FloatOrder:
     """What the last digits of sums do in a relation.
 
     >>> from qoop.planner.algebra.expr import Literal, binary
@@ -85,15 +85,15 @@ def digits_of(relation: Relation) -> Digits:
     >>> summed = Aggregate(
     ...     Scan("t", "1", (("f", f),)), (), (Aggregation(s, Call("sum", (f,), "sum({0})", "DOUBLE")),)
     ... )
-    >>> digits_of(summed).deciding
+    >>> float_order_of(summed).deciding
     False
-    >>> digits_of(Filter(summed, (binary(">", s, Literal("1", "DOUBLE")),))).deciding
+    >>> float_order_of(Filter(summed, (binary(">", s, Literal("1", "DOUBLE")),))).deciding
     True
     """
     found = _Found()
     found.visit(relation)
     own = frozenset(column for column, origins in found.origins.items() if column in origins)
-    return Digits(own, frozenset(found.matched), found.deciding)
+    return FloatOrder(own, frozenset(found.matched), found.deciding)
 
 
 class _Found:

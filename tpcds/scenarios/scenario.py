@@ -30,7 +30,7 @@ from qoop.tpcds.queries import text
 MACHINE = "m"
 MEMORY = 4e9
 """Bytes of memory a slot."""
-_PATIENT = Limits(max_revocations=1_000_000)
+_RESERVING = Limits(max_revocations=1_000_000)
 """Capacity may change so fast that a task loses its slot again and again."""
 
 
@@ -52,7 +52,7 @@ class Ran:
     switches: int
 
 
-class Arena:
+class Scenario:
     """The plans of one query under profiles of capacity.
 
     plans: the first is the launch plan. tables: those the plans read. slots: at the start, and at most; memory: bytes
@@ -70,9 +70,9 @@ class Arena:
         self._policy = policy if policy is not None else Greedy()
         self._runs: dict[tuple[Steps, int | None], Ran] = {}
 
-    def against(self, policy: Policy) -> Arena:
+    def against(self, policy: Policy) -> Scenario:
         """The same plans under another policy; what is known of runs that are held to a plan is known there, too."""
-        other = Arena(self.plans, self._tables, self.slots, self.memory, policy)
+        other = Scenario(self.plans, self._tables, self.slots, self.memory, policy)
         other._runs = {(steps, pinned): ran for (steps, pinned), ran in self._runs.items() if pinned is not None}
         return other
 
@@ -102,12 +102,15 @@ class Arena:
         return self.run(steps).seconds / self.hindsight(steps)
 
     def _run(self, steps: Steps, pinned: int | None) -> Ran:
-        rooms = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
-        fleet = Fleet({MACHINE: rooms[0][1]}, tuple((at, SlotsChanged(MACHINE, room)) for at, room in rooms[1:]))
+        availability = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
+        fleet = Fleet(
+            {MACHINE: availability[0][1]},
+            tuple((at, SlotsChanged(MACHINE, available)) for at, available in availability[1:]),
+        )
         adaptive = None
         if pinned is None:
-            adaptive = Adaptive(lambda _: self.plans, rooms[0][1], at_once=True, policy=self._policy)
-        job = SimulatedJob("job", 0.0, self.plans[pinned or 0].plan, adaptive, tables=self._tables, limits=_PATIENT)
+            adaptive = Adaptive(lambda _: self.plans, availability[0][1], at_once=True, policy=self._policy)
+        job = SimulatedJob("job", 0.0, self.plans[pinned or 0].plan, adaptive, tables=self._tables, limits=_RESERVING)
         (ran,) = simulate(fleet, [job], self._outcome).jobs
         if ran.error is not None:
             raise ran.error
@@ -137,11 +140,13 @@ def _work(stage: Stage) -> tuple[object, ...]:
     return stage.sql, stage.layout, stage.width, stage.slots
 
 
-def arenas(directory: Path, queries: Iterable[int], stats_scale: float, slots: int) -> Iterator[tuple[int, Arena]]:
+def scenarios(
+    directory: Path, queries: Iterable[int], stats_scale: float, slots: int
+) -> Iterator[tuple[int, Scenario]]:
     """Each query with the plans that it keeps for a machine of so many slots. Raises ConfigError, SourceError."""
     with connect() as session:
         session.register_folder(directory)
         for query in queries:
             prepared = at_scale(session.prepare(text(query)), stats_scale)
             kept = keep(pool(prepared.planning(), local_grid(Resources(slots, slots * MEMORY)))).kept
-            yield query, Arena(kept, prepared.tables, slots, MEMORY)
+            yield query, Scenario(kept, prepared.tables, slots, MEMORY)

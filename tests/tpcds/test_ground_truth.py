@@ -17,7 +17,16 @@ from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.results import Results
 from qoop.tpcds.simulate import measuring
 from qoop.tpcds.simulate.extrapolation import LEAST, StageTruth, residual, residuals
-from qoop.tpcds.simulate.truth import Straggling, Truth, believed, distorted, edition, known_true, measured, rules
+from qoop.tpcds.simulate.ground_truth import (
+    GroundTruth,
+    Straggling,
+    believed,
+    distorted,
+    edition,
+    known_true,
+    measured,
+    rules,
+)
 from qoop.tpcds.simulate.workload import PAPER, Query, workload
 
 SOME = (7, 72)
@@ -50,8 +59,8 @@ def spec(stage: Stage, cpu: float = 1.0, memory: float = 128e9) -> TaskSpec:
     )
 
 
-def work(truth: Truth, plan: Plan) -> float:
-    return sum(stage.width * truth(spec(stage)).seconds for stage in plan.stages)
+def work(ground_truth: GroundTruth, plan: Plan) -> float:
+    return sum(stage.width * ground_truth(spec(stage)).seconds for stage in plan.stages)
 
 
 def test_every_stage_of_every_plan_is_measured_and_what_is_known_is_not_run_again(
@@ -82,37 +91,37 @@ def test_folders_of_other_scales_are_named_by_them(tmp_path: Path) -> None:
 
 
 def test_with_belief_for_truth_a_query_ends_when_its_plan_is_believed_to(found: dict[int, Query]) -> None:
-    truth = believed(found.values())
+    ground_truth = believed(found.values())
     fleet = Fleet.uniform(PAPER.machines, PAPER.machine)
     plan = found[7].launch.plan
-    run = simulate(fleet, [SimulatedJob("q", 0.0, plan)], truth)
+    run = simulate(fleet, [SimulatedJob("q", 0.0, plan)], ground_truth)
     assert run.jobs[0].seconds == pytest.approx(Finish(plan, 30, PAPER.cost).seconds(PAPER.whole), rel=0.05)
 
 
 def test_who_knows_the_truth_foretells_when_a_plan_ends(
     known: measuring.Measurements, found: dict[int, Query], tpcds_small: Path, cache: Path
 ) -> None:
-    truth = measured(tpcds_small, found, cache_dir=cache)
+    ground_truth = measured(tpcds_small, found, cache_dir=cache)
     plan = found[7].launch.plan
-    ran = simulate(Fleet.uniform(PAPER.machines, PAPER.machine), [SimulatedJob("q", 0.0, plan)], truth)
-    knowing = known_true(found[7], truth).launch
+    ran = simulate(Fleet.uniform(PAPER.machines, PAPER.machine), [SimulatedJob("q", 0.0, plan)], ground_truth)
+    knowing = known_true(found[7], ground_truth).launch
     assert ran.seconds == pytest.approx(knowing.finish.seconds(PAPER.whole), rel=0.05)
     assert [stage.estimate.rows for stage in knowing.plan.stages] != [stage.estimate.rows for stage in plan.stages]
 
 
 def test_what_crosses_the_network_takes_longer_on_few_machines_and_no_time_on_one(found: dict[int, Query]) -> None:
-    truth = believed(found.values())
-    stage = max(found[72].launch.plan.stages, key=lambda stage: truth.of(stage).parted)
-    seconds = [truth.outcome(spec(stage), machines).seconds for machines in (1, 2, 20)]
-    local = truth.of(stage).seconds + truth.of(stage).local
+    ground_truth = believed(found.values())
+    stage = max(found[72].launch.plan.stages, key=lambda stage: ground_truth.of(stage).parted)
+    seconds = [ground_truth.outcome(spec(stage), machines).seconds for machines in (1, 2, 20)]
+    local = ground_truth.of(stage).seconds + ground_truth.of(stage).local
     assert seconds[0] == pytest.approx(local)
     assert seconds[1] > seconds[0] and seconds[2] > seconds[0]
 
 
 def test_what_does_not_fit_the_memory_is_written_and_read(found: dict[int, Query]) -> None:
-    truth = believed(found.values())
-    stage = max(found[72].launch.plan.stages, key=lambda stage: truth.of(stage).wants)
-    assert truth(spec(stage, memory=1e6)).seconds > truth(spec(stage)).seconds
+    ground_truth = believed(found.values())
+    stage = max(found[72].launch.plan.stages, key=lambda stage: ground_truth.of(stage).wants)
+    assert ground_truth(spec(stage, memory=1e6)).seconds > ground_truth(spec(stage)).seconds
 
 
 def test_true_rows_follow_what_was_measured(
@@ -145,8 +154,10 @@ def test_every_measurement_makes_another_edition(tpcds_small: Path, tmp_path: Pa
 
 def test_without_measurements_belief_is_the_truth(found: dict[int, Query], tpcds_small: Path, tmp_path: Path) -> None:
     for number, query in found.items():
-        truth = measured(tpcds_small, {number: query}, cache_dir=tmp_path)
-        assert work(truth, query.launch.plan) == pytest.approx(work(believed([query]), query.launch.plan), rel=0.02)
+        ground_truth = measured(tpcds_small, {number: query}, cache_dir=tmp_path)
+        assert work(ground_truth, query.launch.plan) == pytest.approx(
+            work(believed([query]), query.launch.plan), rel=0.02
+        )
 
 
 def test_stages_that_were_measured_too_shortly_have_the_residual_of_their_kind() -> None:
@@ -171,23 +182,27 @@ def test_a_machine_that_is_slow_all_over_measures_the_same_truth() -> None:
 
 
 def test_a_distorted_truth_is_off_by_so_much_and_the_same_each_time(found: dict[int, Query]) -> None:
-    truth = believed(found.values())
+    ground_truth = believed(found.values())
     plan = found[7].launch.plan
-    assert work(distorted(truth, 25), plan) == pytest.approx(1.25 * work(truth, plan), rel=1e-3)
-    assert distorted(truth, 25, seed=3).facts == distorted(truth, 25, seed=3).facts
-    assert distorted(truth, 25, seed=3).facts != distorted(truth, 25, seed=4).facts
-    ratios = [distorted(truth, 25, 3).facts[key].seconds / fact.seconds for key, fact in truth.facts.items()]
+    assert work(distorted(ground_truth, 25), plan) == pytest.approx(1.25 * work(ground_truth, plan), rel=1e-3)
+    assert distorted(ground_truth, 25, seed=3).facts == distorted(ground_truth, 25, seed=3).facts
+    assert distorted(ground_truth, 25, seed=3).facts != distorted(ground_truth, 25, seed=4).facts
+    ratios = [
+        distorted(ground_truth, 25, 3).facts[key].seconds / fact.seconds for key, fact in ground_truth.facts.items()
+    ]
     assert 0.75 <= min(ratios) < 0.9 and 1.1 < max(ratios) <= 1.25
 
 
 def test_stragglers_are_drawn_for_each_attempt_and_change_no_mean(found: dict[int, Query]) -> None:
-    truth, plan = believed(found.values()), found[7].launch.plan
+    ground_truth, plan = believed(found.values()), found[7].launch.plan
     some = [(stage, part) for stage in plan.stages for part in range(min(20, stage.width))]
     specs = [replace(spec(stage), key=checkpoint_key(stage, part)) for stage, part in some] * 20  # tried twenty times
-    usual = [truth(spec).seconds for spec in specs]
+    usual = [ground_truth(spec).seconds for spec in specs]
 
     def factors(seed: int, order: int = 1) -> list[float]:
-        outcome = Straggling(truth, seed=seed).on(lambda: {f"m{n}": PAPER.machine for n in range(PAPER.machines)})
+        outcome = Straggling(ground_truth, seed=seed).on(
+            lambda: {f"m{n}": PAPER.machine for n in range(PAPER.machines)}
+        )
         drawn = [outcome(spec).seconds for spec in specs[::order]][::order]
         return [seconds / known for seconds, known in zip(drawn, usual, strict=True)]
 

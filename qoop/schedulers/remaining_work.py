@@ -14,7 +14,7 @@ from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, Stage
 
 
-class Outlook(Protocol):
+class RemainingWork(Protocol):
     """What a claim says of the rest of its job, under the plan that runs and by that plan's estimates."""
 
     @property

@@ -24,21 +24,21 @@ _TYPES = {name: type_ for type_, names in _MEANS.items() for name in names}
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class QueryTimestamp:
     """at: as DuckDB writes a TIMESTAMPTZ in UTC. zone: the session's TimeZone, None: the process's."""
 
     at: str
     zone: str | None = None
 
     @classmethod
-    def now(cls, zone: str | None = None) -> Moment:
+    def now(cls, zone: str | None = None) -> QueryTimestamp:
         """This one, to the microsecond."""
         return cls(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}+00", zone)
 
     def literal(self, function: str) -> Literal | None:
         """What a function gives that tells the time; None: it is another function.
 
-        >>> str(Moment("2026-01-02 23:30:00+00", "Asia/Tokyo").literal("current_date"))
+        >>> str(QueryTimestamp("2026-01-02 23:30:00+00", "Asia/Tokyo").literal("current_date"))
         "CAST('2026-01-03' AS DATE)"
         """
         type_ = _TYPES.get(function.lower())
