@@ -42,7 +42,7 @@ CODE = '''
 from abc import ABC as Base
 
 
-class Told(Base):
+class Speaker(Base):
     def __init__(self) -> None:
         self.at = 0
 
@@ -50,7 +50,7 @@ class Told(Base):
         """Text."""
 
 
-class Heard(Told):
+class Listener(Speaker):
     pass
 
 
@@ -64,7 +64,7 @@ def small(tmp_path: Path) -> Repository:
     for folder in ("docs", "planner/rules", "tests", "qoop"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "docs" / "design.md").write_text(DESIGN)
-    (tmp_path / "planner" / "told.py").write_text(CODE)
+    (tmp_path / "planner" / "speech.py").write_text(CODE)
     (tmp_path / "planner" / "rules" / "__init__.py").write_text("")
     (tmp_path / "tests" / "test_it.py").write_text("def test_this() -> None: ...")
     return Repository(tmp_path)
@@ -83,11 +83,11 @@ def small(tmp_path: Path) -> Repository:
         ":mod:`{qoop}.planner.rules`",
         ":mod:`.{rules}`",
         ":func:`{hear}`",
-        ":class:`~{qoop}.planner.told.Told`",
-        ":meth:`{Told}.tell`",
+        ":class:`~{qoop}.planner.speech.Speaker`",
+        ":meth:`{Speaker}.tell`",
         ":meth:`{tell}`",
-        ":attr:`{Heard}.at`",
-        "see `{qoop}.planner.told.Heard.tell()`",
+        ":attr:`{Listener}.at`",
+        "see `{qoop}.planner.speech.Listener.tell()`",
         "Little's law {25} of them",
         "SIGCOMM 2014, section {3.2}",
     ],
@@ -115,9 +115,9 @@ def test_what_exists_is_found(small: Repository, text: str) -> None:
         ":mod:`qoop.{engine}`",
         ":mod:`.{engine}`",
         ":func:`{tell_all}`",
-        ":meth:`Heard.{at_once}`",
-        ":class:`~qoop.planner.told.{Nobody}`",
-        "see `qoop.planner.told.{nothing}`",
+        ":meth:`Listener.{at_once}`",
+        ":class:`~qoop.planner.speech.{Nobody}`",
+        "see `qoop.planner.speech.{nothing}`",
     ],
 )
 def test_what_does_not_exist_is_found_out(small: Repository, text: str) -> None:
@@ -126,7 +126,7 @@ def test_what_does_not_exist_is_found_out(small: Repository, text: str) -> None:
 
 def added(small: Repository, text: str) -> list[str]:
     """The dangling references of a text in a module; braces keep it from being one of this file's own."""
-    (small.root / "planner" / "told.py").write_text(f'"""{re.sub("[{}]", "", text)}"""\n{CODE}')
+    (small.root / "planner" / "speech.py").write_text(f'"""{re.sub("[{}]", "", text)}"""\n{CODE}')
     return [str(one) for one in small.dangling()]
 
 
