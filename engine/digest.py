@@ -155,8 +155,7 @@ def _ask(
     """The number of rows, the sum of their hashes, and these sums of every floating column; NULL is 0."""
     hashed = f"sum(hash({', '.join(map(_quoted, exact))}))" if exact else "0"
     wanted = [part for name in floats for part in sums(f"CAST({_quoted(name)} AS DOUBLE)")]
-    row = rows.aggregate(", ".join(["count(*)", hashed, *wanted])).fetchone()
-    assert row is not None
+    [row] = rows.aggregate(", ".join(["count(*)", hashed, *wanted])).fetchall()  # DuckDB 2 knows no fetchone() here
     return [value or 0 for value in row]
 
 
