@@ -56,11 +56,11 @@ def test_rows_are_partitioned_without_pandas() -> None:
     script = """
 import sys, duckdb
 from qoop.engine.storage.partition import cut
-numbered = duckdb.sql('SELECT i, (2 - i)::utinyint AS n FROM range(3) t(i)').to_arrow_table()
-print([part.to_pydict()['i'] for part in cut(numbered, 3, int)])
+numbered = duckdb.sql('SELECT i, (2 - i)::utinyint AS n FROM range(3) t(i)').to_arrow_table().to_batches()[0]
+print([(number, part.to_pydict()['i']) for number, part in cut(numbered, 3)])
 print('pandas' in sys.modules)
 """
-    assert lines(script) == ["[[2], [1], [0]]", "False"]
+    assert lines(script) == ["[(0, [2]), (1, [1]), (2, [0])]", "False"]
 
 
 @pytest.mark.parametrize(
