@@ -1,4 +1,4 @@
-"""What data exists: tables, schemas, statistics, and the errors of all layers.
+"""The data that exists: tables, schemas, statistics, and the errors of all layers.
 
 ::
 

@@ -19,7 +19,7 @@ class Access:
         return Access(self.paths | other.paths, self.folders | other.folders)
 
     def covers(self, other: Access) -> bool:
-        """Whether all that the other allows is allowed."""
+        """True if this allows all that the other allows."""
         return other.paths <= self.paths and other.folders <= self.folders
 
 
@@ -42,5 +42,5 @@ class Places:
 
 
 def _written(places: Iterable[str]) -> frozenset[str]:
-    """Places as they are, and as DuckDB is told of them where a name is not to be read as a pattern."""
+    """Places as they are, and escaped, as DuckDB needs them where a name is not a pattern."""
     return frozenset(form for place in places for form in (place, glob.escape(place)))

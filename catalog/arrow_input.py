@@ -1,8 +1,8 @@
 """Arrow rows as DuckDB's input, without loading pandas.
 
 DuckDB asks of all it is given whether it is a pandas frame, and loads pandas to know: 0.3 s, in which Python does
-nothing else, once in every process. Where the rows are Arrow's, it is told meanwhile that there is no pandas, in this
-thread alone; it asks anew each time, so that frames are still frames to others.
+nothing else, once in every process. Where the rows are Arrow's, this module hides pandas from it meanwhile, in this
+thread alone; DuckDB asks again each time, so that frames are still frames to others.
 
 Of a slice of rows, DuckDB 1.5.5 reads what lies two structs deep, unions, and the ENUMs in lists as if the slice's
 first row were the first of all. Such columns are copied before.

@@ -98,7 +98,7 @@ class CheckpointError(ExecutionError):
 
 
 class Revoked(ExecutionError):
-    """The room a task had was taken away. No fault of the task: it is tried again."""
+    """The resources of a task were taken away. The task is not at fault: it is tried again."""
 
 
 class NoCapacity(ExecutionError):

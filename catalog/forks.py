@@ -1,9 +1,9 @@
-"""What a forked process may not share with its parent.
+"""Objects that a forked process may not share with its parent.
 
 A forked child has copies of its parent's objects and not one of its threads. So what waits for a thread waits for ever,
 a lock that another thread had is never free, a DuckDB that is destroyed joins threads that are not there and crashes,
 and a file that both have open keeps its lock for as long as one of them lives. Objects that live by threads ask their
-`Home` first; the rest is made anew in the child, by `os.register_at_fork`, here and where it is defined.
+`Home` first; the rest is made again in the child, by `os.register_at_fork`, here and where it is defined.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Home:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is that process, and not one forked from it."""
+        """True in that process, False in one forked from it."""
         return os.getpid() == self._process
 
     def check(self) -> None:

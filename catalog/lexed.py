@@ -41,7 +41,7 @@ class Lexeme(NamedTuple):
         return self.start + len(self.text)
 
     def says(self, *words: str) -> bool:
-        """Whether it is one of these words or signs, which are given in upper case; a quoted name is none."""
+        """True if it is one of these words or signs, given in upper case; a quoted name is none."""
         return self.kind in ("word", "mark") and self.text.upper() in words
 
     @property
@@ -75,7 +75,7 @@ def _starts(text: str) -> list[int]:
 
 
 def _word(text: str, start: int) -> Lexeme | None:
-    """What stands from the beginning of a word up to the next one: the word, white space and comments."""
+    """The text from the beginning of a word up to the next one: the word, white space and comments."""
     first = _FIRST.match(text)
     kind = cast(Kind, first.lastgroup) if first else "mark"
     match kind:

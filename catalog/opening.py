@@ -45,7 +45,7 @@ def confine(connection: duckdb.DuckDBPyConnection, paths: Iterable[str] = (), fo
 
 
 def within(path: str | os.PathLike[str], folders: Iterable[str | os.PathLike[str]]) -> bool:
-    """Whether a path lies in one of the folders, wherever links and ``..`` lead.
+    """True if a path lies in one of the folders, wherever links and ``..`` lead.
 
     >>> within("/data/out/x.csv", ["/data/out"]), within("/data/out/../x.csv", ["/data/out"])
     (True, False)

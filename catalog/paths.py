@@ -45,7 +45,7 @@ def source_path(path: str | os.PathLike[str]) -> str:
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """A path of a folder or file that we are told to use, from the root. Raises ConfigError."""
+    """An absolute path of a folder or file from a user's settings. Raises ConfigError."""
     text = os.fspath(path)
     fault = fault_of(text)
     if fault is not None:

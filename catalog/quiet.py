@@ -1,4 +1,4 @@
-"""No bars of DuckDB's own: who runs a query is told of its progress by us."""
+"""No progress bars of DuckDB's own: qoop reports the progress of a query."""
 
 from __future__ import annotations
 

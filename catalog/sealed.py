@@ -49,7 +49,7 @@ def sealed(body: Mapping[str, object], key: bytes | None = None, indent: int | N
 
 
 def opened(text: bytes, key: bytes | None = None) -> dict[str, Any]:
-    """What was written. key: the document must be sealed with it; None: the checksum is enough.
+    """The document that was written. key: it must be sealed with this; None: the checksum is enough.
 
     Raises NotAsWritten, or NotSealed; both are ValueErrors.
     """

@@ -87,7 +87,7 @@ class Source(Protocol):
         ...
 
     def digest(self) -> str:
-        """What the rows were at registration: another text whenever they may have been others."""
+        """A digest of the rows at registration: another text whenever the rows may differ."""
         ...
 
     def pieces(self) -> tuple[Range, ...]:
@@ -111,7 +111,7 @@ class Source(Protocol):
         ...
 
     def places(self) -> Places:
-        """What must be opened to read it."""
+        """The places that must be opened to read it."""
         ...
 
     def attach(self) -> tuple[str, str] | None:
@@ -121,7 +121,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What was asked to be a table: a path, a glob, a folder or a place in a bucket, and the endings of files in it."""
+    """The place of a table's data: a path, a glob, a folder or a place in a bucket, and the endings of files in it."""
 
     place: str
     endings: tuple[str, ...]
@@ -186,7 +186,7 @@ class Table:
 
     @cached_property
     def files(self) -> Access:
-        """The files that whoever reads it must be able to open."""
+        """The files that a reader of the table must be able to open."""
         return self.source.places().files()
 
     @cached_property

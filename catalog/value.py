@@ -2,7 +2,7 @@
 
 A frozen dataclass sets each field through a check that it is not being set, which makes an object of four fields take
 four times as long to make as one that is not frozen. For a resource vector or an event, of which the core makes some
-thirty with every task, that is a fifth of its time. Whoever writes to a field of such a value is told so by mypy.
+thirty with every task, that is a fifth of its time. mypy reports code that writes to a field of such a value.
 """
 
 from __future__ import annotations

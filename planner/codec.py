@@ -41,7 +41,7 @@ class Codec:
         return self.pair(type(value))[0](value)
 
     def read(self, kind: type, data: Any) -> Any:
-        """What :meth:`write` took apart. Raises PlanError where `data` is damaged."""
+        """The value that :meth:`write` took apart. Raises PlanError where `data` is damaged."""
         try:
             return self.pair(kind)[1](data)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:

@@ -50,7 +50,7 @@ def _leave() -> None:
 
 
 def _forked() -> None:
-    """Whoever planned did so in a thread that the child does not have."""
+    """The child does not have the threads that were planning."""
     global _lock, _waiting
     _lock = Lock()
     if _waiting and _was_enabled:

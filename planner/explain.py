@@ -80,7 +80,7 @@ def q_error(estimated: float, observed: float) -> float:
 
 
 def observed_facts(stage: Stage, one: Observation | None) -> str:
-    """What a stage turned out to be, in a few words."""
+    """The observation of a stage, in a few words."""
     if one is None:
         return "nothing"
     words = [f"{one.rows:,.0f} rows (×{q_error(stage.estimate.rows, one.rows):.3g})"]

@@ -25,7 +25,7 @@ from qoop.planner.packing import Packer
 from qoop.planner.plan import STORE_PER_KERNEL, Plan, Resources, Stage, StageId
 
 SPILL_BYTE = 2e-9
-"""Seconds for a byte that its share has no room for: written to disk once and read once."""
+"""Seconds for a byte that does not fit the memory of its share: written to disk once and read once."""
 
 
 ONE_MACHINE = 1 << 20
@@ -125,7 +125,7 @@ class Finish:
         return _Simulation(self, share, done).run()
 
     def after(self, share: Resources, seconds: float) -> Done:
-        """How far the plan is when it has had the share for so long; what then runs counts for nothing."""
+        """The progress of the plan after that time on the share; what then runs counts for nothing."""
         if share.cpu < 1:
             return NOTHING
         simulation = _Simulation(self, share, NOTHING, seconds)
@@ -136,7 +136,7 @@ class Finish:
     def at_least(self, share: Resources) -> float:
         """Seconds that the whole plan cannot do without: its longest path, and all of its work spread evenly.
 
-        A stage on the path takes as many rounds of tasks as the share has no room for at once.
+        A stage on the path takes several rounds where the share does not fit all its tasks at once.
         """
         if share.cpu < 1:
             return inf
@@ -178,9 +178,9 @@ class Finish:
         return last[1:]
 
     def terms(self, share: Resources) -> _Terms:
-        """What a task of each stage gets of a share, and its seconds: work, the way in and out, spilling, starting.
+        """For each stage the resources of a task, and its seconds: work, the way in and out, spilling, starting.
 
-        Outputs are kept, for whatever plan may follow, so what the memory for them does not hold goes to disk.
+        Outputs are kept, for whatever plan may follow, so what does not fit the memory for them goes to disk.
 
         A task gets no more than a machine has (:func:`~qoop.planner.packing.cap`); a share that does not tell its
         memory has enough.
@@ -241,7 +241,7 @@ def _task(stage: Stage, plan: Plan, cost: CostModel) -> _Task:
 
 
 def _network_seconds(task: _Task, cpu: float, share: Resources, machines: int) -> float:
-    """What one task waits for the network: its machine's link brings in what the machine's tasks read.
+    """The seconds that one task waits for the network: its machine's link brings in what the machine's tasks read.
 
     Tasks of a stage that take turns on their slots wait for their part of it only.
     """
@@ -328,7 +328,7 @@ class _Simulation:
         return stage, chunk, ready // chunk
 
     def all_fit(self, offers: list[tuple[int, int, int]]) -> bool:
-        """True if there is room for all of them at once, so that no choice is needed."""
+        """True if all of them fit at once, so that no choice is needed."""
         cpu = memory = 0.0
         for stage, _, count in offers:
             cpu += self.cpus[stage] * count
@@ -336,7 +336,7 @@ class _Simulation:
         return cpu <= self.cpu and memory <= self.memory
 
     def start(self, stage: int, slots: int, chunk: int, seconds: float) -> None:
-        """Let so many slots do `chunk` tasks each, one after the other."""
+        """Let `slots` slots do `chunk` tasks each, one after the other."""
         self.waiting[stage] -= slots * chunk
         self.cpu -= self.cpus[stage] * slots
         self.memory -= self.memories[stage] * slots

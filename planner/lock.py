@@ -1,4 +1,4 @@
-"""What a text may do in a locked session: read registered tables, and compute.
+"""The rights of a text in a locked session: it may read registered tables, and compute.
 
 DuckDB's parser says what is in a text. Of table functions only those pass that read nothing; of the others those are
 refused that run a text of their own, write, wait, or tell of the machine. What reads a file under a name that nobody

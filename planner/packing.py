@@ -21,35 +21,35 @@ _SAME = 1e-9
 
 @value
 class Available:
-    """What a machine has in all, and what of it is free now."""
+    """The resources of a machine: all of them, and those that are free now."""
 
     capacity: Resources
     free: Resources
 
 
 class Availability(dict[str, Available]):
-    """The room of every machine, by name. Of a machine only what is free may change, by `set_free`.
+    """The resources of every machine, by name. Of a machine only what is free may change, by `set_free`.
 
     `open` are the machines that have a slot free, or a part of one: nothing can start on the others.
     """
 
     def __init__(self, availability: Iterable[tuple[str, Available]]) -> None:
         super().__init__(availability)
-        self.open = {machine for machine, available in self.items() if available.free.cpu > 0}
+        self.open = {machine for machine, one in self.items() if one.free.cpu > 0}
 
     @cached_property
     def capacity(self) -> Resources:
-        """What all machines have together."""
-        return sum((available.capacity for available in self.values()), Resources())
+        """The resources of all machines together."""
+        return sum((one.capacity for one in self.values()), Resources())
 
     def but(self, machine: str, free: Resources) -> Availability:
-        """The same, with other free room on one machine."""
+        """The same, with other free resources on one machine."""
         other = Availability(self.items())
         other.set_free(machine, free)
         return other
 
     def set_free(self, machine: str, free: Resources) -> None:
-        """So much is free on a machine from now on."""
+        """From now on `free` is free on a machine."""
         self[machine] = Available(self[machine].capacity, free)
         if free.cpu > 0:
             self.open.add(machine)
@@ -58,7 +58,7 @@ class Availability(dict[str, Available]):
 
 
 def alignment(demand: Resources, available: Available) -> float:
-    """Dot product of demand and free room, each as a fraction of the capacity.
+    """Dot product of demand and free resources, each as a fraction of the capacity.
 
     >>> alignment(Resources(1, 50), Available(Resources(2, 100), Resources(1, 100)))
     0.75
@@ -69,9 +69,9 @@ def alignment(demand: Resources, available: Available) -> float:
 
 
 def best_fit(demands: Sequence[Resources], availability: Sequence[Available]) -> tuple[int, int] | None:
-    """Return (index of the demand, index of the room) of the best aligned pair that fits, None if none does.
+    """Return (index of the demand, index of the machine) of the best aligned pair that fits, None if none does.
 
-    Ties go to the earlier demand, then to the earlier room: whoever orders them decides.
+    Ties go to the earlier demand, then to the earlier machine: the caller decides by their order.
     """
     best: tuple[int, int] | None = None
     best_score = -1.0
@@ -91,7 +91,7 @@ def best_fit(demands: Sequence[Resources], availability: Sequence[Available]) ->
 
 
 def _weights(demand: Resources, capacity: Resources) -> tuple[float, float, float, float]:
-    """What the free room of a machine is multiplied by for :func:`alignment`, by dimension."""
+    """The weights of a machine's free resources in :func:`alignment`, by dimension."""
     return (
         demand.cpu / capacity.cpu / capacity.cpu if capacity.cpu > 0 else 0.0,
         demand.memory / capacity.memory / capacity.memory if capacity.memory > 0 else 0.0,
@@ -105,7 +105,7 @@ SERIAL_PART = 0.1
 
 
 def on_threads(seconds: float, threads: float, serial_part: float = SERIAL_PART) -> float:
-    """How long so many seconds of one thread take on several: Amdahl's law (AFIPS 1967).
+    """The seconds that work of one thread takes on several: Amdahl's law (AFIPS 1967).
 
     >>> on_threads(10.0, 1.0), on_threads(10.0, 9.0)
     (10.0, 2.0)
@@ -145,7 +145,7 @@ def least(one: Resources, other: Resources) -> Resources:
 
 
 def first_fit(demands: Sequence[Resources], capacity: Resources) -> list[int]:
-    """Indices of the demands that fit together if each, in turn, takes its room if it is still there.
+    """Indices of the demands that fit together if each, in turn, takes its resources if they are still free.
 
     >>> first_fit([Resources(2, 10), Resources(3, 10), Resources(1, 10)], Resources(3, 100))
     [0, 2]
@@ -159,11 +159,11 @@ def first_fit(demands: Sequence[Resources], capacity: Resources) -> list[int]:
 
 
 class Packer:
-    """What :func:`best_fit` chooses on one machine, for many tasks of few kinds that take slots and memory.
+    """The choices of :func:`best_fit` on one machine, for many tasks of few kinds that take slots and memory.
 
-    The same choices as asking for one task at a time, in fewer steps: every task of a kind takes the same from the free
-    room, so its lead over another kind shrinks by a constant. It works on plain numbers, as it is asked so often.
-    at_a_time: by kind, how many tasks the empty machine has room for; at least one.
+    The same choices as asking for one task at a time, in fewer steps: every task of a kind takes the same from what is
+    free, so its lead over another kind shrinks by a constant. It works on plain numbers, as it is asked so often.
+    at_a_time: by kind, how many tasks fit the empty machine; at least one.
 
     >>> packer = Packer(4, 100, [1, 1], [50, 10])
     >>> packer.next([(0, 3), (1, 9)], 4, 100)

@@ -44,7 +44,7 @@ class Resources:
         )  # fmt: skip
 
     def fits(self, available: Resources) -> bool:
-        """True if this demand is at most the room in every dimension."""
+        """True if this demand is at most what is available in every dimension."""
         return (
             self.cpu <= available.cpu and self.memory <= available.memory
             and self.disk <= available.disk and self.network <= available.network
@@ -61,7 +61,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What one stage is believed to be: rows and bytes of its whole output, and per task the cpu seconds
+    """The estimate of one stage: rows and bytes of its whole output, and per task the cpu seconds
     of one thread and the peak memory in bytes.
 
     task_memory: what a task asks for. task_wants: what it would hold if it could; it spills what is more.
@@ -127,7 +127,7 @@ class Stage:
     cut: digest of how the rows fall to the tasks; empty where one task has them all.
     slots: threads (and slots) that each task is given.
     opaque: why the planner did not take the fragment apart, None if it did.
-    shareable: False for islands (law 12), whose outputs must never serve another plan.
+    shareable: False for non-deterministic stages (law 12), whose outputs must never serve another plan.
     join_filters: whether DuckDB may push the keys of a build side into the scan of the probe side. False where a LIMIT
         lies below the join: DuckDB 1.5.5 pushes the filter below that too, which changes rows.
     label: a few words for people.
@@ -209,7 +209,7 @@ class Plan:
 
 
 def read_by(stage: Stage, plan: Plan) -> frozenset[str]:
-    """What a stage is made of: the signatures of the stages it reads, and tables with their versions."""
+    """The inputs of a stage: the signatures of the stages it reads, and tables with their versions."""
     stages = (plan.by_id[item.stage].signature for item in stage.stage_inputs)
     return frozenset((*stages, *(read_table(item.table, item.version) for item in stage.table_inputs)))
 

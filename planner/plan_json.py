@@ -60,5 +60,5 @@ def write(value: Any) -> Any:
 
 
 def read(kind: type, data: Any) -> Any:
-    """What :func:`write` took apart. Raises PlanError where `data` is damaged."""
+    """The value that :func:`write` took apart. Raises PlanError where `data` is damaged."""
     return _CODEC.read(kind, data)

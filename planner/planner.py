@@ -63,7 +63,7 @@ def physical(
 ) -> Plan:
     """Order joins, place exchanges and cut the relation into the stages of a plan.
 
-    stats: by lower-case table name. room: slots and memory (bytes) of the machine.
+    stats: by lower-case table name. available: slots and memory (bytes) of the machine.
     splits: into how many useful parts each table can be cut.
     cost: the machine's constants. observed: what earlier runs saw, which wins over estimates.
     """
@@ -83,7 +83,7 @@ def plan_variant(
 
 
 class Planning:
-    """The planning of one query, by several variants for several rooms: what they have in common is done once."""
+    """The planning of one query, by several variants for several resources: what they share is done once."""
 
     def __init__(
         self,
@@ -107,8 +107,8 @@ class Planning:
         self._cutter = Cutter(self._identity, columns, observed)
 
     @cached_property
-    def _digits(self) -> FloatOrder:
-        """What the last digits of sums do; the sums have the same columns in all arrangements."""
+    def _float_order(self) -> FloatOrder:
+        """The effects of the last digits of sums; the sums have the same columns in all arrangements."""
         return float_order_of(self.relation)
 
     def arranged(self, choices: Logical) -> Relation:
@@ -132,20 +132,20 @@ class Planning:
         return found[1]
 
     def plan(self, variant: Variant, available: Resources) -> Plan:
-        """The plan that a variant leads to in a room."""
+        """The plan that a variant leads to with these resources."""
         return self.cut(self.placed(variant, available))
 
     def exchanges(self, variant: Variant, available: Resources) -> tuple[Exchange, ...]:
-        """What each stage of that plan, in its order, was cut from."""
+        """The exchanges that the stages of that plan were cut from, in its order."""
         return self._cutter.exchanges(self.placed(variant, available))
 
     def seen_as(self, observed: Observations) -> ObservedRows:
-        """What was seen, as the estimates of this query's relations take it."""
+        """The observations, as the estimates of this query's relations take them."""
         return ObservedRows(observed, self._provenances)
 
     @cached_property
     def _non_deterministic(self) -> NonDeterminism:
-        return NonDeterminism(self._digits)
+        return NonDeterminism(self._float_order)
 
     def _identity(self, meaning: Relation) -> Identity:
         meaning = self._interner.of(meaning)

@@ -16,7 +16,7 @@ LEAST_GAIN = 1.25  # estimated seconds without over those with
 
 @dataclass(frozen=True)
 class Aim:
-    """What an order of joins is to save beside work: seconds of one slot that each unit counts for.
+    """The aim of an order of joins, besides little work: seconds of one slot that each unit counts for.
 
     held_byte: a byte in a hash table. moved_byte: a byte that comes to a machine over its link: of the build side once
     for each machine, or of both sides once, whichever is less. result_row: a row that a join puts out.
@@ -74,7 +74,7 @@ class Thresholds:
     table_factor: float = 2.0
 
     def times(self, factor: float) -> Thresholds:
-        """The same choices where everything takes so many times as long."""
+        """The same choices where everything takes `factor` times as long."""
         names = [item.name for item in fields(self) if item.name.endswith("_seconds")]
         return replace(self, hash_row=self.hash_row * factor, **{name: getattr(self, name) * factor for name in names})
 
@@ -91,7 +91,7 @@ class Logical:
     loosen: whether inner joins that only ask for a partner become semi joins.
     inline: whether shared subplans are written out for every reader, with the reader's filters inside.
     bushy: False: one side of every join is a single relation.
-    aim: what the order of joins is to save beside work.
+    aim: what the order of joins is to save besides work.
     """
 
     eager_gain: float = LEAST_GAIN
@@ -106,7 +106,7 @@ class Logical:
 class Variant:
     """A set of choices under a name.
 
-    limits: choices about exchanges and tasks. slots: the least and the most slots of a room that it is tried in.
+    limits: choices about exchanges and tasks. slots: the least and the most slots that it is tried with.
     """
 
     name: str = "usual"
@@ -115,10 +115,10 @@ class Variant:
     slots: tuple[float, float] = (1.0, inf)
 
     def on(self, available: Resources, threads: int, machine: int) -> Variant:
-        """The variant with thresholds that suit a room of machines of so many slots, `threads` of them for a task.
+        """The variant with thresholds that suit machines of `machine` slots, `threads` of them for a task.
 
-        As many hash partitions as there are slots, so that all of them have work; a room of no more slots than
-        one plan for one machine uses changes nothing.
+        As many hash partitions as there are slots, so that all of them have work; no more slots than one plan
+        for one machine uses change nothing.
         """
         slots = int(available.cpu)
         parts = self.limits.most_parts if slots <= self.limits.most_parts else slots

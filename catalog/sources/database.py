@@ -83,7 +83,7 @@ class DatabaseSource:
         return {}
 
     def places(self) -> Places:
-        """What must be opened to read it."""
+        """The places that must be opened to read it."""
         return Places([self.file.path, f"{self.file.path}.wal"])
 
     def attach(self) -> tuple[str, str]:

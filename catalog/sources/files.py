@@ -12,7 +12,7 @@ from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.seen import reading
 from qoop.catalog.table import Columns
 
-# A stripe is one vector of DuckDB; so many of them show values that lie together in proportion.
+# A stripe is one vector of DuckDB; this number of them shows values that lie together in proportion.
 _STRIPE_ROWS = 2048
 _STRIPES = 2000
 
@@ -103,7 +103,7 @@ def hive_options(partitions: Columns) -> str:
 
 
 def hive_digest(partitions: Columns, path: str) -> list[tuple[str, str]]:
-    """What the folders of a path contribute to the content of its rows."""
+    """The hive keys and values that the folders of a path add to its rows."""
     keys = {name.lower() for name, _ in partitions}
     return [(key, value) for key, value in hive_keys(path) if key.lower() in keys]
 
@@ -115,7 +115,7 @@ def no_rows(columns: Columns) -> str:
 
 
 def hashed_row(number: str, one_in: int, rows: int, salt: int = 0) -> str:
-    """SQL that is true for about one row number in `one_in`, of a table of so many rows.
+    """SQL that is true for about one row number in `one_in`, of a table of `rows` rows.
 
     Unlike every n-th row it fits no period in the data; the second argument of hash() keeps it apart from data
     that were themselves made by hashing a running number. A large table is first thinned to some thousand

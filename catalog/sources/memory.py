@@ -23,8 +23,8 @@ _ROWS_PER_PIECE = 122_880
 class ArrowSource:
     """A table in the memory of this process, known by an id that was never given before.
 
-    Arrow data does not change, so there is nothing to check; whoever writes to NumPy memory that Arrow data was made
-    from breaks Arrow's own rule. What is pickled is the id without the data: it means nothing in another process, and
+    Arrow data does not change, so there is nothing to check; a program that writes to the NumPy memory behind Arrow
+    data breaks Arrow's own rule. A pickle has the id without the data: it means nothing in another process, and
     reading it there fails.
     """
 
@@ -85,7 +85,7 @@ class ArrowSource:
         return {}
 
     def places(self) -> Places:
-        """What must be opened to read it."""
+        """The places that must be opened to read it."""
         return Places()
 
     def attach(self) -> None:

@@ -65,7 +65,7 @@ class ParquetFile:
 class ParquetSource:
     """Parquet files that together are one table.
 
-    partitions: hive columns with their types, fixed at registration, since DuckDB would guess them anew from
+    partitions: hive columns with their types, fixed at registration, since DuckDB would guess them again from
         the files of a split.
     casts: the files differ in types, so that a split must cast to the types of the table.
     by_content: the files are known by what they hold, not by how they look.
@@ -177,7 +177,7 @@ class ParquetSource:
 
     @property
     def is_remote(self) -> bool:
-        """Whether files lie in a bucket."""
+        """True if the files lie in a bucket."""
         return bool(self._versions)
 
     def local_bytes(self, columns: Sequence[str], split: Split | None) -> int | None:
@@ -211,7 +211,7 @@ class ParquetSource:
         return {name: pair for name, pair in found.items() if pair is not None}
 
     def places(self) -> Places:
-        """What must be opened to read it."""
+        """The places that must be opened to read it."""
         return Places(
             [file.file.path for file in self.files if file.version is None],
             [file.file.path for file in self.files if file.version is not None],

@@ -1,4 +1,4 @@
-"""What a user hands over -> :class:`Table`: find out what it is, read its schema, fix its version."""
+"""From what a user hands over to a :class:`Table`: find out what it is, read its schema, fix its version."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def open_source(probe: Probe, name: str, source: object) -> Table:
 
 
 def is_current(table: Table) -> bool:
-    """Whether a table is still all that its place holds, told without reading a file. False may be a false alarm: files
-    that were touched. Raises SourceError if the place is gone, or holds nothing now."""
+    """True if a table is still all that its place holds; reads no file. False may be a false alarm: files that were
+    touched. Raises SourceError if the place is gone, or holds nothing now."""
     source = table.source
     if table.origin is None:
         return True
@@ -102,7 +102,7 @@ def open_folder(probe: Probe, directory: str | os.PathLike[str]) -> tuple[Table,
 
 
 def _entries(root: str) -> Iterable[Path]:
-    """What is a table in a folder of tables."""
+    """The entries of a folder that are tables."""
     with reading(root):
         entries = sorted(Path(root).iterdir())
     for entry in entries:

@@ -131,7 +131,7 @@ def _place(place: str, name: str) -> str:
 
 
 def _pattern(name: str) -> re.Pattern[str] | None:
-    """What a glob matches: ``*`` within a folder, ``**`` through folders, ``[ab]`` one of these.
+    """The pattern of a glob: ``*`` within a folder, ``**`` through folders, ``[ab]`` one of these.
 
     >>> bool(_pattern("d/**/*.parquet").fullmatch("d/x/y/a.parquet")), bool(_pattern("d/*.pq").fullmatch("d/x/a.pq"))
     (True, False)
@@ -212,7 +212,7 @@ class RemoteParquet:
 
     @cached_property
     def metadata(self) -> pq.FileMetaData:
-        """What the footer says."""
+        """The metadata in the footer."""
         try:
             return pq.read_metadata(pa.BufferReader(self.tail))
         except (pa.ArrowException, OSError) as error:
@@ -272,11 +272,11 @@ class RemoteParquet:
             self.fetch([(start, length)])
             data = self._cached(start, length)
         if data is None:
-            return self.uncached(start, length)  # there is no room for them, it seems
+            return self.uncached(start, length)  # the cache seems to have no space for them
         return data
 
     def is_here(self, start: int, length: int) -> bool:
-        """Whether a piece is on this machine."""
+        """True if a piece is on this machine."""
         return node_cache().find(self._name(start, length)) is not None
 
     def _cached(self, start: int, length: int) -> bytes | None:
@@ -390,7 +390,7 @@ def _file_system() -> Any:
         raise ConfigError('tables in s3:// need fsspec: install it with pip install "qoop[s3]"') from error
 
     class Objects(AbstractFileSystem):  # type: ignore[misc]
-        """What DuckDB asks of a file system; it is given paths of versions only."""
+        """The part of a file system that DuckDB uses; it gets paths of versions only."""
 
         protocol = "s3"
         cachable = False

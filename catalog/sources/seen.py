@@ -1,12 +1,12 @@
-"""Whether files still hold what they held, told without reading them.
+"""Tells whether files still hold what they held, without reading them.
 
-What the system says of a file (size, times, inode) is its *look*. Every write moves ctime, and no program can set that
+The size, times and inode of a file are its *look*. Every write moves ctime, and no program can set that
 back, so equal looks mean equal bytes, if the clock has moved on since the last write: two writes within one tick of it
-leave equal times. So whoever takes a look to keep waits for the next tick first (`settled`).
+leave equal times. So a look that is to be kept waits for the next tick first (`settled`).
 
 Some files are known by what they hold instead: text and DuckDB files, which are read to be registered, and files
-registered as ``file://…``, for folders whose looks differ from machine to machine. Their look only spares
-the reading: while it stands still, the digest is not computed again.
+registered as ``file://…``, for folders whose looks differ from machine to machine. Their look only saves
+the reading: while it stays the same, the digest is not computed again.
 
 Writes through a memory map show in the times when the system writes the page back, not before.
 """
@@ -111,7 +111,7 @@ def content_file(path: str, kind: str, digest: Digest, look: Look = look) -> Fil
 
 
 def looks_same(files: Sequence[File], look: Look = look) -> bool:
-    """Whether files look as they did when they were registered. Raises SourceError for one that is gone."""
+    """True if files look as they did when they were registered. Raises SourceError for one that is gone."""
     return _looks([file.path for file in files], look) == [file.seen for file in files]
 
 

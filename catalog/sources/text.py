@@ -94,7 +94,7 @@ class TextSource:
         return {}
 
     def places(self) -> Places:
-        """What must be opened to read it."""
+        """The places that must be opened to read it."""
         return Places([item.file.path for item in self.files])
 
     def attach(self) -> None:
@@ -180,7 +180,7 @@ def _json_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns,
 
 
 def _check_dates(cursor: duckdb.DuckDBPyConnection, columns: Columns, source: TextSource) -> None:
-    """DuckDB detects dates in forms that it cannot be told of afterwards; better to refuse now than in mid-query."""
+    """Refuse dates in forms that DuckDB detects but does not take as an option: better now than in mid-query."""
     dates = tuple(
         column for column in columns if column[1].startswith(("DATE", "TIME")) and column not in source.partitions
     )

@@ -1,4 +1,4 @@
-"""What the planner knows about data that it has not read.
+"""Statistics: the planner's knowledge of data that it has not read.
 
 ::
 

@@ -93,7 +93,7 @@ def _sample(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns) -
 
 @dataclass(frozen=True)
 class _SampledColumn:
-    """What a sample says about a column.
+    """A column of a sample.
 
     values: the distinct values in it, ascending. counts: how many rows of the sample have each.
     sampled, rows: rows of the sample and of the table. width: mean bytes of a value.
@@ -310,7 +310,7 @@ def _extrapolate(few: float, many: float, growth: float, factor: float) -> float
 
 
 def _spread(table: Table, rows: int) -> Split:
-    """Some blocks of neighbouring pieces, evenly spread over the table, that hold about so many rows."""
+    """Some blocks of neighbouring pieces, evenly spread over the table, that hold about `rows` rows."""
     pieces = table.source.pieces()
     size = max(1, len(pieces) * rows // (table.rows * _BLOCKS))
     starts = [block * len(pieces) // _BLOCKS for block in range(_BLOCKS)]

@@ -18,7 +18,7 @@ from qoop.catalog.statistics.scalars import INTEGERS, is_text, select
 from qoop.catalog.statistics.stats import ColumnStats
 from qoop.catalog.table import Columns, Table
 
-# Above this no key is looked for: an exact count of so many distinct values takes seconds.
+# Above this no key is looked for: an exact count of that many distinct values takes seconds.
 KEY_ROWS = 40_000_000
 _ROWS_A_PASS = 8_000_000
 _NEARBY_ROWS = 100_000

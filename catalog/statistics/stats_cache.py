@@ -1,6 +1,6 @@
 """Collected statistics by table version: in memory, and on disk for tables that other processes can see.
 
-One JSON file per version, written beside its place and renamed into it, so that a reader sees all or nothing.
+One JSON file per version, written next to its place and renamed into it, so that a reader sees all or nothing.
 Two processes that add columns at once may lose one's columns; they are then collected again.
 
 Plans follow from statistics, such as which columns are keys, so a file is believed only if it bears the seal of the
@@ -33,7 +33,7 @@ Collect = Callable[[Sequence[str], TableStats | None], TableStats]
 
 
 class StatsCache:
-    """Statistics of the tables of a catalog; collects what is missing, once, whoever asks first."""
+    """Statistics of the tables of a catalog; collects what is missing, once for all that ask."""
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
         self._directory = Path(directory) if directory is not None else cache_directory()

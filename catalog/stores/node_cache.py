@@ -24,7 +24,7 @@ from qoop.catalog.user_folders import cache_directory
 BUDGET = 4_000_000_000
 """Bytes that the cache may take if nothing else is said."""
 
-_FULL = 0.9  # fraction of the budget to which room is made
+_FULL = 0.9  # fraction of the budget down to which space is freed
 _LOOK = 1 / 16  # fraction of the budget that is added before the folder is looked at again
 _TOUCH = 30.0  # seconds within which another use is not noted
 _DRAFT = ".draft"
@@ -83,7 +83,7 @@ class NodeCache:
         (self.root / name).unlink(missing_ok=True)
 
     def bytes(self) -> int:
-        """What all files take."""
+        """The size of all files."""
         return sum(size for _, size, _ in self._files())
 
     def _count(self, size: int, keep: str) -> None:
@@ -119,7 +119,7 @@ class NodeCache:
 
 
 def node_cache() -> NodeCache:
-    """The cache of this machine: in the folder that `QOOP_CACHE_DIR` names, with so many bytes as
+    """The cache of this machine: in the folder that `QOOP_CACHE_DIR` names, with as many bytes as
     `QOOP_CACHE_BUDGET` says (4 GB by default)."""
     root = cache_directory() / "parts"
     budget = os.environ.get("QOOP_CACHE_BUDGET") or BUDGET

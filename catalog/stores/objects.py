@@ -47,7 +47,7 @@ class ObjectChanged(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """What is known of an object without reading it. modified: seconds, by the clock of the store. tag: of content."""
+    """The facts of an object that need no reading. modified: seconds, by the clock of the store. tag: of content."""
 
     name: str
     size: int
@@ -80,12 +80,12 @@ class Objects(Protocol):
         ...
 
     def ranges(self, name: str, wanted: Sequence[tuple[int, int]], seen: str | None = None) -> list[memoryview]:
-        """The bytes from each offset, so many. seen: ObjectChanged if the object has another tag. Less than was asked
-        for is an OSError."""
+        """The bytes of each wanted (offset, length). seen: the tag that the object must have, else ObjectChanged. Fewer
+        bytes than wanted are an OSError."""
         ...
 
     def about(self, name: str) -> Object:
-        """What is known of an object."""
+        """The facts of an object."""
         ...
 
     def list(self, folder: str = "") -> list[Object]:
@@ -282,7 +282,7 @@ def _from_meta(meta: Mapping[str, Any]) -> Object:
 
 
 def _reason(text: str) -> str:
-    """What a message of obstore's comes down to."""
+    """The reason that a message of obstore's gives, in short."""
     if "169.254.169.254" in text or "redential" in text:
         return "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or ?anonymous=true)"
     found = _CODE.search(text)
@@ -294,7 +294,7 @@ def _reason(text: str) -> str:
 
 
 def is_remote(place: str) -> bool:
-    """Whether a text names a place in a store: it begins with a scheme, other than a drive's letter."""
+    """True if a text names a place in a store: it has a scheme, and a drive such as ``C:`` is none."""
     return "://" in place
 
 

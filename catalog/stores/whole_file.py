@@ -16,9 +16,9 @@ _looked_at: set[str] = set()  # folders, for drafts of processes that have ended
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write text beside the path, in a folder made if need be, and rename it into place: a reader sees all or nothing.
+    """Write text next to the path, in a folder made if need be, and rename it into place: a reader sees all or nothing.
 
-    Raises OSError if that fails; what stood there is then still there, and nothing is left beside it. What a killed
+    Raises OSError if that fails; what stood there is then still there, and nothing is left next to it. What a killed
     process leaves goes when another one writes to the folder for the first time.
     """
     data = text.encode()

@@ -34,7 +34,7 @@ def factor_common(expr: Expr) -> Expr:
 
 
 def without_absorbed(branches: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Drop repeated branches, and ``a and b`` beside ``a``: they add nothing to an OR."""
+    """Drop repeated branches, and ``a and b`` next to ``a``: they add nothing to an OR."""
     distinct = tuple(dict.fromkeys(branches))
     sets = [frozenset(conjuncts(branch)) for branch in distinct]
     least = min(map(len, sets), default=0)  # usually all are of one size: nobody need be compared then

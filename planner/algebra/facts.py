@@ -1,4 +1,4 @@
-"""What is told of a stage's rows beside their digest, so that another stage can be seen to hold more than is asked.
+"""Facts about a stage's rows, besides their digest: they show where another stage holds more than is asked.
 
 A signature says whether two outputs are the same. :class:`Facts` say what an output is made of, in terms that do not
 depend on the plan: which factors, restricted by which predicates, with which columns. They are the normal form of
@@ -76,7 +76,7 @@ def nothing() -> None:
 
 
 NO_FACTS = LazyFacts(nothing)
-"""Of a stage of which nothing is told."""
+"""For a stage without known facts."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Served:
 
 
 def from_json(data: Any) -> LazyFacts:
-    """What :meth:`LazyFacts.to_json` wrote, read when first asked for. Damage raises PlanError then."""
+    """The facts that :meth:`LazyFacts.to_json` wrote, read at first use. Damage raises PlanError then."""
     return NO_FACTS if data is None else LazyFacts(lambda: _facts(data))
 
 

@@ -107,7 +107,7 @@ def _common(sets: Sequence[Set]) -> Iterator[Set]:
 def branch(aggregate: Aggregate, sets: Sequence[Set]) -> Branch:
     """The rows of some of an aggregate's grouping sets.
 
-    Keys that are in none of them are NULL, and GROUPING() knows of them what it would know beside the other sets.
+    Keys that are in none of them are NULL, and GROUPING() gives for them what it gives next to the other sets.
 
     >>> from qoop.planner.algebra.relation import Scan
     >>> a, b = Column("a", "INTEGER"), Column("b", "INTEGER")
@@ -143,7 +143,7 @@ class _Bits:
         self.aggregations: list[Aggregation] = []
 
     def value(self, agg: Aggregation) -> Expr:
-        """What GROUPING() is in these sets; the first key has the highest bit."""
+        """The value of GROUPING() in these sets; the first key has the highest bit."""
         type_, places = agg.call.type, range(len(agg.call.args) - 1, -1, -1)
         weights = [(1 << place, arg) for place, arg in zip(places, agg.call.args, strict=True)]
         constant = sum(weight for weight, arg in weights if not self._has(arg))

@@ -1,4 +1,4 @@
-"""What follows from what, among predicates that hold for all rows: weaker ranges, longer lists, parts of an OR.
+"""Implication among predicates that hold for all rows: weaker ranges, longer lists, parts of an OR.
 
 All answers are one-sided: True is proven, False means not known. Expressions are compared by their canonical text
 under `name`, so the columns of a class of equal ones are one.
@@ -45,7 +45,7 @@ def _may_compare(predicate: Expr) -> bool:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of one predicate: its text, and what it compares with constants, if it does."""
+    """The facts of one predicate: its text, and its comparison with constants, if it has one."""
 
     text: str
     range: Range | None
@@ -126,7 +126,7 @@ class Implication:
         return kept
 
     def _bounded(self, predicates: Iterable[Expr]) -> frozenset[str]:
-        """What every branch of some OR compares with constants."""
+        """The expressions that every branch of some OR compares with constants."""
         found = set[str]()
         for either in filter(_is_or, predicates):
             branches = (self._indexed(part).compared.keys() for part in _branches(either))

@@ -1,7 +1,7 @@
 """One object for equal relations, so that what is worked out for one plan of a query serves the others.
 
-Estimates, meanings and stages are remembered by object.  Plans that variants and rooms lead to have most of their
-parts in common, but each is built anew; interned, the equal parts are the same object ("hash consing": Filliâtre and
+Estimates, meanings and stages are remembered by object.  The plans of different variants and resources have most
+parts in common, but each is built again; interned, the equal parts are the same object ("hash consing": Filliâtre and
 Conchon, "Type-Safe Modular Hash-Consing", ML Workshop 2006).
 """
 
@@ -45,7 +45,7 @@ _OWN: dict[type, Callable[[Relation], object]] = {
 
 
 def own_part(relation: Relation) -> object:
-    """What an operator other than Exchange says beside its inputs."""
+    """The arguments of an operator other than Exchange, without its inputs."""
     return _OWN[type(relation)](relation)
 
 

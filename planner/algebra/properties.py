@@ -1,4 +1,4 @@
-"""What can be proven about expressions and relations; rules ask here before they move anything.
+"""Provable properties of expressions and relations; rules ask here before they move anything.
 
 All answers are one-sided: True (or a column in a set) is proven, False means not known.
 """

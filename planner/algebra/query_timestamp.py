@@ -1,7 +1,7 @@
-"""The moment that a query is about: what ``now()`` and its kin mean in all of its tasks, wherever they run.
+"""The timestamp of a query: what ``now()`` and its kin mean in all of its tasks, wherever they run.
 
 DuckDB takes the beginning of the transaction for it. A query of ours is many transactions, and may be suspended and go
-on in another process; so the moment is settled when the query is bound, and kept with it.
+on in another process; so the timestamp is fixed when the query is bound, and kept with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class QueryTimestamp:
         return cls(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}+00", zone)
 
     def literal(self, function: str) -> Literal | None:
-        """What a function gives that tells the time; None: it is another function.
+        """The value of a function that tells the time; None: it is another function.
 
         >>> str(QueryTimestamp("2026-01-02 23:30:00+00", "Asia/Tokyo").literal("current_date"))
         "CAST('2026-01-03' AS DATE)"
@@ -52,7 +52,7 @@ def is_of_the_moment(function: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _told(at: str, zone: str | None, type_: str) -> tuple[str, str]:
-    """The moment as SQL of a type, and that type's name."""
+    """The timestamp as SQL of a type, and that type's name."""
     through = "TIMESTAMP" if type_ == "TIME" else "TIMESTAMPTZ"
     with open_duckdb(files=False, threads=1) as connection:
         if zone is not None:

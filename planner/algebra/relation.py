@@ -309,7 +309,7 @@ class Opaque:
 
 @dataclass(frozen=True)
 class Fragment:
-    """What the planner decided and believes about the operators under an Exchange.
+    """The planner's decisions and estimates for the operators under an Exchange.
 
     meaning: the relation whose rows they compute, as it was before it was cut.
     partial: the rows are unfinished (partial groups, each task's own top N); the reader finishes them.
@@ -325,7 +325,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A cut between stages: rows of `input`, laid out anew (see exchange.py).
+    """A cut between stages: rows of `input` in another layout (see exchange.py).
 
     gather: every reading task gets all rows (a broadcast if there are several of them).
     hash: task i of `parts` gets the rows whose ``hash(keys) % parts`` is i; keys are already cast to the

@@ -1,7 +1,7 @@
-"""What DuckDB makes of an expression: its type, and its value where it is constant.
+"""Types and values of expressions, as DuckDB has them: the type, and the value where it is constant.
 
 DuckDB itself is asked, over typed NULLs and never over data, so types, casts and overloads are right by
-construction and no function has to be known here.  Answers are remembered for the life of the process: a
+construction and no function has to be known here.  Answers are remembered for the lifetime of the process: a
 workload uses few combinations of operators and types.
 """
 
@@ -70,7 +70,7 @@ def fold(expr: Expr) -> Expr:
 
 @lru_cache(maxsize=1)
 def _zoned() -> re.Pattern[str]:
-    """What the text of an expression holds where a TIMESTAMPTZ is made of something else."""
+    """The pattern of a text that makes a TIMESTAMPTZ of something else."""
     rows = ask(
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE return_type = 'TIMESTAMP WITH TIME ZONE' "
         "AND NOT list_contains(parameter_types, 'TIMESTAMP WITH TIME ZONE') ORDER BY ALL"
@@ -84,7 +84,7 @@ def _is_folded(type_: str) -> bool:
 
 
 def value_of_nothing(call: Call) -> Literal | None:
-    """What an aggregate gives over no rows at all, None where that is NULL.
+    """The value of an aggregate over no rows at all, None where that is NULL.
 
     >>> str(value_of_nothing(Call("count_star", (), "count(*)", "BIGINT")))
     "CAST('0' AS BIGINT)"
@@ -97,7 +97,7 @@ def value_of_nothing(call: Call) -> Literal | None:
 
 
 def value_of_no_match(call: Call) -> Literal | None:
-    """What an aggregate in a correlated subquery gives a row that matches nothing, None where that is NULL.
+    """The value of an aggregate in a correlated subquery for a row without a match, None where that is NULL.
 
     That is its value over no rows; before DuckDB 2, only if it is a count.
     """

@@ -1,4 +1,4 @@
-"""What estimates say about a relation before any exchange: the order of its joins, and what follows from that.
+"""The choices that estimates make before any exchange: the order of joins, and what follows from it.
 
     ──inline──> ──reduce build sides──> ──order joins──> ──loosen joins──> ──aggregate early──> ──reduce facts──>
 

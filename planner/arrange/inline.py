@@ -18,8 +18,8 @@ MOST_COPIES = 6
 def inline_shared(relation: Relation) -> Relation:
     """Write shared subplans out for each of their readers, with columns of their own.
 
-    Islands stay shared, as two runs of them may differ (law 12); so do subplans that hold SQL taken as it is, and
-    those with more readers than :data:`MOST_COPIES`.
+    Non-deterministic subplans stay shared, as two runs of them may differ (law 12). So do subplans that hold SQL taken
+    as it is, and those with more readers than :data:`MOST_COPIES`.
     """
     readers: dict[str, int] = {}
     for node in _paths(relation, 4096):
@@ -39,9 +39,9 @@ def _paths(relation: Relation, most: int) -> Iterator[Relation]:
 
 
 class _Inliner:
-    def __init__(self, readers: Mapping[str, int], digits: FloatOrder) -> None:
+    def __init__(self, readers: Mapping[str, int], float_order: FloatOrder) -> None:
         self.readers = readers
-        self.digits = digits
+        self.float_order = float_order
         self.copies = 0
         self.done: dict[int, Relation] = {}
         self.bodies: dict[int, Relation] = {}
@@ -65,7 +65,7 @@ class _Inliner:
 
     def may_copy(self, shared: Shared, body: Relation) -> bool:
         """A subplan that reads one that stays shared stays shared too: that one's columns have one name each."""
-        if self.readers[shared.name] > MOST_COPIES or is_non_deterministic(shared.input, self.digits):
+        if self.readers[shared.name] > MOST_COPIES or is_non_deterministic(shared.input, self.float_order):
             return False
         return not any(isinstance(node, Opaque | Shared) for node in walk(body))
 

@@ -2,7 +2,7 @@
 
 ``(sales ⋈ dates) ⋈ customers of one state`` has to bring nearly all sales together with their customers, only to find
 that most have none.  The keys of those customers are few and narrow: every task that scans sales can have all of
-them, so that only sales with a partner are laid out anew (Bernstein and Chiu, "Using Semi-Joins to Solve Relational
+them, so that only sales with a partner are laid out again (Bernstein and Chiu, "Using Semi-Joins to Solve Relational
 Queries", JACM 1981; Stocker et al., "Integrating Semi-Join Reducers into State-of-the-Art Query Processors", ICDE
 2001).
 
@@ -95,7 +95,7 @@ class _Reducer:
             return self.least_gain == 0
         moving = self.cardinality.bytes(large)
         if self.cardinality.bytes(other) * MACHINES <= moving:
-            return False  # every machine may have the whole other side: nothing need be laid out anew
+            return False  # every machine may have the whole other side: nothing need be laid out again
         keys = tuple(key for _, key in pairs)
         cost = self.cardinality.distinct(other, keys) * self.cardinality.width(keys) * MACHINES
         semi = Join(large, other, "semi", tuple(equals(mine, key) for mine, key in pairs))
@@ -112,7 +112,7 @@ class _Reducer:
         return self.sunk(large, keys, on), whole
 
     def sunk(self, node: Relation, keys: Relation, on: tuple[Expr, ...]) -> Relation:
-        """The semi join as far down as the rows would otherwise be laid out anew: below joins of two large sides."""
+        """The semi join as far down as the rows would otherwise be laid out again: below joins of two large sides."""
         columns = columns_of_all(on) - frozenset(keys.columns)
         if isinstance(node, Filter) and isinstance(node.input, Join):
             return with_inputs(node, (self.sunk(node.input, keys, on),))

@@ -1,4 +1,4 @@
-"""What rows and bytes cost: cpu seconds of one thread, and bytes held, in constants of a machine.
+"""The cost of rows and bytes: cpu seconds of one thread, and bytes in memory, by the constants of a machine.
 
 The constants that ship are rounded from what ``qoop calibrate`` measured for one thread of DuckDB on a machine of the
 day; what it measures elsewhere, later sessions take instead (:mod:`qoop.commands.calibration`).  They
@@ -19,7 +19,7 @@ BASE_MEMORY = 32 << 20
 
 @dataclass(frozen=True)
 class CostModel:
-    """Seconds on one thread per row or byte, and what hash tables and sorts take beside the rows themselves.
+    """Seconds on one thread per row or byte, and what hash tables and sorts take besides the rows themselves.
 
     scan_row, scan_byte: reading and decoding Parquet. filter_row: one function of a row, a comparison mostly, in
         filters and wherever else expressions are computed.
@@ -32,7 +32,7 @@ class CostModel:
     task_overhead_seconds: starting and committing a task, whatever it does. operator_seconds: planning and starting
         one operator of it, however few its rows.
     serial_part: of a task with several threads, the part of its seconds that only one of them can do.
-    hash_entry_bytes: memory of a hash table entry beside its columns.
+    hash_entry_bytes: memory of a hash table entry besides its columns.
     cached_rows: rows of a hash table of which half miss the cache when it is probed.
     """
 
@@ -60,11 +60,11 @@ class CostModel:
     cached_rows: float = 50_000.0
 
     def on_threads(self, seconds: float, threads: float) -> float:
-        """How long so many seconds of one thread take on several (:func:`~qoop.planner.packing.on_threads`)."""
+        """The seconds that work of one thread takes on several (:func:`~qoop.planner.packing.on_threads`)."""
         return on_threads(seconds, threads, self.serial_part)
 
     def times(self, factor: float) -> CostModel:
-        """The constants of a machine, or an engine, that takes so many times as long for everything."""
+        """The constants of a machine, or an engine, that takes `factor` times as long for everything."""
         seconds = {
             item.name: getattr(self, item.name) * factor for item in fields(self) if item.name not in _NO_SECONDS
         }

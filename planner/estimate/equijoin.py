@@ -1,4 +1,4 @@
-"""What fraction of a cross product an equality join keeps, and what fraction of the left finds a partner."""
+"""The fraction of a cross product that an equality join keeps, and the fraction of the left that finds a partner."""
 
 from __future__ import annotations
 

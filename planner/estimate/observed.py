@@ -1,4 +1,4 @@
-"""What earlier runs saw, by signature: true rows, bytes, seconds and memory in place of estimates.
+"""Observations of earlier runs, by signature: true rows, bytes, seconds and memory in place of estimates.
 
 An :class:`Observation` is filed under two digests of the stage it was made of:
 
@@ -26,7 +26,7 @@ Tables = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a stage was seen to be.
+    """The measured facts of a stage that ran.
 
     rows, bytes: of its whole output. seconds: of one thread, of all its tasks together. memory: peak bytes of the task
     that took most. None: not known. reads: what it was made of (`plan.read_by`); seconds and memory say something of
@@ -79,8 +79,8 @@ NOTHING = Observations()
 def observe(plan: Plan, seen: Mapping[StageId, Observation]) -> Observations:
     """File what was seen of some stages of a plan.
 
-    Islands (law 12) are left out, since another run of them may put out other rows, and unfinished rows (partial
-    groups) count only for a stage of exactly the same signature.
+    Non-deterministic stages (law 12) are left out, since another run of them may put out other rows. Unfinished rows
+    (partial groups) count only for a stage of exactly the same signature.
     """
     by_signature: dict[Signature, Observation] = {}
     tables: set[Tables] = set()

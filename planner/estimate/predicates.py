@@ -1,4 +1,4 @@
-"""What fraction of a relation's rows a predicate keeps, and what the rows kept look like."""
+"""The fraction of a relation's rows that a predicate keeps, and the profile of the rows kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def conjoin(parts: Sequence[Expr], profile: Profile) -> tuple[float, list[tuple[
 
     What follows from other parts counts for nothing: where subplans are written out for each reader, a reader's own
     filter comes on top of what all of them ask. Ranges of one column are intersected. Factors multiply while the
-    product of the columns' distinct values is at most the rows, since then there is room for every combination;
+    product of the columns' distinct values is at most the rows, since then every combination can occur;
     beyond that the columns must depend on each other, and each further factor counts with half the exponent of the
     one before.
     """

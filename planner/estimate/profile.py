@@ -1,4 +1,4 @@
-"""What is known of a relation's output: rows, and for each column the spread of its values."""
+"""The profile of a relation's output: rows, and for each column the spread of its values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of an operator's output: rows, spreads by column name, origins by number."""
+    """The profile of an operator's output: rows, spreads by column name, origins by number."""
 
     rows: float
     columns: Mapping[str, Spread]
@@ -57,7 +57,7 @@ def guess(rows: float) -> Spread:
 
 
 def spread_of(expr: Expr, profile: Profile) -> Spread:
-    """What is known, or else guessed, of an expression's values."""
+    """The spread of an expression's values, known or else guessed."""
     if isinstance(expr, Column):
         return profile.columns.get(expr.name) or guess(profile.rows)
     if isinstance(expr, Literal):

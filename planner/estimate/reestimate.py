@@ -1,4 +1,4 @@
-"""A plan's estimates, put right by what was seen of its stages, without planning anew.
+"""A plan's estimates, corrected by what was seen of its stages, without planning again.
 
 What the rows of a finished stage turned out to be is carried to the stages that read it: a stage puts out as many
 times more rows than estimated as its inputs have together, and its tasks take as many times longer, and hold as many
@@ -18,11 +18,11 @@ from qoop.planner.estimate.observed import Observation, Observations
 from qoop.planner.plan import Estimate, Plan, Stage, StageId
 
 ROW_SECONDS = DEFAULT.build_row + DEFAULT.miss_row + DEFAULT.aggregate_row + DEFAULT.group_row
-"""What a row more takes at most: to join and to group it. A stage believed to read next to nothing takes some time
-even so, which does not grow with the rows."""
+"""The seconds that one more row takes at most: to join and to group it. A stage believed to read next to nothing
+takes some time even so, which does not grow with the rows."""
 
 ROW_BYTES = 128.0
-"""What a row more makes a task hold at most: some columns and its place in a hash table."""
+"""The bytes that one more row makes a task hold at most: some columns and its place in a hash table."""
 
 NO_MEMORY: Mapping[StageId, float] = {}
 
@@ -55,7 +55,7 @@ def _seen(stage: Stage, observed: Observations) -> Observation | None:
 
 
 def _grown(stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Observation | None) -> Estimate:
-    """The estimate of a stage whose inputs have so many times the rows, and whose own rows may be known."""
+    """The estimate of a stage whose inputs have grown, and whose own rows may be known."""
     old = stage.estimate
     sources = dict.fromkeys(item.stage for item in stage.stage_inputs)
     factor = prod(growth[id] for id in sources)
@@ -89,7 +89,7 @@ def _more(stage: Stage, plan: Plan, growth: Mapping[StageId, float], rows: float
 
 
 def _held(memory: float, grown: float) -> float:
-    """Bytes of a task that reads so many times the rows; what any task holds does not grow with them."""
+    """Bytes of a task that reads `grown` times the rows; the memory that every task takes does not grow."""
     return memory if memory <= BASE_MEMORY else BASE_MEMORY + (memory - BASE_MEMORY) * grown
 
 

@@ -1,4 +1,4 @@
-"""Which part of a table a scan reads where a filter or a join spares it the rest.
+"""The part of a table that a scan reads where a filter or a join saves it the rest.
 
 Parquet and DuckDB files tell the least and greatest value of each row group. DuckDB skips the row groups that a filter
 rules out, and those outside the range of keys that the build side of a join above turned out to have ("small

@@ -1,4 +1,4 @@
-"""What running an operator tree costs, by the constants of a :class:`~qoop.planner.estimate.cost.CostModel`.
+"""The cost of running an operator tree, by the constants of a :class:`~qoop.planner.estimate.cost.CostModel`.
 
 An Exchange ends a tree: below it is another task's work.
 """
@@ -40,7 +40,7 @@ def seconds(cost: CostModel, relation: Relation, cardinality: Cardinality) -> fl
 
 
 def spared_seconds(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
-    """Seconds that the operator spares the scan below it, of which only a part is read."""
+    """Seconds that the operator saves the scan below it, of which only a part is read."""
     if not isinstance(relation, Join | Filter):
         return 0.0
     part = cardinality.part_read(relation)

@@ -38,7 +38,7 @@ from qoop.planner.plan import Layout, Plan, Signature, Stage, StageId, StageInpu
 
 
 class Identity(NamedTuple):
-    """What a relation means: its signature, a canonical name for each column, and whether it is an island.
+    """The meaning of a relation: its signature, a canonical name for each column, and its determinism.
 
     rows: digest of its rows without regard to columns.
     facts: what its rows are made of, under these names for its columns; None if that is not known.
@@ -149,7 +149,7 @@ class Cutter:
         return Plan(tuple(self._numbered(relation).stages), tuple(columns), tuple(settings))
 
     def exchanges(self, relation: Relation) -> tuple[Exchange, ...]:
-        """What each stage of the plan, in its order, was cut from."""
+        """The exchanges that the stages of the plan were cut from, in its order."""
         return tuple(self._numbered(relation).exchanges)
 
     def _numbered(self, relation: Relation) -> _Numbered:
@@ -158,7 +158,7 @@ class Cutter:
         return numbered
 
     def content(self, exchange: Exchange, root: bool = False) -> _Content:
-        """What the exchange reads. root: it is the result."""
+        """The content of the stage below the exchange. root: it is the result."""
         known = self._contents.get((id(exchange), root))
         if known is None:
             known = self._contents[id(exchange), root] = self._content(exchange, root)
@@ -280,7 +280,7 @@ class _Numbered:
         self.same: dict[tuple[object, ...], StageId] = {}
 
     def add(self, content: _Content) -> StageId:
-        """The id of the stage, or of the equal one that the plan has; islands are never shared."""
+        """The id of the stage, or of the equal one that the plan has; non-deterministic stages are never shared."""
         inputs = self.inputs(content)
         same = self.same.get(content.key) if content.stage.shareable else None
         if same is None:

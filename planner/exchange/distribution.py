@@ -50,7 +50,7 @@ class Placed(NamedTuple):
     at: the subtree for a given number of tasks.
     hashed: keys by which the shares are hashed, each alternative valid by itself; empty if the shares are arbitrary.
     splits: the most tasks that have any use; exact: the number of tasks it must have, 0 if free.
-    rows: rows of all tasks together; per_task: at most so many of one task.
+    rows: rows of all tasks together; per_task: at most this number in one task.
     seconds: one thread's work that the tasks divide; repeated: work that each task does again.
     held: bytes in hash tables that the tasks divide; held_each: bytes that each task holds.
     """

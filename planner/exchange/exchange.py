@@ -80,7 +80,7 @@ def place_exchanges(
 ) -> Relation:
     """Return the relation with its exchanges, each with its Fragment; the root is a gather of the result.
 
-    room: what the machine has: `cpu` slots and `memory` bytes.
+    available: what the machine has: `cpu` slots and `memory` bytes.
     tables: by table name the most tasks that a scan of it can use (row groups, files); 1 for those not named.
     known: what earlier calls with the same estimates and costs have found out.
     """
@@ -192,7 +192,7 @@ class _Placer:
         return Placed(placed.meaning, lambda _: read, rows, partial=placed.partial)
 
     def hashed(self, placed: Placed, keys: HashKeys) -> Placed:
-        """The same rows, spread anew by ``hash(keys)``."""
+        """The same rows, spread by ``hash(keys)``."""
         placed = placed._replace(seconds=placed.seconds + self.limits.hash_row * placed.rows)
         return Placed(
             placed.meaning, lambda n: self.end(placed, "hash", keys, n), placed.rows, spread=True,
@@ -281,7 +281,7 @@ class _Placer:
         return self.stack(node, self.gathered(child))
 
     def first_rows(self, top: TopRanks, node: Window) -> float:
-        """At most so many rows of a task have the first ranks, but for ties."""
+        """The most rows of a task that have the first ranks, but for ties."""
         return max(1, top.most) * max(1.0, self.cardinality.distinct(node.input, top.call.partition_by))
 
     def thins(self, top: TopRanks, node: Window, child: Placed) -> bool:

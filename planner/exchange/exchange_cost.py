@@ -1,4 +1,4 @@
-"""What the forms of a plan cost on a machine: the numbers by which exchanges are placed."""
+"""The costs of the forms of a plan on a machine: the numbers by which exchanges are placed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qoop.planner.variants import Thresholds
 
 @dataclass(frozen=True)
 class Known:
-    """What no machine changes, by id of an operator; with the operator itself, so that its id is not given away.
+    """Facts that no machine changes, by id of an operator; with the operator itself, so that its id is not given away.
 
     work: its seconds of one thread. splits: the ways to take its grouping sets apart.
     """
@@ -68,7 +68,7 @@ class Costs:
         return known[1]
 
     def spared(self, relation: Relation) -> float:
-        """Seconds of one thread that this operator spares the scan below it, if that is in its fragment."""
+        """Seconds of one thread that this operator saves the scan below it, if that is in its fragment."""
         return tree_cost.spared_seconds(self.cost, relation, self.cardinality)
 
     def starting(self, relation: Relation) -> float:
@@ -80,11 +80,11 @@ class Costs:
         return max(0.0, tree_cost.own_memory(self.cost, relation, self.cardinality))
 
     def bytes(self, rows: float, relation: Relation) -> float:
-        """Bytes of so many rows of the relation."""
+        """Bytes of `rows` rows of the relation."""
         return rows * self.cardinality.width(relation.columns)
 
     def table_bytes(self, rows: float, relation: Relation) -> float:
-        """Bytes of a hash table over so many rows of the relation."""
+        """Bytes of a hash table over `rows` rows of the relation."""
         return self.cost.table_bytes(rows, self.cardinality.width(relation.columns))
 
     def build(self, placed: Placed) -> float:

@@ -1,4 +1,4 @@
-"""What an output means, whatever made it.
+"""The meaning of an output, whatever made it.
 
 ::
 

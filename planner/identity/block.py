@@ -22,7 +22,7 @@ from qoop.planner.algebra.relation import Aggregation, SetOp
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What a factor or a join that became a predicate was made of, so that it can be taken apart again.
+    """The origin of a factor, or of a join that became a predicate, so that it can be taken apart again.
 
     kind: left, full, semi (joins), distinct, rows (windows' input), set (a set operation).
     blocks: the inputs; of a left or semi join only the right one. on: conditions of a join.
@@ -74,7 +74,7 @@ class Block:
 
     @cached_property
     def rows(self) -> Hashable:
-        """What its rows are, in whichever order its leaves and predicates were found."""
+        """The identity of its rows, in whichever order its leaves and predicates were found."""
         return frozenset((leaf.number, leaf.args) for leaf in self.leaves), frozenset(self.predicates)
 
     @property

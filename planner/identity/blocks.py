@@ -6,7 +6,7 @@ several ways is brought into one here:
 - a left or full join under a predicate that no padded row passes becomes an inner one, whose factors join the block;
 - predicates over the keys of a grouping, or over what all windows partition by, stand above it;
 - predicates over the columns of a set operation stand in its branches, and branches without rows leave a UNION ALL;
-- what a semi join asks of the row alone stands beside it, and what its partners must be follows for the row;
+- what a semi join asks of the row alone stands next to it, and what its partners must be follows for the row;
 - where repeated rows do not matter (below DISTINCT, min, max, INTERSECT, EXISTS) a semi join is an inner one;
 - an aggregate without keys is one row a value, each over the rows that its FILTER lets through;
 - what nobody reads of single rows and windows is left out.
@@ -225,9 +225,7 @@ class Blocks:
             opened = self._to_open(block, block.predicates)
         return block
 
-    def _restricted_beside(
-        self, block: Block, parts: Sequence[Expr], others: Sequence[Expr]
-    ) -> tuple[Block, list[Expr]]:
+    def _restricted_with(self, block: Block, parts: Sequence[Expr], others: Sequence[Expr]) -> tuple[Block, list[Expr]]:
         """As `_restricted`; also other expressions over the block, as they read it afterwards."""
         if not parts:
             return block, list(others)
@@ -382,7 +380,7 @@ class Blocks:
         inner = leaf_numbers(right)
         own = [part for part in parts if only(part, inner)]
         rest = [on[0], *(part for part in parts if part not in own)]
-        right, (member, *linking) = self._restricted_beside(right, own, rest)
+        right, (member, *linking) = self._restricted_with(right, own, rest)
         digest, args = _linked("mark", right, self.write(right, (member, *linking)), (member,), linking)
         assert node.mark is not None
         return replace(left, columns={**left.columns, node.mark: Call("mark", args, digest, "BOOLEAN")})
@@ -394,7 +392,7 @@ class Blocks:
         right, linking = self._divided(right, on)
         right, linking = self._filled(right, linking)
         if kind == "semi":
-            left, linking = self._restricted_beside(left, _carried(right, linking), linking)
+            left, linking = self._restricted_with(left, _carried(right, linking), linking)
         right = _without_implied(left, right, linking)
         if right.empty or any(part == FALSE for part in linking):
             return _without_partners(kind, left, right)
@@ -423,7 +421,7 @@ class Blocks:
         """A side under those conditions that read nothing else, and the other conditions."""
         inner = leaf_numbers(side)
         own = [part for part in on if all(leaf_number(column) in inner for column in columns_of(part))]
-        return self._restricted_beside(side, own, [part for part in on if part not in own])
+        return self._restricted_with(side, own, [part for part in on if part not in own])
 
     def _full(self, left: Block, right: Block, on: Sequence[Expr]) -> Block:
         sides = sorted(((self.write(side, on), side) for side in (left, right)), key=lambda pair: pair[0].core)
@@ -683,7 +681,7 @@ def _columns(exprs: Exprs) -> tuple[Column, ...]:
 
 
 def _exprs_of(leaf: Leaf, block: Block, inner: Block) -> dict[Column, Expr]:
-    """What the columns of a leaf are in the block that it is replaced by."""
+    """The columns of a leaf, as expressions of the block that replaces it."""
     assert leaf.source is not None
     args = (arg for other in block.leaves for arg in other.args)
     used = columns_of_all((*block.predicates, *block.columns.values(), *args))
@@ -747,7 +745,7 @@ def _over_left(right: Block, linking: Exprs) -> list[tuple[Expr, Expr]]:
 
 
 def _carried(right: Block, linking: Exprs) -> list[Expr]:
-    """What a semi join's partners must be, as far as the row itself must be it too."""
+    """The conditions on a semi join's partners that hold for the row itself, too."""
     return [said for predicate, said in _over_left(right, linking) if not is_volatile(predicate)]
 
 

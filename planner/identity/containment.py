@@ -4,7 +4,7 @@ After J. Goldstein and P.-Å. Larson, "Optimizing Queries Using Materialized Vie
 :mod:`qoop.planner.identity.provenance`. With the same factors, in the same numbers, a block restricted by more
 predicates has a sub-bag of the rows of one restricted by fewer: ``σ[p and q](X) = σ[q](σ[p](X))``, whatever X is. So
 the question is sound for any factors (aggregates, windows, LIMIT, padded sides of outer joins, scans): what happens
-inside of a factor is part of its name, and nothing is told of two that differ. It remains to show that
+inside of a factor is part of its name, and nothing is claimed of two that differ. It remains to show that
 
 - each predicate of the held output follows from those of the wanted one: it is one of them, an equality that theirs
   imply, or a weaker range or a larger list over the same expression;

@@ -1,4 +1,4 @@
-"""Islands: what may come out differently when it is run again (law 12).
+"""Non-deterministic fragments: those that may come out differently when they are run again (law 12).
 
 The answer errs on the side of caution: functions are deterministic if they are listed here, an order is total
 if that can be shown. Sums of floating point numbers differ in their last digits with the order of summation; that
@@ -45,7 +45,7 @@ _FRAME = re.compile(r"\b(ROWS|RANGE|GROUPS)\b", re.IGNORECASE)
 def is_non_deterministic(relation: Relation, query: FloatOrder = EXACT) -> bool:
     """True if running the relation again may give other rows; such output is never shared between plans.
 
-    query: what the last digits of sums do in the whole query.
+    query: the effects of the last digits of sums in the whole query.
 
     >>> from qoop.planner.algebra.relation import Scan
     >>> a, b = Column("a", "INTEGER"), Column("b", "INTEGER")

@@ -6,12 +6,12 @@ decide which rows there are, and there are two degrees of that:
 
 - A value is compared with itself on another way: ``revenue = (SELECT max(revenue) ...)``, a join of two readers by it.
   Two runs of one sum would hardly ever agree, so what was made from one must not meet what was made from another: the
-  sum is an island.
+  sum is non-deterministic.
 - A value is compared with something else, rounded, grouped by, ranked, or sorted by and cut off. Either outcome is
-  right wherever digits decide, but two runs may put out different rows: where it is decided, and above, is an island,
-  and the sum is not. (A subplan with several readers may thus be made again between two of them, and a group that lies
-  within an ulp of a border be seen on both sides of it. To rule that out would cost every ``HAVING sum(x) > y`` its
-  reuse.)
+  right wherever digits decide, but two runs may put out different rows. So the relation that decides, and all above,
+  is non-deterministic, and the sum is not. (Thus a subplan with several readers may be made again between two of them,
+  and a group that lies within an ulp of a border may be seen on both sides of it. To rule that out would cost every
+  ``HAVING sum(x) > y`` its reuse.)
 
 Sums and averages of integers and decimals are exact; order statistics (min, max, median, quantiles) give what is in
 their input.
@@ -60,7 +60,7 @@ _NONE: frozenset[Column] = frozenset()
 
 @dataclass(frozen=True)
 class FloatOrder:
-    """What the last digits of a relation's sums do.
+    """The effects of the last digits of a relation's sums.
 
     rounded: columns of the aggregates and windows that have such digits.
     matched: those of them whose values meet themselves on another way, and must come from one run.
@@ -77,7 +77,7 @@ EXACT = FloatOrder()
 
 
 def float_order_of(relation: Relation) -> FloatOrder:
-    """What the last digits of sums do in a relation.
+    """The effects of the last digits of sums in a relation.
 
     >>> from qoop.planner.algebra.expr import Literal, binary
     >>> from qoop.planner.algebra.relation import Scan
@@ -187,7 +187,7 @@ class _Found:
         self.result(agg.column, agg.call, agg.call.args)
 
     def window(self, window: WindowCall) -> None:
-        """What is not the function's own argument is partitioned or ordered by."""
+        """The window partitions or orders by what is not its function's own argument."""
         own = window.call.template.partition("OVER")[0]
         read = tuple(arg for place, arg in enumerate(window.call.args) if f"{{{place}}}" in own)
         self.decide((*window.partition_by, *(expr for expr in window.call.args if expr not in read)))

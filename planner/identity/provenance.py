@@ -1,4 +1,4 @@
-"""What an output *means*: its signature, and canonical names for its columns (law 1).
+"""The *meaning* of an output: its signature, and canonical names for its columns (law 1).
 
 Two relations of equal signature have equal rows, however they are made. A relation is first brought into a
 normal form that forgets how it is computed, a :class:`~qoop.planner.identity.block.Block`: a product of *leaves*,
@@ -91,7 +91,7 @@ class Provenances:
         return known[1]
 
     def facts(self, relation: Relation, names: Sequence[tuple[str, Column]]) -> Facts:
-        """What the relation is made of. names: what its columns are to be called."""
+        """The facts of what the relation is made of. names: for its columns."""
         block = self._blocks.needed(self._blocks.of(relation), [column for _, column in names])
         order = self._blocks.write(block, block.columns.values()).order
         return facts_of(block, order, names, self._settings, _is_ordered(relation))

@@ -40,7 +40,7 @@ def reorder(
 
     limit: pairs of relation sets examined for one group before the search turns greedy.
     model: what joins cost (the usual). bushy: False: one side of every join is a leaf of the group.
-    aim: what the order is to save beside work.
+    aim: what the order is to save besides work.
     known: the groups of relations that were reordered before, with this cardinality and this limit.
     """
     known = Known() if known is None else known

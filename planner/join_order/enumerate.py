@@ -83,7 +83,7 @@ class Search:
         return Step(below + build_left, right, left)
 
     def _moving(self, build: Mask, probe: Mask) -> float:
-        """What it counts for to bring the sides of a join together, on the link of one machine."""
+        """The weight of bringing the sides of a join together, on the link of one machine."""
         graph = self.graph
         whole, other = graph.rows[build] * graph.widths[build], graph.rows[probe] * graph.widths[probe]
         return self.aim.moved_byte * min(whole, (whole + other) / MACHINES)
@@ -115,7 +115,7 @@ def search(graph: JoinGraph, model: CostModel, limit: int, *, bushy: bool = True
     """Find an order for all leaves, examining at most about `limit` pairs of sets by dynamic programming.
 
     bushy: False: one side of every join is a single leaf, as far as such an order can be had.
-    aim: what the order is to save beside work.
+    aim: what the order is to save besides work.
     """
     found = Search(graph, model, aim)
     tops = []

@@ -87,7 +87,7 @@ class JoinGraph:
     # ---- structure
 
     def with_filters(self, place: int, relation: Relation) -> Relation:
-        """What may stand for a leaf, under the predicates that concern this leaf alone."""
+        """A relation in the place of a leaf, under the predicates that concern this leaf alone."""
         return _with_filter(relation, self._local.get(1 << place, []))
 
     def pairs(

@@ -1,4 +1,4 @@
-"""What may be reordered: the maximal groups of joins that commute.
+"""Groups of joins that may be reordered: the maximal ones that commute.
 
 Inner joins and the filters between them commute freely.  So do left, semi, anti and mark joins, seen as
 operators on their left side: over rows that hold the columns its ON refers to, each may come before or

@@ -27,7 +27,7 @@ def rebuild(found: Search, leaves: Mask, relations: Sequence[Relation]) -> Relat
 
 
 def _conditions(graph: JoinGraph, probe: Mask, build: Mask) -> list[Expr]:
-    """What must hold of a joined row and could not be tested on either side: each class once, then the rest."""
+    """The conditions on a joined row that neither side could test: each class once, then the rest."""
     both = probe | build
     conditions: list[Expr] = []
     for cls in graph.classes:

@@ -68,7 +68,7 @@ def _is_cross(node: Relation) -> TypeGuard[Join]:
 
 
 def _factors(node: Relation) -> list[Relation]:
-    """What a nest of cross joins multiplies, from left to right."""
+    """The factors of a nest of cross joins, from left to right."""
     return [*_factors(node.left), *_factors(node.right)] if _is_cross(node) else [node]
 
 

@@ -129,7 +129,7 @@ class _Pusher:
         return filtered(node, predicates)
 
     def shared_predicates(self, name: str) -> Predicates:
-        """What every row of the subplan must satisfy for at least one of its readers."""
+        """The predicates that every row of the subplan must satisfy for at least one of its readers."""
         wanted = self.readers.get(name, [])
         if not wanted or not all(wanted):
             return ()

@@ -1,6 +1,6 @@
 """Many plans for one query: a pool of candidates, and the few of them that are kept.
 
-    variants × rooms ──pool──> candidates ──finish times on a grid of shares──> keep ──> Alternatives
+    variants × resources ──pool──> candidates ──finish times on a grid of shares──> keep ──> Alternatives
 
 The aim is cover, not number: for every share on the grid the kept set holds a plan whose finish time is close to the
 best of the pool, with as few plans as do that.  The work is limited by counts, so the same query has the same
@@ -37,9 +37,9 @@ MOST_PLANS = 64
 
 @collector_waits()
 def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS, most: int = MOST_PLANS) -> Pool:
-    """The different plans that the variants lead to in the rooms of the grid, the usual plan first.
+    """The different plans that the variants lead to with the resources of the grid, the usual plan first.
 
-    most: after so many different plans the search ends.
+    most: after this number of different plans the search ends.
     """
     found: dict[object, Candidate] = {}
     for variant, available in _tries(planning, grid, variants):
@@ -53,7 +53,7 @@ def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS,
 
 
 def full_pool(planning: Planning, grid: Grid, most: int = 1024) -> Pool:
-    """What a search without regard to time finds: every way to arrange the query with every set of limits, made for
+    """The pool of a search without regard to time: every way to arrange the query with every set of limits, made for
     every share of the grid that differs in slots, and for all slots of every kind."""
     logical = dict.fromkeys(variant.logical for variant in (*VARIANTS, *RARE))
     limits = dict.fromkeys(variant.limits for variant in VARIANTS)
@@ -67,7 +67,7 @@ def full_pool(planning: Planning, grid: Grid, most: int = 1024) -> Pool:
 
 
 def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Iterator[tuple[Variant, Resources]]:
-    """Variants for rooms, without those that cannot lead to another plan than one before."""
+    """Variants with resources, without those that cannot lead to another plan than one before."""
     seen: set[tuple[object, ...]] = set()
     for variant in variants:
         relation = planning.arranged(variant.logical)

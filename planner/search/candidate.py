@@ -1,6 +1,6 @@
-"""What a search for plans finds, as values: candidates, the shares they are compared on, and which of them are kept.
+"""The results of a search for plans, as values: candidates, the shares they are compared on, and those that are kept.
 
-Apart from the search itself (:mod:`qoop.planner.search.alternatives`), so that plans that were kept can be taken up
+They are apart from the search itself (:mod:`qoop.planner.search.alternatives`), so that kept plans can be taken up
 again without loading a planner.
 """
 
@@ -30,7 +30,7 @@ class Grid:
     """The shares of resources that plans are compared on.
 
     points: cpu slots and memory in bytes, and network in bytes per second where that is limited.
-    rooms: those of the points, or others, for which plans are made; the first is where the usual plan is made.
+    availability: those of the points, or others, for which plans are made; the first is where the usual plan is made.
     threads: slots that one task can be given. machine: slots of one machine.
     """
 
@@ -84,8 +84,8 @@ def local_grid(available: Resources) -> Grid:
 def cluster_grid() -> Grid:
     """The cluster of the paper (paper section 6): 20 machines of 30 one-core containers, 1 Gbit/s each or a quarter.
 
-    Of five rooms, those chosen give the best pools: 7 % in the mean of TPC-DS queries behind plans made for all of its
-    points.
+    Plans are made for the best five of its points: their pool is 7 % in the mean of TPC-DS queries behind a pool made
+    for all points.
     """
     return Grid.of(
         (1, 8, 30, 60, 120, 240, 360, 600), (1e9, 4e9), threads=1, machine=30, links=(125e6, 125e6 / 4),
@@ -98,7 +98,7 @@ class Candidate:
     """A plan of the pool. origin: the variant that made it, and for how many slots and bytes of memory each.
 
     machine: slots of one machine. cost: the constants by which its finish times are worked out.
-    variant, room: what `origin` says in words: a planning of the query makes the plan of them again.
+    variant, available: what `origin` says in words; a planning of the query makes the plan of them again.
     """
 
     plan: Plan
@@ -129,7 +129,7 @@ class Candidate:
 
 
 def stage_key(stage: Stage) -> StageKey:
-    """What makes the outputs of two stages interchangeable part by part."""
+    """The key that stages have in common whose outputs are interchangeable part by part."""
     return stage.signature, stage.layout, stage.width, stage.cut
 
 
@@ -190,8 +190,8 @@ class Pool:
 class Alternatives:
     """The kept plans of a query.
 
-    chosen: their places in the pool: first those that cover needs, then, so many as `fallback_plans` says, those that
-    are kept because they are cheap to switch to.
+    chosen: their places in the pool: first those that cover needs, then as many as `fallback_plans` says, kept because
+    they are cheap to switch to.
     """
 
     pool: Pool

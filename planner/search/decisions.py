@@ -1,10 +1,10 @@
 """How the plans of a query were found, so that they can be made for the same query with other literals.
 
-The search behind :func:`~qoop.planner.search.alternatives.keep` tries many variants in several rooms and simulates all
-that come of it; what it finds out is which few of them are worth keeping. That seldom depends on the literals: a query
-that asks for another month has the same good plans, as long as the estimates are about the same. So the decisions are
-kept, and :func:`replay` makes plans along them from the new text (they are right by construction, as any plan is), and
-gives up where an estimate has moved so far that the search might find otherwise.
+The search behind :func:`~qoop.planner.search.alternatives.keep` tries many variants with several resources and
+simulates all plans that come of it, to find the few that are worth keeping. That seldom depends on the literals: a
+query that asks for another month has the same good plans, as long as the estimates are about the same. So the decisions
+are kept, and :func:`replay` makes plans along them from the new text. These are right by construction, as any plan is.
+It gives up where an estimate has moved so far that the search might find otherwise.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FEW_ROWS, _SHORT = 1_000.0, 0.005
 
 @dataclass(frozen=True)
 class Decision:
-    """A kept plan: the variant (fitted to the room) and the room that led to it, and what its stages were expected
-    to be, in the plan's order."""
+    """A kept plan: the variant (fitted to the resources) and the resources that led to it, and the estimates of its
+    stages, in the plan's order."""
 
     variant: Variant
     available: Resources
@@ -73,7 +73,7 @@ def _expected(plan: Plan) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _moved(now: Sequence[float], before: Sequence[float], least: float) -> bool:
-    """Whether a number is off by more than the factor; numbers below `least` are all alike."""
+    """True if a number is off by more than the factor; numbers below `least` are all alike."""
     if len(now) != len(before):
         return True
     pairs = ((max(one, least), max(other, least)) for one, other in zip(now, before, strict=True))

@@ -1,4 +1,4 @@
-"""What two plans of a query have in common, stage by stage: what a switch between them could keep.
+"""The common part of two plans of a query, stage by stage: what a switch between them could keep.
 
 A stage is *shared* if the other plan has one whose outputs stand for its own part by part (equal
 :func:`~qoop.planner.search.alternatives.stage_key`), and *recut* if the other plan has one of the same rows and columns
@@ -61,7 +61,7 @@ class Difference:
 
 
 def marks(plan: Plan, other: Plan) -> dict[StageId, Mark]:
-    """How each stage of a plan relates to another plan. Islands are never shared (law 12)."""
+    """How each stage of a plan relates to another plan. Non-deterministic stages are never shared (law 12)."""
     there = [stage for stage in other.stages if stage.shareable]
     keys, signatures = {stage_key(stage) for stage in there}, {stage.signature for stage in there}
 

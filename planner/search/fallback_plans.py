@@ -37,13 +37,13 @@ class _Case:
         return other.finish.seconds(self.share, self.done if other is self.running else self.use(other))
 
     def use(self, other: Candidate) -> Done:
-        """What of the finished work the other plan has, too."""
+        """The part of the finished work that the other plan has, too."""
         found = {stage.id: self.shared[key] for stage, key in other.keyed if key in self.shared}
         return Done(found)
 
 
 def fallback_plans(pool: Pool, chosen: Sequence[int], tolerance: float) -> tuple[int, ...]:
-    """Places of up to :data:`MOST_FALLBACK_PLANS` plans beside those chosen that would end earlier by more than
+    """Places of up to :data:`MOST_FALLBACK_PLANS` plans besides those chosen that would end earlier by more than
     `tolerance` after some change of the share, the most often useful first."""
     cases = list(islice(_cases(pool, chosen), MOST_CASES))
     least = [min(case.seconds(pool.candidates[i]) for i in chosen) for case in cases]

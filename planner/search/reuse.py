@@ -45,7 +45,7 @@ class Held:
 
 
 def held(plan: Plan, stages: Iterable[StageId]) -> tuple[Held, ...]:
-    """These stages of a plan, without islands (law 12), which serve no other plan."""
+    """These stages of a plan, without the non-deterministic ones (law 12), which serve no other plan."""
     return tuple(
         Held(plan.by_id[name], _below(plan, name)) for name in stages if plan.by_id[name].shareable
     )  # fmt: skip
@@ -262,7 +262,7 @@ def _reading(stage: Stage, old: StageId, new: StageId) -> Stage:
 
 
 def _order(by_id: Mapping[StageId, Stage], root: StageId) -> list[StageId] | None:
-    """What the root rests on, inputs first; None if a stage rests on itself."""
+    """The stages that the root rests on, inputs first; None if a stage rests on itself."""
     order: list[StageId] = []
     open_: set[StageId] = set()
     stack = [(root, False)]

@@ -106,7 +106,7 @@ class Binder:
             return tuple(sorted(self._settings.items()))
 
     def bind(self, text: str, at: str | None = None) -> Bound:
-        """Parse and check one SELECT statement. at: its moment, see `QueryTimestamp`; None: now.
+        """Parse and check one SELECT statement. at: its timestamp; None: now.
 
         Raises ParseError or BindError."""
         from qoop.planner.sql.reading import parse, reads_alike, tables_named  # loads sqlglot, which only binding needs

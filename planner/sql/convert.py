@@ -45,7 +45,7 @@ _CLOSED = (exp.Column, exp.Query, exp.Subquery, exp.AggFunc, exp.Window, exp.Sta
 
 
 class Subqueries(Protocol):
-    """What the converter asks of the block builder when it meets a subquery."""
+    """The part of the block builder that the converter calls when it meets a subquery."""
 
     def scalar(self, node: exp.Expression, env: Env) -> Expr: ...
     def exists(self, node: exp.Exists, env: Env) -> Expr: ...
@@ -93,7 +93,7 @@ class Env:
         return self.generic(node)
 
     def present(self, node: exp.Expression) -> Expr:
-        """The moment of the query, which is one in all of its tasks."""
+        """The timestamp of the query, which is one in all of its tasks."""
         name = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="duckdb")
         literal = self.moment.literal(name.removesuffix("()"))
         if literal is None:
@@ -348,7 +348,7 @@ def _result_type(node: exp.Expression) -> str | None:
 
 
 def _asks_the_time(node: object) -> bool:
-    """True for functions that reckon from the present moment, which no literal can be bound to."""
+    """True for functions that reckon from the current time, which no literal can be bound to."""
     if not isinstance(node, exp.Anonymous):
         return False
     return node.name.lower() == "ago" or (node.name.lower() == "age" and len(node.expressions) == 1)
@@ -376,7 +376,7 @@ def _aligned(expr: Expr, other: Expr) -> Expr:
 def _comparable(call: Call) -> Call:
     """The call, if DuckDB takes it over columns of these types.
 
-    A column that is NULL throughout is an INTEGER to us and to whoever reads it from Arrow, but to DuckDB's binder,
+    A column that is NULL throughout is an INTEGER to us and to a reader of Arrow, but to DuckDB's binder,
     which accepted the text, it compares with a date. Raises BindError for such.
     """
     families = {"number" if arg.type.startswith(_NUMBERS) else arg.type for arg in call.args}

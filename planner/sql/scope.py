@@ -85,7 +85,7 @@ class Scope:
 class Cte:
     """A WITH item: its definition, and its relation once it was built to be shared.
 
-    inlined: it says NOT MATERIALIZED, so that every use is computed anew.
+    inlined: it says NOT MATERIALIZED, so that every use is computed again.
     """
 
     name: str

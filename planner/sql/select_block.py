@@ -273,7 +273,7 @@ class SelectBlock:
         )
 
     def places(self, names: Sequence[str]) -> dict[str, int]:
-        """What ORDER BY means by a name: of the aliases written out the last, else the first column called so."""
+        """The place that a name means in ORDER BY: the last alias written out, else the first column of that name."""
         places = {name.lower(): i for i, name in reversed(tuple(enumerate(names)))}
         place = 0
         for node in self.node.expressions:

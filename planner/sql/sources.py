@@ -1,4 +1,4 @@
-"""What a query reads besides the tables of its session, found in DuckDB's own parse tree.
+"""The sources that a query reads besides the tables of its session, found in DuckDB's own parse tree.
 
 Two kinds of sources are refused.  `query('…')` and `query_table('…')` name tables by a text that no planner sees.  The
 catalog of DuckDB (`duckdb_tables()`, `information_schema`, `PRAGMA table_info`) would tell of the instance that runs a

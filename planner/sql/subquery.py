@@ -83,7 +83,7 @@ class SubqueryJoins:
         return relation, (*pairs, *block.correlated)
 
     def _with_correlated(self, block: QueryBlock) -> tuple[Relation, tuple[Column, ...]]:
-        """Project the select list and, beside it, the inner columns that correlated predicates need."""
+        """Project the select list and, next to it, the inner columns that correlated predicates need."""
         columns = self.builder.output_columns(block.exprs, block.names)
         inner = [c for c in block.relation.columns if c in columns_of_all(block.correlated) and c not in columns]
         pairs = (*zip(columns, block.exprs, strict=True), *((c, c) for c in inner))
