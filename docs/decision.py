@@ -128,7 +128,7 @@ def _row(question: Question, switch: Switch, place: int) -> Iterator[str]:
 
 
 def _kept(question: Question, place: int) -> str:
-    """What a plan would take over, and what it would leave out."""
+    """The finished work that a plan would take over, and that it would leave out."""
     taken = ", ".join(question.keep(place)) or "nothing"
     left_out = question.left_out(place)
     return f"takes over {taken}" + (f", leaves out {left_out * 1e3:.0f} ms of work" if left_out else "")

@@ -1,7 +1,7 @@
 """`make demo`: a query while slots and memory come and go; what the engine decided, and a picture of it.
 
-The room changes when the query has got somewhere, not after so many seconds, so that a busy machine shows the same.
-What is made of it is left to the engine.
+The resources change when the query has got somewhere, not after some seconds, so that a busy machine shows the same.
+The engine decides what to make of it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from qoop.tpcds.queries import text
 SLOTS, MEMORY = 4, "2GB"
 LESS_SLOTS, LESS_MEMORY = 1, "200MB"
 LOSS = 0.5
-"""The part of the work after which the room that came when the first task had begun goes again."""
+"""The part of the work after which the resources go again that came when the first task had begun."""
 
 PAIRS = """SELECT i_category, count(*) AS pairs, avg(other.ss_sales_price) AS price
 FROM store_sales one JOIN store_sales other ON one.ss_customer_sk = other.ss_customer_sk
                      JOIN item ON one.ss_item_sk = i_item_sk
 WHERE one.ss_item_sk <> other.ss_item_sk
 GROUP BY i_category ORDER BY pairs DESC, i_category"""
-"""What else those buy who buy things of a category. For one slot with little memory it is planned as one task, for four
-slots in parts that end in less than half of the time: so much that the change is worth it for some time."""
+"""The other things that buyers of a category buy. The plan for one slot with little memory is one task. The plan for
+four slots has parts, and ends in less than half of the time: so much that the change is worth it for some time."""
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def make_data(console: Console, data: Path, scale: float) -> None:
 
 
 def undisturbed(console: Console, session: qoop.Session, query: str) -> None:
-    """Run it with all the room there is, and show its plan."""
+    """Run it with all the resources there are, and show its plan."""
     console.rule(f"a query with {SLOTS} slots and {MEMORY}")
     console.print(query, markup=False, soft_wrap=True)
     session.sql(query)  # collects statistics
@@ -76,12 +76,12 @@ def undisturbed(console: Console, session: qoop.Session, query: str) -> None:
 
 
 def counted(number: int, what: str) -> str:
-    """So many things."""
+    """A number of things in words."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def disturbed(console: Console, session: qoop.Session, query: str) -> qoop.Job:
-    """Run it while the room changes, and tell what happened."""
+    """Run it while its resources change, and tell what happened."""
     console.rule(f"the same, begun with {LESS_SLOTS} slot and {LESS_MEMORY}")
     session.resize(LESS_SLOTS, LESS_MEMORY)
     # Known from here on: in a query this short there is no time to look for them.
@@ -106,7 +106,7 @@ def until(job: qoop.Job, reached: Callable[[], bool]) -> None:
 
 
 def conclusion(history: Sequence[Record]) -> str:
-    """Whether the plan was changed, and if not, why."""
+    """A sentence: the plan was changed, or why it was not."""
     decided = [record for record in history if isinstance(record, Decided)]
     switches = sum(record.switched for record in decided)
     if switches:
@@ -116,7 +116,7 @@ def conclusion(history: Sequence[Record]) -> str:
 
 
 def story(history: Sequence[Record]) -> Iterator[str]:
-    """What changed, what was thought of it and what was done."""
+    """The records of changes, of decisions about them and of actions."""
     for record in history:
         if isinstance(record, CapacityTold | Decided | Ended | Failed | Switched):
             yield str(record)

@@ -18,7 +18,7 @@ import griffe
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "build" / "docs"
-"""Where mkdocs.yml has the package looked for."""
+"""The folder in which mkdocs.yml looks for the package."""
 
 SOURCES.mkdir(parents=True, exist_ok=True)  # before mkdocstrings is set up, which forgets a folder that is not there
 
@@ -69,7 +69,7 @@ def _block(block: str, names: Collection[str]) -> str:
 
 
 def _explained(lines: list[str], names: Collection[str]) -> str:
-    """What stands before the first line that says what a name means, and from there on a list.
+    """The text before the first line that says what a name means, and from there on a list.
 
     >>> print(_explained(["A move.", "at: in", "  seconds. old, new: slots. Note: few."], {"at", "old", "new"}))
     A move.
@@ -87,7 +87,7 @@ def _explained(lines: list[str], names: Collection[str]) -> str:
 
 
 def _found(text: str, names: Collection[str]) -> list[re.Match[str]]:
-    """Where a text, or a sentence in it, begins with names and a colon."""
+    """The places at which a text, or a sentence in it, begins with names and a colon."""
     found = [one for one in _MEANING.finditer(text) if set(one[1].split(", ")) <= set(names)]
     return [one for one in found if one.start() == 0 or text[: one.start()].endswith((". ", "; "))]
 

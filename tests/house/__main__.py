@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from house_glossary import GLOSSARY, terms
 from house_imports import backwards, circles, folders, imports
+from house_words import ALL, findings
 
 
 def main() -> int:
@@ -20,6 +23,9 @@ def main() -> int:
             print(f"  against the direction, {kind}: {one.importer}:{one.line} imports {one.imported}")
     for circle in circles():
         print(f"  circle: {', '.join(circle)}")
+    retired = Counter(one.path.split("/")[0] for one in findings())
+    print(f"{retired.total()} retired words: {', '.join(f'{retired[place]} in {place}' for place in ALL)}")
+    print(f"{len(list(terms(GLOSSARY.read_text())))} words of our own in the glossary")
     return 1 if circles() else 0
 
 

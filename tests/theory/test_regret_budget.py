@@ -91,7 +91,9 @@ def worst(played: Iterable[Game]) -> Fraction:
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(plan_sets, choices, choices, risks)
-def test_wagers_add_no_more_than_their_budget(plans: Plans, offers: list[int], wish: list[int], risk: Fraction) -> None:
+def test_regrets_add_no_more_than_their_budget(
+    plans: Plans, offers: list[int], wish: list[int], risk: Fraction
+) -> None:
     for rule in (wishes(wish), smallest_first, largest_first):
         online = Wagering(plans, wish=rule, budget=of_the_least(risk))
         assert worst(games(online, offers)) < 4 + risk

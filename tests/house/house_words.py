@@ -1,0 +1,104 @@
+"""Words that this house no longer uses, and what it says in their place.
+
+Each is a word of our own for which the field has a term, or a turn of phrase that slows its readers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ALL = ("catalog", "planner", "engine", "qoop", "tpcds", "docs", "README.md", "CONTRIBUTING.md")
+PLACES = ("docs", "README.md", "CONTRIBUTING.md")
+"""The part of `ALL` that is clean and has to stay so."""
+
+RETIRED = {
+    "room": "available resources, free, space",
+    "rooms": "available resources",
+    "claim": "request",
+    "claims": "requests",
+    "keeper": "owner",
+    "let_go": "unpin",
+    "island": "non-deterministic fragment",
+    "islands": "non-deterministic fragments",
+    "tainted": "dependent on a non-deterministic fragment",
+    "letter": "message",
+    "letters": "messages",
+    "nearness": "data locality",
+    "outlook": "remaining work",
+    "standing": "job status",
+    "surprise": "misestimate",
+    "surprises": "misestimates",
+    "wager": "regret",
+    "wagers": "regret budget",
+    "crew": "worker pool",
+    "recall": "plan memo",
+    "spares": "fallback plans",
+    "arena": "scenario",
+    "contestant": "system under test",
+    "contestants": "systems under test",
+    "anew": "again",
+    "whoever": "the one that",
+    "beside": "next to, besides, with",
+    "so many": "the number of",
+    "as was": "as it was",
+    "is told of": "hears of, knows",
+}
+"""By word; the text says what to write."""
+
+OPENINGS = ("What", "Whether", "Who")
+"""No docstring opens with these."""
+
+ALLOWED: tuple[tuple[str, str, str], ...] = ()
+"""(path, a part of the line, why): words in their everyday meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A retired word, or an opening: where it stands."""
+
+    path: str
+    line: int
+    word: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.word} -> {RETIRED.get(self.word, 'say what it is')}"
+
+
+_WORDS = re.compile(
+    "|".join(rf"(?<![A-Za-z]){re.escape(word)}(?![A-Za-z])" for word in sorted(RETIRED, key=len, reverse=True)), re.I
+)
+_TEST = re.compile(r"\btest_\w+")  # a page names the tests that guard it
+_OPENING = re.compile(rf'^\s*r?"""({"|".join(OPENINGS)})\b')
+
+
+def texts(places: tuple[str, ...] = ALL) -> Iterator[Path]:
+    """Our code and pages."""
+    for place in places:
+        path = ROOT / place
+        yield from [path] if path.is_file() else sorted((*path.rglob("*.py"), *path.rglob("*.md")))
+
+
+def findings(places: tuple[str, ...] = ALL) -> Iterator[Finding]:
+    """All retired words and openings in some places."""
+    for path in texts(places):
+        yield from read(str(path.relative_to(ROOT)), path.read_text())
+
+
+def read(path: str, text: str) -> Iterator[Finding]:
+    """The retired words and openings of a text."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if any(path == file and part in line for file, part, _ in ALLOWED):
+            continue
+        yield from (Finding(path, number, found[0].lower()) for found in _WORDS.finditer(_TEST.sub("", line)))
+        opening = _OPENING.match(line) if path.endswith(".py") else None
+        if opening is not None:
+            yield Finding(path, number, f'"""{opening[1]}')
+
+
+def idle_allowances() -> list[tuple[str, str]]:
+    """The allowed lines that no longer exist."""
+    return [(file, part) for file, part, _ in ALLOWED if part not in (ROOT / file).read_text()]

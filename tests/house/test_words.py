@@ -1,0 +1,74 @@
+"""The house says one word for one thing, the field's where there is one, and defines its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from house_glossary import GLOSSARY, pattern, terms, unused
+from house_names import Names
+from house_words import ALL, ALLOWED, PLACES, RETIRED, ROOT, findings, idle_allowances, read, texts
+
+
+def test_no_retired_word_is_used() -> None:
+    assert [str(one) for one in findings(PLACES)] == []
+
+
+def test_the_places_exist_and_hold_texts() -> None:
+    assert set(PLACES) <= set(ALL)
+    assert [place for place in ALL if not list(texts((place,)))] == []
+
+
+def test_the_words_that_are_allowed_are_few_and_stand_there() -> None:
+    assert len(ALLOWED) <= 10
+    assert idle_allowances() == []
+
+
+@pytest.mark.parametrize("word", RETIRED)
+def test_a_retired_word_is_found(word: str) -> None:
+    assert [(one.line, one.word) for one in read("a.md", f"One.\nNo {word.capitalize()}, two.")] == [(2, word)]
+    assert word in {one.word for one in read("a.py", f"my_{word} = 1")}
+
+
+def test_openings_are_found_in_code() -> None:
+    text = '"""What it is."""\n    r"""Whether so."""\n"""Whose."""\nx = "What"'
+    assert [(one.line, one.word) for one in read("a.py", text)] == [(1, '"""What'), (2, '"""Whether')]
+    assert list(read("a.md", text)) == []
+
+
+def test_names_of_tests_and_parts_of_words_are_not_found() -> None:
+    assert list(read("a.md", "`test_an_island_is_alone`, a bedroom, besides, claimed")) == []
+
+
+def test_every_term_of_the_glossary_refers_to_code_that_exists() -> None:
+    names, found = Names(ROOT), list(terms(GLOSSARY.read_text()))
+    assert len(found) > 50
+    assert [term.word for term in found if not term.code] == []
+    assert [name for term in found for name in term.code if not names.exists(name)] == []
+
+
+def test_a_term_is_defined_once_in_a_line() -> None:
+    found = list(terms(GLOSSARY.read_text()))
+    rows = [line for line in GLOSSARY.read_text().splitlines() if line.startswith("| ")]
+    assert len({term.word for term in found}) == len(found) == sum("`" in row for row in rows)
+
+
+def test_every_term_of_the_glossary_is_used() -> None:
+    assert unused(terms(GLOSSARY.read_text())) == []
+
+
+def test_a_term_that_is_not_used_is_found_out(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Two plan\nmemos.")
+    some = terms("| word | meaning |  |\n| --- | --- | --- |\n| plan memo | m | `qoop.job` |\n| memory | m | none |")
+    assert unused(some, iter([page])) == ["memory"]
+
+
+@pytest.mark.parametrize("text", ["plan memo", "plan_memo", "PlanMemo", "Plan memos", "my_plan_memos", "plan\n# memo"])
+def test_a_term_is_found_in_prose_and_in_names(text: str) -> None:
+    assert pattern("plan memo").search(text)
+
+
+@pytest.mark.parametrize("text", ["memo", "plan a memo", "plan memoir", "explan memo"])
+def test_other_words_are_not_a_term(text: str) -> None:
+    assert not pattern("plan memo").search(text)
