@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """paths: of files. folders: all below them, too; of what lies in buckets, the URLs of folders."""
+    """Files and folders that may be opened. paths: of files. folders: with all below them, in buckets their URLs."""
 
     paths: frozenset[str] = frozenset()
     folders: frozenset[str] = frozenset()

@@ -147,7 +147,7 @@ class Catalog:
 
 
 def _check_name(name: str) -> None:
-    """Any text is a name that SQL can write in quotes, but an empty one, and what no text of SQL can hold."""
+    """Refuse an empty name, and one that no text of SQL can hold. SQL can write any other name in quotes."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a table is a text, not a {type(name).__name__}")
     fault = "a table needs a name" if not name else "the name of a table holds a NUL" if "\0" in name else None

@@ -38,7 +38,7 @@ def open_duckdb(*, files: bool = True, **config: Any) -> duckdb.DuckDBPyConnecti
 
 
 def confine(connection: duckdb.DuckDBPyConnection, paths: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
-    """Let an instance open these files, what lies in these folders and what it spills, and nothing else, for good."""
+    """Let an instance open only these files, files in these folders and what it spills, for good."""
     connection.execute(f"SET allowed_paths = {_listed(paths)}")
     connection.execute(f"SET allowed_directories = {_listed(folders)}")
     connection.execute("SET enable_external_access = false")

@@ -55,7 +55,7 @@ def _made_of(text: str, where: str) -> bytes:
 
 
 def _read(path: Path, others: int) -> str:
-    """The text of a key file. others: what nobody but its owner may do with it, as bits of its mode."""
+    """The text of a key file. others: rights that only its owner may have, as bits of its mode."""
     try:
         with path.open(encoding="utf-8") as stream:
             mode = os.fstat(stream.fileno()).st_mode

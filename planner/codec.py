@@ -68,7 +68,7 @@ class Codec:
         raise PlanError(f"{kind} is no type that is written as JSON")
 
     def by_fields(self, kind: Any) -> Pair:
-        """How a dataclass is written and read that has no way of its own."""
+        """The way to write and read a dataclass that has none of its own."""
         hints = get_type_hints(kind)
         written = [item for item in fields(kind) if item.init and (item.compare or item.name in self._also)]
         own = [(item.name, _default(item), self.pair(hints[item.name])) for item in written]

@@ -4,7 +4,7 @@
 
     register.py   finds out what a path or an object is and makes a table of it, or makes it again
     files.py      finds files, and names them in SQL
-    seen.py       tells whether files still hold what they held
+    seen.py       tells whether files still hold the same bytes
     parquet.py    Parquet files: footers give schema, row groups and version
     text.py       CSV and JSON files
     database.py   tables of a DuckDB file

@@ -88,7 +88,7 @@ class ParquetSource:
         return self._in_order(file.file.digest for file in self.files)
 
     def content(self) -> str | None:
-        """The same of all that local files hold, which reads them; None for files in a bucket."""
+        """The same of the bytes of local files, which it reads; None for files in a bucket."""
         if self.is_remote:
             return None
         with ThreadPoolExecutor(_READERS) as readers:
@@ -223,7 +223,7 @@ class ParquetSource:
 
 
 def reach(source: Source, connection: duckdb.DuckDBPyConnection) -> None:
-    """Have a connection, and all others to its DuckDB, read what the SQL of a source's scans names."""
+    """Let a connection, and all others to its DuckDB, read the paths that the SQL of a source's scans names."""
     if isinstance(source, ParquetSource) and source.is_remote:
         remote.mount(connection)
 

@@ -25,7 +25,7 @@ class Probe:
 
     @contextmanager
     def cursor(self, what: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection for one use. Errors of DuckDB become SourceErrors that say what was being read."""
+        """A connection for one use. Errors of DuckDB become SourceErrors that name the place."""
         with self._lock:
             if self._closed:
                 raise CatalogError("the catalog was closed")

@@ -105,7 +105,7 @@ def find(place: str, suffixes: tuple[str, ...]) -> list[Version]:
 
 
 def _known(versions: list[Version]) -> list[Version]:
-    """Raises SourceError for an object of which nothing says when it changes."""
+    """Raise SourceError for an object without a tag that tells its changes."""
     for version in versions:
         if not version.tag:
             raise SourceError(
@@ -156,7 +156,7 @@ def _check(version: Version) -> None:
 
 
 class explained:
-    """Turn what goes wrong with an object into TableChanged, or a SourceError that names it and the reason."""
+    """Turn an error of an object into TableChanged, or a SourceError that names it and the reason."""
 
     def __init__(self, place: str) -> None:
         self._place = without_options(place)
@@ -182,7 +182,7 @@ os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def at_once(work: Callable[[_Item], _Found], items: Iterable[_Item]) -> list[_Found]:
-    """Do the same with many, most of which is waiting."""
+    """Do the same with many at once, since most of it is waiting."""
     return list(_threads().map(work, items))
 
 
@@ -318,7 +318,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def opened(version: Version) -> RemoteParquet:
-    """The file of a version, of which the footers of the last ones are in memory."""
+    """The file of a version. The footers of the latest ones stay in memory."""
     with _files_lock:
         found = _files.setdefault(version, RemoteParquet(version))
         _files.move_to_end(version)

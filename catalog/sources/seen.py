@@ -1,4 +1,4 @@
-"""Tells whether files still hold what they held, without reading them.
+"""Tells whether files still hold the same bytes, without reading them.
 
 The size, times and inode of a file are its *look*. Every write moves ctime, and no program can set that
 back, so equal looks mean equal bytes, if the clock has moved on since the last write: two writes within one tick of it
@@ -8,7 +8,7 @@ Some files are known by what they hold instead: text and DuckDB files, which are
 registered as ``file://…``, for folders whose looks differ from machine to machine. Their look only saves
 the reading: while it stays the same, the digest is not computed again.
 
-Writes through a memory map show in the times when the system writes the page back, not before.
+Writes through a memory map change the times only when the system writes the page back.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _until_settled(seen: Seen) -> int:
 
 
 def content_file(path: str, kind: str, digest: Digest, look: Look = look) -> File:
-    """A file known by the digest of what it holds, which is computed only if it was touched since the last time.
+    """A file known by the digest of its bytes, which is computed only if the file was touched since the last time.
 
     kind: what the digest says. Raises SourceError, TableChanged.
     """

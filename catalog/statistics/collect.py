@@ -274,7 +274,7 @@ def _stretched(stats: ColumnStats, low: Scalar, high: Scalar) -> ColumnStats:
 def _add_distinct(
     cursor: duckdb.DuckDBPyConnection, table: Table, names: Sequence[str], stats: dict[str, ColumnStats]
 ) -> None:
-    """Correct the numbers of distinct values by HyperLogLog, within what else is known.
+    """Correct the numbers of distinct values by HyperLogLog, within known bounds.
 
     It is never far off, but errs by some 13 %; where the sample's estimate agrees with it, that one is better.
     """

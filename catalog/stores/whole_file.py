@@ -18,8 +18,8 @@ _looked_at: set[str] = set()  # folders, for drafts of processes that have ended
 def write_whole(path: Path, text: str) -> None:
     """Write text next to the path, in a folder made if need be, and rename it into place: a reader sees all or nothing.
 
-    Raises OSError if that fails; what stood there is then still there, and nothing is left next to it. What a killed
-    process leaves goes when another one writes to the folder for the first time.
+    Raises OSError if that fails; the old file is then still there, and nothing is left next to it. Drafts of a killed
+    process go when another one writes to the folder for the first time.
     """
     data = text.encode()
     make_folder(path.parent)

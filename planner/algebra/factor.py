@@ -1,4 +1,4 @@
-"""Take out of an OR what all its branches have in common.
+"""Take the common parts of all branches out of an OR.
 
 AND and OR form a distributive lattice in SQL's three-valued logic, so ``(a and x) or (a and y)`` is
 ``a and (x or y)`` on every row. That is what finds the join keys of ``(a.k = b.k and …) or (a.k = b.k and …)``.

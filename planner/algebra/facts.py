@@ -81,9 +81,9 @@ NO_FACTS = LazyFacts(nothing)
 
 @dataclass(frozen=True)
 class Served:
-    """How to make the wanted rows of the held ones, in terms of the columns of the held stage.
+    """How to make the wanted rows of the kept ones, in terms of the columns of the kept stage.
 
-    predicates: what the held rows are still to be restricted by. columns: by the names of the wanted stage's columns.
+    predicates: those that still restrict the kept rows. columns: by the names of the wanted stage's columns.
     """
 
     predicates: tuple[Expr, ...]

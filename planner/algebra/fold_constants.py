@@ -1,4 +1,4 @@
-"""Simplify expressions: logic over constants, repeated terms, what all branches of an OR have in common.
+"""Simplify expressions: logic over constants, repeated terms, common parts of the branches of an OR.
 
 All identities hold in SQL's three-valued logic; where a Filter takes NULL for false, `simplify_all` does too.
 """

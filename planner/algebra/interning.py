@@ -1,4 +1,4 @@
-"""One object for equal relations, so that what is worked out for one plan of a query serves the others.
+"""One object for equal relations, so that results for one plan of a query serve the others.
 
 Estimates, meanings and stages are remembered by object.  The plans of different variants and resources have most
 parts in common, but each is built again; interned, the equal parts are the same object ("hash consing": Filliâtre and

@@ -128,7 +128,7 @@ def _rejected_by_not(inner: Expr) -> frozenset[Column]:
 
 
 def interchangeable(type_: str) -> bool:
-    """True if two values of the type that are equal cannot be told apart (0.0 and -0.0 can)."""
+    """True if equal values of the type are identical (0.0 and -0.0 are not)."""
     return not type_.startswith(_APPROXIMATE) and not type_.endswith("]") and "COLLATE" not in type_
 
 

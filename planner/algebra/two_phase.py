@@ -135,7 +135,7 @@ def _combine(agg: Aggregation, template: str) -> _Split:
 
 
 def _merging(part: Aggregation) -> Aggregation:
-    """How parts are put together to one that is again a part, under the same name."""
+    """The way to combine parts to one that is again a part, under the same name."""
     split = _split(replace(part, filter=None))
     assert split is not None  # parts are of functions that combine
     call = split[1].call

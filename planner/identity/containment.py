@@ -6,9 +6,9 @@ predicates has a sub-bag of the rows of one restricted by fewer: ``σ[p and q](X
 the question is sound for any factors (aggregates, windows, LIMIT, padded sides of outer joins, scans): what happens
 inside of a factor is part of its name, and nothing is claimed of two that differ. It remains to show that
 
-- each predicate of the held output follows from those of the wanted one: it is one of them, an equality that theirs
+- each predicate of the kept output follows from those of the wanted one: it is one of them, an equality that theirs
   imply, or a weaker range or a larger list over the same expression;
-- each wanted predicate that the held output does not have can be evaluated on its columns, by something that cannot
+- each wanted predicate that the kept output does not have can be evaluated on its columns, by something that cannot
   fail on the rows it was not meant for (law 12);
 - each wanted column is one of its columns, or an expression over them.
 """
@@ -25,37 +25,37 @@ from qoop.planner.algebra.properties import is_total
 from qoop.planner.identity.block import equal_columns, merged_names
 
 
-def served(held: Facts, wanted: Facts, types: Mapping[str, str]) -> Served | None:
-    """How the held output serves the wanted one; None if that cannot be told.
+def served(kept: Facts, wanted: Facts, types: Mapping[str, str]) -> Served | None:
+    """How the kept output serves the wanted one; None if that cannot be shown.
 
-    types: of the held stage's columns, by name.
+    types: of the kept stage's columns, by name.
     """
-    if wanted.ordered or [name for name, _ in held.leaves] != [name for name, _ in wanted.leaves]:
+    if wanted.ordered or [name for name, _ in kept.leaves] != [name for name, _ in wanted.leaves]:
         return None
-    return _Matching(held, wanted, types).served()
+    return _Matching(kept, wanted, types).served()
 
 
 class _Matching:
-    """One held block against one wanted block over factors of the same names."""
+    """One kept block against one wanted block over factors of the same names."""
 
-    def __init__(self, held: Facts, wanted: Facts, types: Mapping[str, str]) -> None:
-        self.held, self.wanted = held, wanted
-        self.held_classes, self.held_others = equal_columns(held.predicates)
+    def __init__(self, kept: Facts, wanted: Facts, types: Mapping[str, str]) -> None:
+        self.kept, self.wanted = kept, wanted
+        self.kept_classes, self.kept_others = equal_columns(kept.predicates)
         self.classes, self.others = equal_columns(wanted.predicates)
-        self.strict = merged_names(_plain_name, self.held_classes)
+        self.strict = merged_names(_plain_name, self.kept_classes)
         self.name = merged_names(_plain_name, self.classes)
-        self.columns = [(Column(name, types[name]), expr) for name, expr in held.columns]
+        self.columns = [(Column(name, types[name]), expr) for name, expr in kept.columns]
 
     def served(self) -> Served | None:
         if not self.same_arguments() or not self.equalities_hold():
             return None
         mine = {text_of(predicate, self.name): predicate for predicate in self.others}
-        theirs = {text_of(predicate, self.name): predicate for predicate in self.held_others}
+        theirs = {text_of(predicate, self.name): predicate for predicate in self.kept_others}
         if not all(text in mine or follows(predicate, self.others, self.name) for text, predicate in theirs.items()):
             return None
         joined = self.missing_equalities()
-        rest = [self.over_held(predicate) for text, predicate in mine.items() if text not in theirs]
-        columns = [(name, self.over_held(expr)) for name, expr in self.wanted.columns]
+        rest = [self.over_kept(predicate) for text, predicate in mine.items() if text not in theirs]
+        columns = [(name, self.over_kept(expr)) for name, expr in self.wanted.columns]
         if joined is None or not all(expr is not None and is_total(expr) for expr in rest):
             return None
         found = tuple((name, expr) for name, expr in columns if expr is not None)
@@ -64,18 +64,18 @@ class _Matching:
 
     def same_arguments(self) -> bool:
         """True if factors that depend on others depend on equal columns of them."""
-        pairs = zip(self.held.leaves, self.wanted.leaves, strict=True)
+        pairs = zip(self.kept.leaves, self.wanted.leaves, strict=True)
         return all(self.texts(mine) == self.texts(theirs) for (_, mine), (_, theirs) in pairs)
 
     def texts(self, exprs: Sequence[Expr]) -> list[str]:
         return [text_of(expr, self.name) for expr in exprs]
 
     def equalities_hold(self) -> bool:
-        """True if all columns that the held rows equate are equal in the wanted ones."""
-        return all(len(set(map(self.name, members))) == 1 for members in self.held_classes.values())
+        """True if all columns that the kept rows equate are equal in the wanted ones."""
+        return all(len(set(map(self.name, members))) == 1 for members in self.kept_classes.values())
 
     def missing_equalities(self) -> list[Expr] | None:
-        """Equalities between those columns of each wanted class that the held rows do not equate yet."""
+        """Equalities between those columns of each wanted class that the kept rows do not equate yet."""
         found: list[Expr] = []
         exact = self.by_text(self.strict)
         for members in dict.fromkeys(self.classes.values()):
@@ -87,11 +87,11 @@ class _Matching:
         return found
 
     def by_text(self, name: Name) -> dict[str, Column]:
-        """The held columns by the texts of what they hold, where their types are those of the expressions."""
+        """The kept columns by the texts of their expressions, where their types are those of the expressions."""
         return {text_of(expr, name): column for column, expr in self.columns if expr.type == column.type}
 
-    def over_held(self, expr: Expr) -> Expr | None:
-        """The expression over the held columns; None if it cannot be computed from them."""
+    def over_kept(self, expr: Expr) -> Expr | None:
+        """The expression over the kept columns; None if it cannot be computed from them."""
         return _translated(expr, self.by_text(self.name), self.name)
 
 
@@ -99,15 +99,15 @@ def _plain_name(column: Column) -> str:
     return column.name
 
 
-def _translated(expr: Expr, held: Mapping[str, Column], name: Name) -> Expr | None:
-    found = held.get(text_of(expr, name))
+def _translated(expr: Expr, kept: Mapping[str, Column], name: Name) -> Expr | None:
+    found = kept.get(text_of(expr, name))
     if found is not None:
         return found if found.type == expr.type else None
     if isinstance(expr, Literal):
         return expr
     if isinstance(expr, Column) or expr.op in ("semi", "anti", "mark"):  # a join, not a function
         return None
-    args = [_translated(arg, held, name) for arg in expr.args]
+    args = [_translated(arg, kept, name) for arg in expr.args]
     if any(arg is None for arg in args):
         return None
     return Call(expr.op, tuple(arg for arg in args if arg is not None), expr.template, expr.type)

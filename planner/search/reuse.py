@@ -9,8 +9,8 @@ into reach. A stage of the plan is
 - replaced by one that reads a finished stage of which its rows and columns are a part (:func:`~qoop.planner.
   identity.containment.served`), and filters and projects it.
 
-The finished stage joins the plan under its own key. All of its parts are held, so the engine runs none of it, nor of
-the stages below, which come along so that a lost checkpoint can be made again. The replaced stage keeps its signature.
+The finished stage joins the plan under its own key. All of its parts are kept, so the engine runs none of it, nor of
+the stages below. These come along so that a lost checkpoint can be made again. The replaced stage keeps its signature.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Key = tuple[Signature, Layout, int, str]
 
 @dataclass(frozen=True)
 class Held:
-    """A stage of which all outputs are held.
+    """A stage whose outputs are all kept.
 
     below: the stages that it rests on, in an order in which they can run. Raises PlanError where one is missing.
     """
@@ -201,7 +201,7 @@ def _cut_of(finished: Stage) -> str:
 
 
 def _estimate(stage: Stage, finished: Stage, how: Served, cost: CostModel) -> Estimate:
-    """Rows are as planned, or as many as there are; the work is that of one pass over what is held."""
+    """Rows are as planned, or as many as there are; the work is that of one pass over what is kept."""
     rows, width = finished.estimate.rows, finished.width
     each = cost.exchange_row + cost.filter_row * len(how.predicates)
     hashing = USUAL.hash_row * stage.estimate.rows if stage.layout.parts > 1 else 0.0
