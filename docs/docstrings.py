@@ -1,7 +1,7 @@
-"""The reference pages of `make docs`: where the code is found, and docstrings as Markdown.
+"""The reference pages of `make docs`: finds the code, and turns docstrings into Markdown.
 
-Our docstrings are plain text with a few conventions, which mkdocstrings does not know: what parameters mean is told in
-lines ``name: meaning``, names of code stand in ``double`` or `single` backquotes or in a role such as
+Our docstrings are plain text with a few conventions, which mkdocstrings does not know: lines ``name: meaning`` explain
+parameters, names of code stand in ``double`` or `single` backquotes or in a role such as
 :class:`qoop.Result`, a drawing follows a line that ends with ``::``. Each is turned into what Markdown has for it.
 """
 
