@@ -59,7 +59,7 @@ def outcome(version: str, wheel: Path, tree: Path, folder: Path) -> str:
     usual = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "QOOP_"))}
     usual["PYTHONSAFEPATH"] = "1"  # what tests start imports what is installed, not the folder that they stand in
     tests = [*(f"tests/{name}" for name in FAST), *(f"tests/qoop/test_{name}.py" for name in FAST_OF_QOOP)]
-    two = ("-n", "2", "--dist", "loadfile")
+    two = ("-n", "2", "--dist", "loadfile", "--tb", "short")
     done = subprocess.run([str(place / "bin" / "pytest"), "-q", *two, *tests], cwd=tree, env=usual)
     return "passed" if done.returncode == 0 else f"pytest ended with {done.returncode}"
 

@@ -339,6 +339,7 @@ def test_ctrl_c_while_duckdb_works_for_this_thread_is_a_keyboard_interrupt(way: 
         interruptibly(connection, lambda: 1 / 0)
 
 
+@pytest.mark.skipif(duckdb.__version__ >= "2", reason="DuckDB 2 does not look for signals while it executes a query")
 def test_duckdbs_own_word_for_ctrl_c_is_a_keyboard_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
         raise RuntimeError("Query interrupted")
