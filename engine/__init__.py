@@ -22,4 +22,5 @@
     invariants.py    what must hold after every event
     clock.py         wall time and simulated time
     interpreter.py   how long a thread keeps Python's lock
+    relief.py        memory that was freed goes back to the system
 """

@@ -96,7 +96,7 @@ class Kernel:
     def _read(self, sql: str, spec: TaskSpec, between: Callable[[], None], begin: Begin) -> Made:
         """The rows, if they are of the versions of the tables that were planned for."""
         try:
-            made = self._query(sql, spec.stage, between, begin)
+            made = self._query(sql, spec, between, begin)
             _check_tables(spec)
         except (duckdb.Error, CatalogError):
             self._footers = dict.fromkeys(self._footers, _IN_DOUBT)
@@ -111,18 +111,18 @@ class Kernel:
             self.restart()
         self._footers |= files
 
-    def _query(self, sql: str, stage: Stage, between: Callable[[], None], begin: Begin) -> Made:
+    def _query(self, sql: str, spec: TaskSpec, between: Callable[[], None], begin: Begin) -> Made:
         between()
         try:
             with self._interruptible():
-                return self._stream(sql, stage, between, begin)
+                return self._stream(sql, spec, between, begin)
         except duckdb.InterruptException:
             between()
             raise
 
-    def _stream(self, sql: str, stage: Stage, between: Callable[[], None], begin: Begin) -> Made:
-        parts = stage.layout.parts
-        with self._connection.execute(sql).to_arrow_reader(batch_rows(stage)) as reader:
+    def _stream(self, sql: str, spec: TaskSpec, between: Callable[[], None], begin: Begin) -> Made:
+        parts, rows = spec.stage.layout.parts, batch_rows(spec.stage, spec.resources.memory)
+        with self._connection.execute(sql).to_arrow_reader(rows) as reader:
             schema = reader.schema if parts == 1 else without_number(reader.schema)
             with contextlib.closing(begin(schema, parts)) as output:
                 for batch in _batches(reader):
@@ -276,10 +276,12 @@ def disabled_optimizers(stage: Stage, arrow_tables: bool = False) -> str:
     return ",".join(disabled)
 
 
-def batch_rows(stage: Stage) -> int:
-    """Rows of the batches that a task puts out: fewer if they are believed to be long."""
+def batch_rows(stage: Stage, memory: float = 0.0) -> int:
+    """Rows of the batches that a task puts out: fewer if they are believed to be long, or if it was granted little
+    memory, for there are several at a time: one that is made, in buffers of up to twice its size, one that is cut."""
+    most = min(_BATCH_BYTES, memory / 16) if memory > 0 else _BATCH_BYTES
     width = max(1.0, stage.estimate.bytes / max(1.0, stage.estimate.rows))
-    return min(BATCH_ROWS, 1 << max(11, int(_BATCH_BYTES / width).bit_length() - 1))
+    return min(BATCH_ROWS, 1 << max(11, int(most / width).bit_length() - 1))
 
 
 def _ahead(spec: TaskSpec) -> int:

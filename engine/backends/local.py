@@ -5,8 +5,9 @@ background, and kept. An attempt that is granted several slots runs in one worke
 threads; the driver keeps the sum of grants within the capacity, so the other workers are idle then.
 
 Memory, of which anonymous memory of the process is meant: half goes to the kernels (DuckDB's `memory_limit`,
-divided among attempts by the driver), 25 % to outputs held in memory, beyond which they are spilled. The rest
-is for what neither counts: an output while it is made and cut, Python and its libraries (about 0.15 GB).
+divided among attempts by the driver), and a quarter of what is left besides Python and its libraries (0.11 GB) to
+outputs held in memory, beyond which they are spilled. The rest is for what neither counts: batches that are made and
+cut, and what DuckDB takes beyond its limit. What is free goes back to the system where little is left (`relief`).
 
 `resize` takes slots and memory away at once. Of the attempts that are under way, those begun last go first: they
 lose least. An attempt keeps the memory it was granted as long as it runs. When memory falls, outputs are spilled
@@ -16,9 +17,7 @@ beside the work, and kernels are replaced once they are idle: one that has worke
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import queue
-import resource
 import threading
 import time
 from collections import deque
@@ -46,6 +45,7 @@ from qoop.engine.events import (
 from qoop.engine.failures import Stopped, is_fatal, to_failure
 from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
+from qoop.engine.relief import Relief
 from qoop.engine.storage.checkpoint import Keeping, Store
 from qoop.engine.storage.guard import Origin
 from qoop.engine.storage.manifest import Saved
@@ -57,6 +57,7 @@ from qoop.planner.plan import STORE_PER_KERNEL, Resources
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
 STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
+_PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
 
 _INSIST = 0.005  # seconds between interrupts, since one that comes before the query starts is lost
 _CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
@@ -117,15 +118,15 @@ class LocalBackend:
         self._machine = machine
         self._elsewhere = elsewhere
         self._memory = memory
-        self._relieved = 0  # anonymous memory after it was last given back
         self._capacity = _capacity(slots, memory)
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._scratch = Scratch(spill_dir)
         try:
-            self.store = Store(int(memory * STORE_SHARE), self._scratch.path, keeping, self._events.put)
+            self.store = Store(_for_outputs(memory), self._scratch.path, keeping, self._events.put)
         except BaseException:
             self._scratch.close()
             raise
+        self._relief = Relief(memory)
         self._work: deque[_Attempt] = deque()
         self._changed = threading.Condition()  # guards `_work` and what decides whether a worker leaves
         self._attempts: dict[AttemptId, _Attempt] = {}
@@ -175,8 +176,8 @@ class LocalBackend:
         self._events.put(SlotsChanged(self._machine, self._capacity))
         self._revoke()
         falls = memory < self._memory
-        self._memory = memory
-        self.store.budget = int(memory * STORE_SHARE)
+        self._memory = self._relief.memory = memory
+        self.store.budget = _for_outputs(memory)
         self._staff(slots, anew=falls)
         if falls:
             self._help(self._shrink, name="qoop-shrink")
@@ -208,7 +209,7 @@ class LocalBackend:
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs."""
         self.store.release(job, keys)
-        self._relieve()
+        self._relief.relieve(_CROWDED)
 
     def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
         """The rows of an output (the root's are the result). Raises CheckpointError."""
@@ -227,6 +228,7 @@ class LocalBackend:
         self._staff(0)
         for thread in (*self._workers, *self._helpers):
             thread.join()
+        self._relief.close()
         end_short_turns()
         try:
             self.store.close()
@@ -278,7 +280,7 @@ class LocalBackend:
         """Spill what no longer may be in memory. If that fails, so will the next output, and tell."""
         with contextlib.suppress(DiskFull, Stopped):
             self.store.trim(self._check_open)
-        self._relieve()
+        self._relief.relieve(_CROWDED)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -312,7 +314,8 @@ class LocalBackend:
     def _take_up(self, attempt: _Attempt, kernel: Kernel | None, spill: Path) -> Kernel | None:
         try:
             kernel = kernel or Kernel(spill)
-            events = self._attempt(kernel, attempt)
+            with self._relief.watched():
+                events = self._attempt(kernel, attempt)
         except BaseException as error:
             events = _failed(attempt.spec, error)
         self._attempts.pop(attempt.spec.attempt, None)
@@ -343,11 +346,7 @@ class LocalBackend:
         spec = attempt.spec
         began, cpu_began = time.perf_counter(), time.thread_time()
 
-        def between() -> None:
-            attempt.check()
-            self._relieve(growth=0.05)
-
-        made = kernel.run(spec, self._reader(spec), between, partial(self.store.begin, between=between))
+        made = kernel.run(spec, self._reader(spec), attempt.check, partial(self.store.begin, between=attempt.check))
         committed = Committed(
             spec.key,
             tuple(table.num_rows for table in made.tables),
@@ -360,9 +359,9 @@ class LocalBackend:
         )
         origin = Origin(spec.stage, spec.settings) if spec.shared else None
         job, durable = spec.attempt.task.job, spec.durable
-        committed = self.store.put(committed, job, made.tables, durable, between, origin, made.mapped)
+        committed = self.store.put(committed, job, made.tables, durable, attempt.check, origin, made.mapped)
         del made  # if it was spilled, this frees it
-        self._relieve()
+        self._relief.relieve(_CROWDED)
         return committed
 
     def _reader(self, spec: TaskSpec) -> Callable[[str], pa.Table]:
@@ -398,21 +397,6 @@ class LocalBackend:
                 lost.append(key)
         return lost
 
-    def _relieve(self, growth: float = 0.0) -> None:
-        """Give free memory back to the system if the process holds much, and, with `growth`, that fraction of
-        the whole more than after the last time.
-
-        Not always, since getting it again costs page faults: that added 10 to 40 % CPU.
-        """
-        threshold = _CROWDED * self._memory
-        if growth:
-            threshold = max(threshold, self._relieved + growth * self._memory)
-        if anonymous_memory() > threshold:
-            pa.default_memory_pool().release_unused()
-            if _malloc_trim is not None:
-                _malloc_trim(0)
-            self._relieved = anonymous_memory()
-
 
 class _LostInput(CheckpointError):
     """Checkpoints that were to be read are gone; `keys` says which."""
@@ -436,6 +420,11 @@ def _capacity(slots: int, memory: int) -> Resources:
     return Resources(cpu=slots, memory=int(memory * KERNEL_SHARE))
 
 
+def _for_outputs(memory: int) -> int:
+    """Bytes of outputs that may be held: fewer where little is left besides the process itself."""
+    return int(max(memory / 16, (memory - _PROCESS) * STORE_SHARE))
+
+
 def _changed(spec: TaskSpec) -> QoopError | None:
     """If a table changed under the task, that is what went wrong, whatever DuckDB stumbled over."""
     try:
@@ -452,23 +441,3 @@ def _insist(attempt: _Attempt) -> None:
             if attempt.kernel is not None:
                 attempt.kernel.interrupt()
         attempt.ended.wait(_INSIST)
-
-
-def anonymous_memory() -> int:
-    """Resident bytes of this process that no file backs; 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm") as text:
-            fields = text.read().split()
-    except OSError:
-        return 0
-    return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
-
-
-def _find_malloc_trim() -> Callable[[int], int] | None:
-    try:
-        return ctypes.CDLL(None).malloc_trim  # glibc only
-    except (AttributeError, OSError, TypeError):
-        return None
-
-
-_malloc_trim = _find_malloc_trim()

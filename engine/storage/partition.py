@@ -14,7 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from qoop.engine.relief import POOL
 from qoop.planner.plan import Stage
 
 PARTITION_FUNCTION = "duckdb-hash"
@@ -48,7 +50,7 @@ def cut(batch: pa.RecordBatch, parts: int) -> Sequence[tuple[int, pa.RecordBatch
     numbers = np.from_dlpack(batch.column(last))  # to_numpy() and pa.array() would load pandas: a third of a second
     order = np.argsort(numbers, kind="stable").astype(np.int32)
     places = pa.Array.from_buffers(pa.int32(), len(order), [None, pa.py_buffer(order)])
-    ordered = batch.select(list(range(last))).take(places)
+    ordered = pc.take(batch.select(list(range(last))), places, memory_pool=POOL)
     ends = np.cumsum(np.bincount(numbers, minlength=parts)).tolist()
     slices = enumerate(zip([0, *ends], ends, strict=False))
     return [(number, ordered.slice(start, end - start)) for number, (start, end) in slices if end > start]

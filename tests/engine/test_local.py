@@ -304,7 +304,7 @@ def test_memory_that_goes_takes_attempts_and_spills_outputs(backend: LocalBacken
     while backend.store.used > backend.store.budget:
         assert time.monotonic() < until, f"{backend.store.used} bytes are still in memory"
         time.sleep(0.01)
-    assert backend.store.budget == 5_000_000 and backend.read(spec.key).num_rows == 1_000_000
+    assert backend.store.budget == 1_250_000 and backend.read(spec.key).num_rows == 1_000_000
 
 
 def test_threads_come_and_go_with_the_slots(tmp_path: Path) -> None:
