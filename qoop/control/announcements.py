@@ -11,7 +11,7 @@ from qoop.catalog.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedSize:
-    """What the backend is to have from some time on; None: what it has. why: see `ResizeAsked`."""
+    """The size that the backend is to have from some time on; None: what it has. why: see `ResizeAsked`."""
 
     slots: int | None
     memory: int | None
@@ -19,7 +19,7 @@ class AnnouncedSize:
     why: str = ""
 
     def without(self, other: AnnouncedSize) -> AnnouncedSize | None:
-        """What it says of that which another does not say anything of; None: nothing."""
+        """The part of it that another says nothing of; None: nothing."""
         slots = self.slots if other.slots is None else None
         memory = self.memory if other.memory is None else None
         return None if slots is None and memory is None else replace(self, slots=slots, memory=memory)
@@ -54,7 +54,7 @@ class Announcements:
                 self._tell(_merged(coming), now)
 
     def carry_out(self, now: float) -> None:
-        """Have the backend be as was announced for a time that has come."""
+        """Resize the backend as it was announced for a time that has come."""
         while self._coming and now >= self._coming[0].at:
             size = self._coming.pop(0)  # once, even if it is refused
             with contextlib.suppress(ConfigError):  # noted
@@ -62,7 +62,7 @@ class Announcements:
 
 
 def _merged(sizes: Sequence[AnnouncedSize]) -> AnnouncedSize:
-    """What is to be announced of several sizes, the next of them first: all of it, by the time of that one."""
+    """The announcement of several sizes, the next of them first: all of it, by the time of that one."""
     slots = next((one.slots for one in sizes if one.slots is not None), None)
     memory = next((one.memory for one in sizes if one.memory is not None), None)
     return replace(sizes[0], slots=slots, memory=memory)

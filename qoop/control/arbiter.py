@@ -6,7 +6,7 @@ what it may have; each hears that as slots of its machines, and so as shares of 
 under way: a session that is to have fewer slots begins nothing in them, and another gets them once they are free. A
 session that is not heard of any more has died; what it had is free.
 
-The actor also holds the room of the nodes in Ray's accounts, as long as there are sessions.
+The actor also reserves the resources of the nodes in Ray's accounts, as long as there are sessions.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Arbiter:
         self._arrivals = count()
 
     def tick(self, session: str, weight: float, wants: float, slots: Slots, held: Slots) -> Slots:
-        """What a session may have of each machine from now on.
+        """The resources that a session may have of each machine from now on.
 
         wants: slots that it has a use for. slots: of the machines there are. held: what its attempts take now.
         """
@@ -123,7 +123,7 @@ class Arbiter:
 
 
 class RayArbiter:
-    """The actor: an arbiter that holds the room of all nodes in Ray's accounts while there are sessions.
+    """The actor: an arbiter that reserves the resources of all nodes in Ray's accounts while there are sessions.
 
     Ray then gives it to none of its other users: all of it if one of the sessions wants that, else next to nothing.
     """
@@ -134,10 +134,10 @@ class RayArbiter:
         self._reserving: set[str] = set()  # sessions that want the whole of the nodes
         self._holding = threading.Lock()  # one thread at a time changes what is held
         self._reservation = Reservation()
-        threading.Thread(target=self._keep_resources, name="qoop-ray-room", daemon=True).start()
+        threading.Thread(target=self._keep_resources, name="qoop-ray-resources", daemon=True).start()
 
     def tick(self, session: str, reserves: bool, weight: float, wants: float, slots: Slots, held: Slots) -> Slots:
-        """As `Arbiter.tick`. reserves: nobody else is to be given room on the nodes."""
+        """As `Arbiter.tick`. reserves: Ray gives nobody else resources on the nodes."""
         with self._lock:
             if reserves:
                 self._reserving.add(session)
@@ -159,7 +159,7 @@ class RayArbiter:
                 away = False
             except (ControlAway, errors) as error:
                 if not away:
-                    _logger.warning("the room of the Ray nodes cannot be looked after just now: %s", error)
+                    _logger.warning("the resources of the Ray nodes cannot be looked after just now: %s", error)
                 away = True
 
     def _hold_resources(self) -> None:
@@ -178,7 +178,7 @@ def _one_slot(session: str) -> Demand:
 class RayShare:
     """A session's part of a Ray cluster, as its backend asks for it. wants: how many slots it has a use for now.
 
-    reserves: whether Ray is to give the room of the nodes to nobody else meanwhile.
+    reserves: whether Ray is to give the resources of the nodes to nobody else meanwhile.
     """
 
     def __init__(self, weight: float = 1.0, reserves: bool = True) -> None:
@@ -189,7 +189,7 @@ class RayShare:
         self._actor: Any = None
 
     def tick(self, slots: Slots, held: Slots) -> Slots | None:
-        """What the session may have of each machine; None if there is nobody to ask just now."""
+        """The resources that the session may have of each machine; None if no arbiter answers just now."""
         import ray
 
         try:

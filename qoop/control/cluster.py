@@ -4,11 +4,11 @@ One thread owns the backend and all runs. Callers talk to it through a mailbox: 
 :class:`JobHandle` may be called from any thread. The way of one turn of the loop (`step`)::
 
     backend.wait() -> events -> runs -> commands -> backend      engine/driver.py
-    letters, deadlines, jobs that have ended
+messages, deadlines, jobs that have ended
     if jobs or capacity changed: fair shares -> ShareChanged -> runs
-    until nothing fits: scheduler.next_grant(claims, rooms) -> Grant -> run -> Start -> backend
+    until nothing fits: scheduler.next_grant(requests, available) -> Grant -> run -> Start -> backend
 
-What comes out of a turn follows from the time, the events, the letters and what the backend answers when asked, and
+What comes out of a tick follows from the time, the events, the messages and what the backend answers when asked, and
 from nothing else; a trace holds all of these, so that the turn can be gone through again (:mod:`qoop.retrace.rerun`).
 """
 
@@ -77,7 +77,7 @@ from qoop.schedulers.reserving import Reserving
 from qoop.schedulers.waiting import Waiting
 
 ROUNDS = 8
-"""How often shares are told again because plans want other room, for every change of jobs or machines."""
+"""How often shares change because plans want other resources, for every change of jobs or machines."""
 
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
@@ -96,8 +96,8 @@ class _Job:
 
 
 _WHY = {
-    Fate.MOVE: "its room will be taken away before it ends; there is some elsewhere",
-    Fate.STOP: "its room will be taken away before it ends; another task can end before that",
+    Fate.MOVE: "its resources will be taken away before it ends; others are free elsewhere",
+    Fate.STOP: "its resources will be taken away before it ends; another task can end before that",
 }
 
 
@@ -128,7 +128,7 @@ class Cluster:
         self._trace = trace
         self._driver = Driver(backend, self._note)
         self._jobs: dict[JobId, _Job] = {}
-        self._coming: dict[JobId, _Job] = {}  # whose letter has not been opened
+        self._coming: dict[JobId, _Job] = {}  # whose message has not been opened
         self._waiting = Waiting()
         self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
         self._deadlines: dict[JobId, float] = {}
@@ -193,8 +193,8 @@ class Cluster:
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
         """Change how many slots and bytes of memory the backend has; None: leave that as it is.
 
-        Returns once it is done: what no longer fits has been told to go, and nothing more will be started in its
-        room. With a notice of some seconds it is only announced (see qoop/control/revocation.py) and done when they
+        Returns once it is done: what no longer fits has been told to go, and nothing more will be started in
+        its place. With a notice in seconds it is only announced (see qoop/control/revocation.py) and done when they
         have passed, unless another call says otherwise before. why: for the record, a clause. Raises ConfigError for a
         size that cannot be, SessionClosed, ExecutionError as `submit` does.
         """
@@ -220,7 +220,7 @@ class Cluster:
         return bool(self._mail) or self._patience(None) is not None
 
     def check(self) -> None:
-        """Raise AssertionError unless all invariants of the runs, and of the machines' room, hold."""
+        """Raise AssertionError unless all invariants of the runs, and of the machines' resources, hold."""
         with self.lock:
             self._driver.check()
 
@@ -253,7 +253,7 @@ class Cluster:
         return self._clock.now()
 
     def used_by(self, job: JobId) -> Resources:
-        """What the running attempts of a job take."""
+        """The resources that the running attempts of a job take."""
         return self._driver.used_by(job)
 
     def wanted(self) -> float:
@@ -264,7 +264,7 @@ class Cluster:
     # --- for the loop's thread ------------------------------------------------------------------------------
 
     def post(self, message: Message) -> None:
-        """Have the loop's thread open a letter in its next turn. May be called from any thread."""
+        """Have the loop's thread open a message in its next tick. May be called from any thread."""
         self.home.check()
         self._mail.append(message)
         self._backend.wake()
@@ -342,7 +342,7 @@ class Cluster:
         self._driver.touched[job] = None
 
     def _touched(self) -> list[_Job]:
-        """The jobs that anything has happened to since they were last granted room, in the order in which they came."""
+        """The jobs that anything has happened to since they last got resources, in the order in which they came."""
         jobs = [self._jobs[name] for name in self._driver.touched if name in self._jobs]
         return jobs if len(jobs) < 2 else sorted(jobs, key=_arrival)
 
@@ -564,7 +564,7 @@ class Cluster:
     def _next_grant(
         self, requests: Sequence[Request], availability: Availability, now: float
     ) -> tuple[Grant, Available] | None:
-        """The scheduler's next grant, and the room out of which it may have spare memory."""
+        """The scheduler's next grant, and the resources out of which it may have spare memory."""
         leaving = self._driver.leaving
         if not leaving:
             grant = self._scheduler.next_grant(requests, availability)
@@ -576,7 +576,7 @@ class Cluster:
         return None
 
     def _clear_out(self, now: float) -> None:
-        """Stop the attempts that will lose their room and have better to do."""
+        """Stop the attempts that will lose their resources and have better to do."""
         waiting = [demand for job in self._jobs.values() for demand in job.run.ready()]
         fates = decide(self._running(), self._driver.leaving, self._driver.availability(), waiting, now)
         for attempt, fate in fates.items():
@@ -645,7 +645,7 @@ def _because(why: str, event: Event) -> Event:
 
 
 def within(ready: Sequence[Demand], used: Resources, slots: float) -> tuple[Demand, ...]:
-    """The demands for which a job that takes no more than so many slots has any left.
+    """The demands for which a job that takes no more than that many slots has any left.
 
     A task that needs more runs alone.
     """
@@ -653,7 +653,7 @@ def within(ready: Sequence[Demand], used: Resources, slots: float) -> tuple[Dema
 
 
 def answered(job: JobId, outcome: Answer | Useful | Exception) -> Answered:
-    """The letter with what the planner made of a question about a job."""
+    """The message with what the planner made of a question about a job."""
     match outcome:
         case Answer():
             return Answered(job, outcome.searched, None, outcome.seconds, outcome.searching, outcome)

@@ -136,7 +136,7 @@ class JobHandle:
             self._cluster.post(HoldAsked(self.id, on=False))
             raise
         finally:
-            asked.kept.add_done_callback(partial(self._unpin, owner))  # at once, or when the letter is opened
+            asked.kept.add_done_callback(partial(self._unpin, owner))  # at once, or when the message is opened
 
     def _unpin(self, owner: JobId, kept: Future[tuple[Committed, ...]]) -> None:
         if kept.exception() is None:
@@ -178,7 +178,7 @@ class JobHandle:
         return JobStatus(progress, elapsed, run.share, used, left)
 
     def history(self) -> list[Record]:
-        """What happened so far, as records that print as sentences."""
+        """The events so far, as records that print as sentences."""
         with self._cluster.lock:
             return list(self._run.history)
 

@@ -23,8 +23,8 @@ _TRUST = 0.15
 """The part of a plan's estimated work that must have been done for its pace to count as much as the estimate."""
 
 _SOONER, _LATER = 1.8, 2.5
-"""Factors by which the end may come sooner or later than said. Most queries are slower than said: what runs beside them
-is not in the estimate."""
+"""Factors by which the end may come sooner or later than said. Most queries are slower than said: what runs next to
+them is not in the estimate."""
 
 _NEVER_OVER = 0.7
 """The part of a task that is over at most while it still runs."""

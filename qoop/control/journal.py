@@ -1,4 +1,4 @@
-"""What happens to jobs, told to the standard module `logging`: the loggers "qoop.job" and "qoop.session".
+"""A log of what happens to jobs, in the standard module `logging`: the loggers "qoop.job" and "qoop.session".
 
 The records of a job's history are what is told, each at the level of its kind; they become text only if somebody
 listens at that level. INFO: a query begins, changes plan, ends. DEBUG: its tasks, shares and decisions. WARNING: what

@@ -1,7 +1,7 @@
-"""What callers and the planner ask of the cluster's loop: letters in its mailbox, opened one after the other.
+"""Messages of callers and the planner to the cluster's loop, which opens them one after the other.
 
-Letters are values, so that a trace can hold them and a rerun open them again (:mod:`qoop.retrace.rerun`). What only
-whoever wrote one can use, such as the promise of a reply, is a field that is neither compared nor written.
+Messages are values, so that a trace can hold them and a rerun open them again (:mod:`qoop.retrace.rerun`). What only
+the sender can use, such as the promise of a reply, is a field that is neither compared nor written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from qoop.replanning.worthwhile import Worthwhile
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What to run and how.
+    """A job to run, and how.
 
     tables: the pinned tables by name. settings: SET options besides those of the plan.
     weight: of the fair share, above 0. timeout: seconds after which the job fails with Timeout.
@@ -81,7 +81,7 @@ class HoldAsked:
 
 @dataclass(frozen=True)
 class SuspendAsked:
-    """Nothing new of the job is to begin, for it is to go on elsewhere. keeper: for whom to keep what may serve there,
+    """Nothing new of the job is to begin, for it is to go on elsewhere. owner: for whom to keep what may serve there,
     told to `kept`; nothing if the job is there no more. Once that is safe, the job can be cancelled."""
 
     job: JobId
@@ -108,8 +108,8 @@ class ReconsiderAsked:
 @dataclass(frozen=True)
 class PinAsked:
     """The rows that the root of the job's plan has put out are to be handed out: from now on the job changes only to
-    plans that can take them over. done: whether it is so; not as long as there are none, or if they rest on an island
-    (law 12), so that they could be made again otherwise."""
+    plans that can take them over. done: whether it is so; not as long as there are none, or if they depend on a
+    non-deterministic stage (law 12), so that they could be made again otherwise."""
 
     job: JobId
     done: Future[bool] = field(default_factory=Future, compare=False, repr=False)
@@ -117,7 +117,7 @@ class PinAsked:
 
 @dataclass(frozen=True)
 class ResizeAsked:
-    """The backend is to have so many slots and bytes of memory, None: what it has, in `notice` seconds. why: as a
+    """The backend is to have that many slots and bytes of memory, None: what it has, in `notice` seconds. why: as a
     clause; empty: somebody asked for it."""
 
     slots: int | None

@@ -1,4 +1,4 @@
-"""Where decisions are worked out: beside the cluster's thread, or in it where time is simulated."""
+"""The place where decisions are worked out: a background thread of the cluster, or in it where time is simulated."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ class PlannerThread:
 def _outcome(work: Callable[[], T]) -> T | Exception:
     try:
         return work()
-    except Exception as error:  # whoever asked decides what it means
+    except Exception as error:  # the caller decides what it means
         return error

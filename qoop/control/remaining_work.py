@@ -1,4 +1,4 @@
-"""What a run of the cluster has still to do, for the policies that ask (:mod:`qoop.schedulers.remaining_work`)."""
+"""The remaining work of a run of the cluster, for the policies that ask (:mod:`qoop.schedulers.remaining_work`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from qoop.planner.plan import Plan, Resources, StageId
 from qoop.schedulers.remaining_work import Latest, Rest, latest
 
 _FRESH = 0.05
-"""Part of a schedule's length after which it is made anew from what has been done since."""
+"""Part of a schedule's length after which it is made again from what has been done since."""
 
 
 class RunRemainingWork:
-    """The outlook of one run. It remembers the schedule it has made, for it is asked with every grant.
+    """The remaining work of one run. It remembers the schedule it has made, for it is asked with every grant.
 
     The job's end on its share is fixed when it is first asked about, and again when the share or the plan is another:
     were it put off with every question, a job could yield for ever.

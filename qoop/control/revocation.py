@@ -1,14 +1,14 @@
-"""What to do when it is announced that room will be taken away: which attempts to let be, to stop or to move, and
+"""Decisions once resources are announced to be taken away: which attempts to let be, to stop or to move, and
 what may still be started there. Pure: decides, applies nothing.
 
 A notice (of 120 s at some clouds, 30 s at others) is worth as much as is done with it:
 
 - what should end in time goes on;
-- of the rest, those begun first keep the room that stays: they have most to lose;
-- what is left would be killed. It moves (it is stopped, and starts again at once) if there is room elsewhere that
+- of the rest, those begun first keep the resources that stay: they have most to lose;
+- what is left would be killed. It moves (it is stopped, and starts again at once) if there are resources elsewhere that
   stays and that nobody waits for; it is stopped if a task waits that would end in time in its place. Otherwise it
   goes on: the estimate may be wrong, and nothing is lost by it;
-- what is started in room that goes must be expected to end in time.
+- what is started in resources that go must be expected to end in time.
 
 "In time" has a margin, since estimates err: half of the predicted times of stages are off by up to 30 %.
 """
@@ -36,14 +36,14 @@ Availability = Mapping[MachineId, Available]
 
 
 class Fate(StrEnum):
-    """What becomes of an attempt on a machine that will shrink."""
+    """The fate of an attempt on a machine that will shrink."""
 
     FINISH = "FINISH"
     """It should end in time, or nothing is won by stopping it."""
     STAY = "STAY"
-    """It keeps some of the room that stays."""
+    """It keeps some of the resources that stay."""
     MOVE = "MOVE"
-    """It is stopped, to start again where there is room that stays."""
+    """It is stopped, to start again where there are resources that stay."""
     STOP = "STOP"
     """It is stopped in favour of a task that would end in time."""
 
@@ -53,8 +53,8 @@ def decide(
 ) -> dict[AttemptId, Fate]:
     """The fate of every attempt on a machine of which there is a notice.
 
-    running: all attempts that go on. rooms: of all machines, after all that could be granted was.
-    waiting: the tasks that are ready and found no room.
+    running: all attempts that go on. available: of all machines, after all that could be granted was.
+    waiting: the tasks that are ready and found no free resources.
     """
     fates: dict[AttemptId, Fate] = {}
     elsewhere = _Elsewhere(notices, availability)
@@ -85,7 +85,7 @@ def _fate_of_doomed(item: Running, elsewhere: _Elsewhere, swift: list[Demand]) -
 
 
 class _Elsewhere:
-    """Free room of machines that stay as they are."""
+    """The free resources of machines that stay as they are."""
 
     def __init__(self, notices: Notices, availability: Availability) -> None:
         self._free = [available.free for machine, available in availability.items() if machine not in notices]
@@ -111,15 +111,15 @@ def remaining(item: Running, now: float) -> float:
 
 
 def in_time(seconds: float, left: float) -> bool:
-    """True if what should take so long will have ended when so many seconds have passed."""
+    """True if what should take so long will have ended when that many seconds have passed."""
     return MARGIN * seconds <= left
 
 
 def offers(
     requests: Sequence[Request], availability: Availability, notices: Notices, running: Sequence[Running], now: float
 ) -> Iterator[tuple[Sequence[Request], Availability]]:
-    """What may be started where while notices are pending, as pairs to show to a scheduler one after the other:
-    any task in the room that stays, then, in the room of each machine that goes, tasks that should end in time."""
+    """The requests and resources to match while notices are pending, as pairs to show to a scheduler in turn:
+    any task in the resources that stay, then, in those of each machine that goes, tasks that should end in time."""
     yield (
         requests,
         {machine: _lasting(machine, available, notices, running, now) for machine, available in availability.items()},
@@ -137,7 +137,7 @@ def _swift(request: Request, left: float) -> Request:
 def _lasting(
     machine: MachineId, available: Available, notices: Notices, running: Sequence[Running], now: float
 ) -> Available:
-    """The room that stays, without what is taken by attempts that will still be there."""
+    """The resources that stay, without what is taken by attempts that will still be there."""
     notice = notices.get(machine)
     if notice is None:
         return available
@@ -151,7 +151,7 @@ def _lasting(
 
 
 def shared_evenly(offered: Available, whole: Available) -> Available:
-    """The free room that was offered, of a machine with the lesser memory a slot: as it is now or as it will be.
+    """The free resources that were offered, of a machine with the lesser memory a slot: as it is now or as it will be.
 
     >>> shared_evenly(Available(Resources(1, 100), Resources()), Available(Resources(2, 100), Resources())).capacity
     Resources(cpu=2, memory=100, disk=0.0, network=0.0)

@@ -1,5 +1,5 @@
-"""The room of a session: what its user has asked for; else, if the machine is watched, what that has to give; else what
-the session was opened with."""
+"""The resources of a session: what its user has asked for; else, if the machine is watched, what that has to
+give; else what the session was opened with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AUTO: Auto = "auto"
 
 
 class Sized(Protocol):
-    """What is given room: a cluster."""
+    """The receiver of resources: a cluster."""
 
     def resize(
         self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = ""
@@ -70,7 +70,7 @@ class Sizing:
             self._asked = self._asked - back | asked
 
     def watch(self) -> None:
-        """Have the room follow the machine from now on. Raises ConfigError where the system does not tell of itself."""
+        """Let the resources follow the machine. Raises ConfigError where the system tells nothing of itself."""
         with self._lock:
             if self._watch is None:
                 if self._machine is Machine and not Machine.readable():
@@ -78,7 +78,7 @@ class Sizing:
                 self._watch = Watch(self._machine(), self._full, self._act).start()
 
     def unwatch(self) -> None:
-        """Watch no more, and have all the room again that the user has not decided on."""
+        """Watch no more, and have all the resources again that the user has not decided on."""
         watch = self.end()
         if watch is None:
             return
@@ -86,7 +86,7 @@ class Sizing:
             self._act(Change(self._full.slots, self._full.memory, "the machine is watched no more"))
 
     def end(self) -> Watch | None:
-        """Watch no more, and leave the room as it is."""
+        """Watch no more, and leave the resources as they are."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.stop()

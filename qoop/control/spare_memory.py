@@ -1,4 +1,4 @@
-"""What a granted task may have of memory that nobody needs."""
+"""Spare memory: the part of memory nobody needs that a granted task may have."""
 
 from __future__ import annotations
 

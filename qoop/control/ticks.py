@@ -1,6 +1,6 @@
-"""A turn of the cluster's loop: what goes in beside letters and events, and what comes out beside commands.
+"""A tick of the cluster's loop: what goes in besides messages and events, and what comes out besides commands.
 
-The loop is a function of what goes in: the clock's time, the backend's events, the letters, and what the backend
+The loop is a function of what goes in: the clock's time, the backend's events, the messages, and what the backend
 answers when it is asked. Given the same again, the same comes out, which is what a rerun checks
 (:mod:`qoop.retrace.rerun`).
 """
@@ -29,7 +29,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Tick:
-    """A turn in which something went in or came out. number: counts those."""
+    """A tick in which something went in or came out. number: counts those."""
 
     number: int
     at: float
@@ -37,7 +37,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Found:
-    """What the backend has of the outputs of a job that has just come, or of plans that have become known, or why it
+    """The outputs that the backend has of a job that has just come, or of plans that have become known, or why it
     cannot tell."""
 
     job: JobId
@@ -80,7 +80,7 @@ class Questioned:
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about the plan of a job, and why."""
+    """A decision about the plan of a job, and why."""
 
     job: JobId
     record: Decided

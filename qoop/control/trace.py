@@ -1,15 +1,15 @@
-"""The record of a session: all that went into every turn of its loop, and all that came out.
+"""The record of a session: all that went into every tick of its loop, and all that came out.
 
-As JSON lines (law 8: no pickle), each written once the turn is over::
+As JSON lines (law 8: no pickle), each written once the tick is over::
 
-    {"format": "qoop-trace", "version": 4, "qoop": "0.1"}
+    {"format": "qoop-trace", "version": 5, "qoop": "0.1"}
     {"in": "Opened", "at": 0.0, "machines": {"local": {"cpu": 4, "memory": 8e9}}, …}
     {"define": "5e1f…", "kind": "Stage", "value": {…}}      a stage or plan; said once, later named by its digest
-    {"turn": 1, "at": 0.25}
-    {"in": "Submitted", "job": "job1", …}                   an event, a letter, or an answer of the backend
+    {"tick": 1, "at": 0.25}
+    {"in": "Submitted", "job": "job1", …}                   an event, a message, or an answer of the backend
     {"out": "ShareChanged", "job": "job1", …}               a share, a command, a decision, the end of a job
     {"out": "Starting", "attempt": "job1/s1.0#1", …}
-    {"end": 1}                                              the session was closed after so many turns
+    {"end": 1}                                              the session was closed after that many ticks
 
 Every line ends with ``"sum": "…"``, which sums the line and all before it (:class:`Chain`).
 :mod:`qoop.control.ticks` and :mod:`qoop.control.messages` say what the lines mean, :mod:`qoop.retrace.rerun` goes
@@ -66,7 +66,7 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 4
+VERSION = 5
 
 EVENTS = (
     TaskSucceeded, TaskFailed, TaskStopped, MachineJoined, MachineLost, SlotsChanged, CapacityNotice, CheckpointLost,

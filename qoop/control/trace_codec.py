@@ -58,7 +58,7 @@ class TraceCodec:
         return self._codec.write(value)
 
     def read(self, kind: type, data: Any) -> Any:
-        """What `write` took apart. Raises PlanError where it is damaged."""
+        """The value that `write` took apart. Raises PlanError where it is damaged."""
         return self._codec.read(kind, data)
 
     def definitions(self) -> Sequence[str]:
@@ -162,7 +162,7 @@ class _Elsewhere:
         raise self._gone()
 
     def places(self) -> Places:
-        """What must be opened to read it: nothing."""
+        """Nothing must be opened to read it."""
         return Places()
 
     def attach(self) -> tuple[str, str] | None:

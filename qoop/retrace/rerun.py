@@ -4,7 +4,7 @@
 
 The cluster, the scheduler, the runs and the re-planner are the real ones (law 3: no second implementation); clock,
 backend and callers are the trace. Searches for plans are not made again: what they found is in the trace. Everything
-that follows from it, such as estimates put right, remaining times and decisions, is worked out anew.
+that follows from it, such as estimates put right, remaining times and decisions, is worked out again.
 
 (`qoop.profiles.replay` is another thing: it lets the capacity of a session follow a profile.)
 """
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Output = Mapping[str, Any]
-"""What came out, as its line in the trace."""
+"""The output, as its line in the trace."""
 
 _OURS: Mapping[str, Callable[[], Scheduler]] = {
     "Reserving": lambda: Reserving(MaxMin()),
@@ -85,7 +85,7 @@ class Recording:
     cut_off: bool
 
     def remarks(self) -> Iterator[str]:
-        """What is to be said about the trace itself, a sentence each."""
+        """Remarks about the trace itself, a sentence each."""
         own = versions()
         if own != self.versions:
             told = [f"{name} {self.versions.get(name, 'of an unknown version')}, here {own[name]}" for name in own]
@@ -161,7 +161,7 @@ def rerun(
 
 
 def stories(found: Rerun, job: JobId | None = None, full: bool = False) -> Iterator[str]:
-    """What happened to the jobs of a trace, or to one of them, in words. Raises ConfigError if there is no such job."""
+    """The story of the jobs of a trace, or of one of them, in words. Raises ConfigError if there is no such job."""
     known = [one.job for one in found.jobs]
     if job is not None and job not in known:
         raise ConfigError(f"there is no job {job} in the trace; there are {', '.join(known) or 'none'}")
@@ -295,7 +295,7 @@ class _Reader:
 
     def _open_tick(self) -> _Pages:
         if self._tick is None:
-            raise ValueError("it belongs to no turn")
+            raise ValueError("it belongs to no tick")
         return self._tick
 
     def _close_tick(self) -> None:
@@ -410,7 +410,7 @@ class _RecordedPlanner:
         pass
 
     def answered(self, message: Answered) -> Answered:
-        """The letter with the answer to the oldest question, worked out now; or with the error that came of it."""
+        """The message with the answer to the oldest question, worked out now; or with the error that came of it."""
         if not self._asked:
             return replace(message, error=PlanError("the trace answers a question that the rerun did not ask"))
         work, self._message = self._asked.popleft(), message
@@ -425,7 +425,7 @@ class _RecordedPlanner:
         return replace(message, answer=answer if isinstance(answer, Useful) else None)
 
     def find(self, observed: Observations) -> Sequence[Candidate]:
-        """What the search found of which the trace tells."""
+        """The findings of the search that the trace tells of."""
         message = self._message
         if message is None or message.found is None:
             raise message.error if message is not None and message.error is not None else PlanError(
@@ -444,7 +444,7 @@ class _RecordedBackend:
         self._found: dict[JobId, Found] = {}
 
     def tick(self, tick: RecordedTick) -> None:
-        """What is asked next is answered as in this turn."""
+        """Answer what is asked next as in this tick."""
         self._events, self._refused = iter(tick.events), iter(tick.refused)
         self._found = {found.job: found for found in tick.found}
 

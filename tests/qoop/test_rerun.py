@@ -373,7 +373,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 4', '"version": 3'), "is of version 3; only 4"),
+        (tamper("qoop-trace", '"version": 5', '"version": 4'), "is of version 4; only 5"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),
@@ -383,7 +383,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
         (tamper('"define"', "", ""), "there is no definition of the stage"),
         (tamper("TaskSucceeded", "#", "?"), "is no attempt"),
         (tamper("TaskSucceeded", '"committed": {', '"committed": {"colour": 1, '), "damaged TaskSucceeded"),
-        (tamper('"turn"', "", ""), "it belongs to no turn"),
+        (tamper('"tick"', "", ""), "it belongs to no tick"),
     ],
 )
 def test_damage_is_told(traced: Path, tmp_path: Path, change: Callable[[list[str]], object], message: str) -> None:
