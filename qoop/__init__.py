@@ -1,7 +1,7 @@
 """A SQL engine made to change its plan while the query runs; its answers are DuckDB's.
 
 `connect` opens a `Session`, which knows tables and runs queries; `Session.sql` gives a `Result`, `Session.submit` a
-`Job` that runs beside others. Every error is a `QoopError`.
+`Job` that runs next to others. Every error is a `QoopError`.
 
 >>> import qoop
 >>> with qoop.connect(slots=2) as session:

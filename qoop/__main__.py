@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _USAGE, _INTERRUPTED = 2, 130
 _COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile")
-"""What a first word means even if there is a file of that name; that one is ./tpcds."""
+"""The meaning of a first word even if there is a file of that name; that one is ./tpcds."""
 
 _BENCH = "Compare with DuckDB, and plans with each other, while the resources change"
 _PROFILE = "List, draw and convert capacity profiles: spot markets, logs of machines, CSV"

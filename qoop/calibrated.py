@@ -58,7 +58,7 @@ def _positive(value: object) -> bool:
 
 
 def _is_older(text: bytes) -> bool:
-    """Whether it was written before such files bore a checksum."""
+    """True if it was written before such files bore a checksum."""
     try:
         held = json.loads(text)
     except (ValueError, RecursionError):

@@ -28,7 +28,7 @@ _PLANS = "plans"
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a session was asked to be. memory is in bytes; checkpoints, spill and plan_cache are folders or None.
+    """The options of a session. memory is in bytes; checkpoints, spill and plan_cache are folders or None.
 
     checkpoints may also be the URL of a store that machines share (text).
     wait_for_capacity: seconds that a job waits while there is no slot at all, before it fails; inf: for ever.
@@ -112,7 +112,7 @@ def _value(option: SessionOption, given: Any, environment: Mapping[str, str]) ->
 
 
 def from_files() -> tuple[dict[str, str], tuple[Path, ...]]:
-    """What the files qoop.toml say, as environment variables, and which files there are.
+    """The settings of the files qoop.toml, as environment variables, and which files there are.
 
     Raises ConfigError, which names the file, for one that cannot be read, an option that does not exist, that is not
     valid, or that this file may not set.

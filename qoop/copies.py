@@ -5,7 +5,7 @@
     PATH/contents.json     of each version of a table that the query reads, the digest of all that its files held
 
 A file's version follows its look (:mod:`qoop.catalog.sources.seen`), which a copy does not share. So once a job is
-suspended its files are read through, and what they hold is written beside the bundle. The bundle is whole before: if
+suspended its files are read through, and what they hold is written next to the bundle. The bundle is whole before: if
 that is cut short, copies are not known, and all else is as good.
 """
 
@@ -50,7 +50,7 @@ def _content(table: Table) -> str | None:
 
 
 def remembered(folder: Path, key: bytes | None) -> dict[str, str]:
-    """What the versions of tables held; nothing if it was not written, is damaged or does not bear the seal of the key.
+    """The content of table versions; nothing if it was not written, is damaged or does not bear the seal of the key.
 
     key: None to believe it without a seal.
     """

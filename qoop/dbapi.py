@@ -120,17 +120,17 @@ Binary = bytes
 
 
 def DateFromTicks(ticks: float) -> datetime.date:
-    """The local date at so many seconds since 1970."""
+    """The local date at that many seconds since 1970."""
     return Date(*time.localtime(ticks)[:3])
 
 
 def TimeFromTicks(ticks: float) -> datetime.time:
-    """The local time of day at so many seconds since 1970."""
+    """The local time of day at that many seconds since 1970."""
     return Time(*time.localtime(ticks)[3:6])
 
 
 def TimestampFromTicks(ticks: float) -> datetime.datetime:
-    """The local time at so many seconds since 1970."""
+    """The local time at that many seconds since 1970."""
     return Timestamp(*time.localtime(ticks)[:6])
 
 
@@ -160,7 +160,7 @@ class Connection:
 
     @property
     def session(self) -> Session:
-        """What it stands for. Raises InterfaceError if the connection is closed."""
+        """The connection it stands for. Raises InterfaceError if the connection is closed."""
         if self._session is None:
             raise InterfaceError("the connection is closed")
         return self._session
@@ -170,7 +170,7 @@ class Connection:
         return Cursor(self)
 
     def execute(self, text: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> Cursor:
-        """What a new cursor's `execute` gives."""
+        """The result of a new cursor's `execute`."""
         return self.cursor().execute(text, parameters)
 
     def commit(self) -> None:
@@ -240,7 +240,7 @@ class Cursor:
         return self._fetch(lambda result: result.fetchone())
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """So many of the next rows."""
+        """That many of the next rows."""
         wanted = self.arraysize if size is None else size
         return self._fetch(lambda result: result.fetchmany(wanted))
 

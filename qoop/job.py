@@ -62,7 +62,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Planned:
-    """What planning made of a text.
+    """The plan made of a text.
 
     planning_seconds: binding and planning. statistics_seconds: collecting statistics that nobody had asked
         for before (afterwards they are kept, by the version of the table).
@@ -81,7 +81,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """What a stage turned out to be.
+    """A stage as it turned out to be.
 
     tasks: attempts that succeeded. rows, bytes: of its whole output. seconds: wall time of its tasks, added
     up. longest_seconds: of the longest one.
@@ -150,7 +150,7 @@ class Job:
 
     @property
     def state(self) -> str:
-        """What it is doing, or how it ended: RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED."""
+        """The job's state, or how it ended: RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED."""
         return self._handle.state.value
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -241,7 +241,7 @@ class Job:
     ) -> None:
         """Be told how it goes, in a thread of its own; returns at once.
 
-        progress: is called every so many seconds, and once at the end. decided: for each time that the choice of the
+        progress: called at this interval in seconds, and once at the end. decided: for each time that the choice of the
         plan was thought over (`Decided.switched` says with what outcome). An error in one of them ends that, is logged,
         and leaves the job alone.
         """
@@ -279,7 +279,7 @@ class Job:
 
         grace: seconds that tasks under way may go on before they are stopped; no new ones begin.
         copies: whether it may go on over copies of its local files. To know them, the files of its tables are read
-        through once the rest is done; whoever has no time for that may leave, what is written is whole.
+        through once the rest is done; a caller without time for that may leave, what is written is whole.
 
         Raises ConfigError if it has ended, or there is something at `path`; DiskFull if that cannot be written: then it
         goes on.
@@ -303,7 +303,7 @@ class Job:
         return self._handle.status()
 
     def history(self) -> Sequence[Record]:
-        """What happened and why, in order; each record prints as a sentence."""
+        """The events and their reasons, in order; each record prints as a sentence."""
         return self._handle.history()
 
     def timeline(self, path: str | os.PathLike[str]) -> Path:
@@ -319,7 +319,7 @@ class Job:
         return save_timeline(timeline(self.history(), self.plans), path, title)
 
     def stage_reports(self) -> list[StageReport]:
-        """What each stage of the plan turned out to be, in the plan's order."""
+        """Each stage of the plan as it turned out to be, in the plan's order."""
         return stage_reports(self.plan, self.history())
 
     def _repr_html_(self) -> str:

@@ -128,7 +128,7 @@ def _show(job: Job) -> None:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What ``%load_ext qoop`` does."""
+    """Do the work of ``%load_ext qoop``."""
     magic = Magic(shell)
 
     def qoop(line: str, cell: str | None = None) -> Session | Result:

@@ -1,12 +1,12 @@
 """Plans of texts that were planned before: found again without parsing, binding or planning anything.
 
-    text ──normal_text──> digest + tables' versions + settings + room + cost model ──key_of──> key ──find──> Entry
+    text ──normal_text──> digest + tables' versions + settings + resources + cost model ──key_of──> key ──find──> Entry
 
 All that a plan follows from is in the key, so nothing stale is ever found: a text is found again only over the same
 versions of all tables that it might name.  What a plan holds of the moment it was made (``now()``), or of files that
 no version stands for, is not kept (:func:`may_be_kept`).
 
-Entries live in memory, the most recently used ones, and, given a folder, in one JSON file each, written beside its
+Entries live in memory, the most recently used ones, and, given a folder, in one JSON file each, written next to its
 place and renamed into it: two processes may share the folder.  Texts over tables that only this process can see stay
 in memory.  A file is believed only if it bears the seal of the user's key (:mod:`qoop.catalog.user_key`) and each of
 its stages is one SELECT over its inputs (:mod:`qoop.engine.stage_sql`).  One that is damaged, that somebody else has
@@ -55,9 +55,9 @@ _PER_STAGE, _PER_COLUMN, _PER_DECISION = 2_000, 150, 2_000
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a text. tables: those it reads, version by lower-case name.
+    """The facts known of a text. tables: those it reads, version by lower-case name.
 
-    plans: the one that was made for a room, or those that are worth keeping on a grid; none if other literals are in
+    plans: the one that was made for some size, or those that are worth keeping on a grid; none if other literals are in
         the text. decisions: how they were found. alternatives: the same with all that the search has looked at.
     """
 
@@ -95,11 +95,11 @@ class PlanCache:
         return len(self._entries)
 
     def __contains__(self, key: Key) -> bool:
-        """Whether it is in memory; does not count as a use."""
+        """True if it is in memory; does not count as a use."""
         return key in self._entries
 
     def find(self, key: Key) -> Entry | None:
-        """What was kept under the key, None if nothing was or it is gone."""
+        """The entry under the key, None if nothing was or it is gone."""
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is not None:
@@ -153,7 +153,7 @@ def key_of(kind: str, text: str, settings: Settings, tables: Mapping[str, Table]
     """The key of a text's plans.
 
     kind: what is kept. tables: all there are, by lower-case name. circumstances: whatever else plans follow from (the
-    room, the cost model), as values whose repr says all.
+    resources, the cost model), as values whose repr says all.
     """
     normal = normal_text(text)
     named = sorted(f"{name} {table.version} {table.max_parts()}" for name, table in named_tables(normal, tables))
@@ -162,7 +162,7 @@ def key_of(kind: str, text: str, settings: Settings, tables: Mapping[str, Table]
 
 
 def may_be_kept(text: str, plans: Iterable[Plan]) -> bool:
-    """Whether the plans of a text are worth finding again: neither depends on the moment or the session it is met in,
+    """True if the plans of a text are worth finding again: neither depends on the moment or the session it is met in,
     and the plans say all about the query (what an opaque stage calls, or reads, the planner does not know)."""
     if any(stage.opaque is not None for plan in plans for stage in plan.stages):
         return False

@@ -1,6 +1,6 @@
-"""What a session remembers of the texts it has planned: plans, alternatives, and how those were found.
+"""The memory of a session for the texts it has planned: plans, alternatives, and how those were found.
 
-    the same text, tables, settings, room     -> the plans themselves                      (well under 2 ms)
+    the same text, tables, settings, resources ->  the plans themselves                      (well under 2 ms)
     the same but for literals                 -> plans made along the decisions of before  (no search)
     anything else                             -> the search
 
@@ -28,7 +28,7 @@ from qoop.planner.sql.bind import Binder, Bound
 class PlanMemo:
     """Looks texts up among those planned before. Thread-safe.
 
-    lock: held by whoever changes tables; what binder and catalog say under it belongs together.
+    lock: held by the thread that changes tables; what binder and catalog say under it belongs together.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class PlanMemo:
         self._cache, self._catalog, self._binder, self._lock, self._cost = cache, catalog, binder, lock, cost
 
     def plan(self, text: str, available: Resources) -> tuple[Bound, Plan, Mapping[str, Table]] | None:
-        """The plan that a text has for a room, with the tables it reads, pinned."""
+        """The plan that a text has for some resources, with the tables it reads, pinned."""
         entry = self._find(self._key("plan", text, available))
         if entry is None:
             return None
@@ -53,7 +53,7 @@ class PlanMemo:
 
     @collector_waits()
     def alternatives(self, text: str, grid: Grid, prepare: Callable[[], Prepared]) -> Alternatives:
-        """The plans of a text worth keeping, from before or, with what `prepare` gives, anew."""
+        """The plans of a text worth keeping, from before or, with what `prepare` gives, new."""
         key = self._key("alternatives", text, grid)
         entry = self._find(key)
         if entry is not None:
@@ -72,7 +72,7 @@ class PlanMemo:
         return found
 
     def has_alternatives(self, text: str, grid: Grid) -> bool:
-        """Whether they are in memory."""
+        """True if they are in memory."""
         return self._key("alternatives", text, grid) in self._cache
 
     def forget(self, text: str, available: Resources, grid: Grid) -> None:
@@ -86,7 +86,7 @@ class PlanMemo:
             return key_of(kind, text, self._binder.settings, tables, *circumstances, self._cost)
 
     def _find(self, key: str) -> Entry | None:
-        """What is under a key, if it is about the tables and settings of this moment."""
+        """The entry under a key, if it is about the tables and settings of this moment."""
         entry = self._cache.find(key)
         if entry is None:
             return None
@@ -115,6 +115,6 @@ def versions(tables: Mapping[str, Table]) -> dict[str, str]:
 
 
 def about(plan: Plan, tables: Mapping[str, str], settings: Settings) -> bool:
-    """Whether a plan reads no other versions of tables than these (by lower-case name), under these settings."""
+    """True if a plan reads no other versions of tables than these (by lower-case name), under these settings."""
     read: Sequence[tuple[str, str]] = [(item.table, item.version) for s in plan.stages for item in s.table_inputs]
     return plan.settings == settings and all(tables.get(name.lower()) == version for name, version in read)

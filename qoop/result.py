@@ -96,7 +96,7 @@ class Result:
     ) -> None:
         """Write the rows to a file as DuckDB's COPY does. options: such as "(FORMAT csv, HEADER false)".
 
-        They are written beside it, and take its place once they are whole: after an error all is as it was. So it is
+        They are written next to it, and take its place once they are whole: after an error all is as it was. So it is
         with a folder (PER_THREAD_OUTPUT, FILE_SIZE_BYTES, PARTITION_BY), unless there is one of that name already.
 
         folder: nothing is written, or read, outside of it; None: the options may say so. threads: that write.
@@ -129,7 +129,7 @@ class Result:
             cursor.close()
 
     def slice(self, first: int, rows: int) -> Result:
-        """So many rows from the first-th on, counted from 0, as a result of their own; nothing is copied."""
+        """That many rows from the first-th on, counted from 0, as a result of their own; nothing is copied."""
         return Result(self._raw.slice(first, rows), self._columns, self._settings)
 
     @interruptible()
@@ -165,7 +165,7 @@ class Result:
 
     @interruptible()
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        """So many of the next rows, after those that `fetchone` and this gave before; fewer at the end, then none."""
+        """That many of the next rows, after those that `fetchone` and this gave before; fewer at the end, then none."""
         with _explained():
             return self._one_by_one.fetchmany(size)
 
@@ -249,7 +249,7 @@ class Result:
         exprs: Iterable[str] | None = None,
         table: pa.Table | None = None,
     ) -> _T:
-        """What DuckDB does best with the rows, or with expressions over them, as its own relation."""
+        """The rows as DuckDB's own relation, for the rows, or with expressions over them."""
         cursor = _database(self._settings).cursor()
         with _explained():
             rows = self._raw if table is None else table
@@ -292,7 +292,7 @@ class Result:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """What DuckDB does not convert, such as a MAP with a NULL among its keys, is an error of ours."""
+    """A value that DuckDB does not convert, such as a MAP with a NULL among its keys, is an error of ours."""
     try:
         yield
     except duckdb.InterruptException:
@@ -324,7 +324,7 @@ def _writer(settings: Settings, folder: Path | None, threads: int) -> duckdb.Duc
 
 
 def _missing(path: str | os.PathLike[str], error: duckdb.Error) -> str | None:
-    """What to do where an extension of DuckDB is needed that nobody has installed; None: that is not the reason."""
+    """The advice where an extension of DuckDB is needed that nobody has installed; None: that is not the reason."""
     found = re.search(r"\bINSTALL (\w+)", str(error))
     if found is None:
         return None

@@ -36,7 +36,7 @@ DATA_FILES = (*PARQUET, *CSV, *JSON)
 
 
 class SessionTables:
-    """What names mean in a session. Thread-safe: all that reads or changes names together does it under `lock`.
+    """The meaning of names in a session. Thread-safe: all that reads or changes names together does it under `lock`.
 
     folder: where tables are kept that are made of queries; None: in memory. locked: see `qoop.connect`.
     plan_cache: forgets the plans that read what a table held before.
@@ -58,7 +58,7 @@ class SessionTables:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing may be asked any more."""
+        """True if nothing may be asked any more."""
         return self._closed
 
     def check_open(self) -> None:
@@ -69,7 +69,7 @@ class SessionTables:
 
     @contextlib.contextmanager
     def naming(self) -> Iterator[None]:
-        """What the binder knows and what the catalog holds change, or must not."""
+        """The names of the binder and the catalog change, or must not."""
         self.home.check()  # in a forked process nobody may ever give the lock back
         with self.lock:
             self.check_open()

@@ -6,7 +6,7 @@ What the planner believes are the estimates of the plans; what really happens is
 The same arguments give the same runs, record for record::
 
     fleet = Fleet.uniform(20, Resources(30, 128e9)).after((60.0, MachineLost("m7")), (90.0, MachineSlowed("m3", 4.0)))
-    run = simulate(fleet, [SimulatedJob("q7", 0.0, plan, Adaptive(lambda _: candidates, fleet.room, at_once=True))])
+    run = simulate(fleet, [SimulatedJob("q7", 0.0, plan, Adaptive(lambda _: plans, fleet.available, at_once=True))])
     run.jobs[0].seconds, run.jobs[0].switches
 """
 
@@ -76,7 +76,7 @@ class _NoRows:
         return {}
 
     def places(self) -> Places:
-        """What must be opened to read it: nothing."""
+        """Nothing must be opened to read it."""
         return Places()
 
     def attach(self) -> tuple[str, str] | None:
@@ -108,7 +108,7 @@ class Fleet:
 
     @classmethod
     def uniform(cls, count: int, capacity: Resources) -> Fleet:
-        """So many machines of one size, called m1, m2 …"""
+        """That many machines of one size, called m1, m2 …"""
         return cls({_name(number): capacity for number in range(1, count + 1)})
 
     @classmethod
@@ -187,7 +187,7 @@ class SimulatedJob:
 
 @dataclass(frozen=True)
 class JobRun:
-    """What became of a job. ended: at which second of the simulation; infinite if it could never end.
+    """The outcome of a job. ended: at which second of the simulation; infinite if it could never end.
 
     seconds: from its submission to its end. attempts: started in all. switches: changes of plan.
     error: why it failed; None if it succeeded or did not end.
@@ -227,9 +227,9 @@ class SimulatedRun:
 
 
 class _VirtualPlanner:
-    """Decides at once and tells of it when so many seconds of virtual time have passed; one thing after the other.
+    """Decides at once and tells of it when that many seconds of virtual time have passed; one thing after the other.
 
-    switching: seconds that it takes to go over to another plan: whoever drives the jobs does nothing else meanwhile.
+    switching: seconds that it takes to go over to another plan: the driver of the jobs does nothing else meanwhile.
     """
 
     def __init__(self, backend: SimulatedBackend, seconds: float, switching: float) -> None:
@@ -288,7 +288,7 @@ def simulate(
         None. check: look at all invariants after every turn.
     decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
     switch_seconds: that it takes to go over to another one: tasks go on, but nothing is begun and no report is heard.
-    crowding: how many times as long everything takes on a machine while so many threads work there; None: as alone.
+    crowding: how many times as long everything takes on a machine while that many threads work there; None: as alone.
     kernels: what it costs to open, to warm and to interrupt one; None: nothing.
     Raises ConfigError if two jobs have one name.
     """

@@ -1,4 +1,4 @@
-"""What a command line owes to those around it: signals, warnings, and streams that end, fill up or hold no UTF-8."""
+"""Duties of a command line to those around it: signals, warnings, and streams that end, fill up or hold no UTF-8."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@
     PATH/contents.json     what its tables held (:mod:`qoop.copies`)
 
 Tables are not copied: they are found again where they were, or in the data given, and must have the version that
-the query was planned for, or hold the same. The plan to go on with is chosen anew for the size at hand: of all
+the query was planned for, or hold the same. The plan to go on with is chosen again for the size at hand: of all
 alternatives of the text, and the plans that ran, the one that is done first, given what the checkpoints spare it.
 
 A bundle lies where somebody wants it, which others may be able to write to. It is sealed with the user's key
 (:mod:`qoop.catalog.user_key`), and so is each of its checkpoints. Of one that does not bear that seal only the query is
-taken, and planned and done anew; `trust` takes its checkpoints, too, but never its plans.
+taken, and planned and done again; `trust` takes its checkpoints, too, but never its plans.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def references(tables: Mapping[str, Table], places: Mapping[str, Place]) -> tupl
 @contextlib.contextmanager
 def begun(path: Path) -> Iterator[Path]:
     """A folder to `write` a bundle in that is to be at `path`, as long as there is reason to. What a killed process
-    left there goes when another bundle is begun beside it.
+    left there goes when another bundle is begun next to it.
 
     Raises ConfigError if there is something that the bundle would replace, DiskFull if nothing can be written there.
     """
@@ -132,7 +132,7 @@ def write(path: Path, draft: Path, bundle: Bundle, outputs: Sequence[Committed],
 
 
 def read(path: Path, trust: bool = False) -> tuple[Bundle, tuple[Saved, ...]]:
-    """What was written, and the checkpoints that can be believed.
+    """The content of a bundle, and the checkpoints that can be believed.
 
     trust: believe checkpoints although they do not bear the seal of the user's key. Plans without it are left out, and
     so are those with stages that are no SELECT over their inputs.
@@ -168,7 +168,7 @@ def key_of_user() -> bytes | None:
 
 
 def _body(path: Path, key: bytes | None) -> tuple[dict[str, Any], bool]:
-    """What the file says, and whether it bears the seal of the key. Raises ConfigError."""
+    """The file's content, and whether it bears the seal of the key. Raises ConfigError."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -202,7 +202,7 @@ def _refuse_others(path: Path, data: Mapping[str, object]) -> None:
 
 
 def _is_checked(plan: Plan) -> bool:
-    """Whether all that would run is a SELECT over inputs. What is not, such as a user's own text, is planned anew."""
+    """True if all that would run is a SELECT over inputs. Else, such as for a user's own text, it is planned again."""
     try:
         check_plan(plan)
     except PlanError:
@@ -223,7 +223,7 @@ def check_tables(wanted: Iterable[TableRef], found: Mapping[str, Table]) -> None
 
 
 def best_plan(plans: Sequence[Plan], held: Collection[CheckpointKey], available: Resources) -> Plan:
-    """The plan that is done first on this room, given the outputs there are; of equals the first."""
+    """The plan that is done first on these resources, given the outputs there are; of equals the first."""
     return min(plans, key=lambda plan: finish_time(plan, _done(plan, held), available))
 
 
@@ -243,7 +243,7 @@ def _write_checkpoints(root: Path, outputs: Sequence[Committed], backend: Backen
             try:
                 tables = [backend.read(output.key, number) for number in range(len(output.rows))]
             except CheckpointError:
-                continue  # it will be made anew
+                continue  # it will be made again
             directory.save(replace(output, digest=output.digest or digester.of(tables)), tables, needed=False)
     finally:
         digester.close()

@@ -1,4 +1,4 @@
-"""What a text needs to know of the terminal it is for: its size, and whether it takes colours.
+"""Facts about the terminal that a text is for: its size, and whether it takes colours.
 
 Colours are the terminal's own, so that they suit dark and light ones, without yellow and cyan, which can hardly be read
 on white; a file, a pipe, ``NO_COLOR`` (if it is not empty: no-color.org) and ``TERM=dumb`` get none.
@@ -67,7 +67,7 @@ def width_of(text: str) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most so many cells, its end given as … if it does not fit.
+    """The text in at most that many cells, its end given as … if it does not fit.
 
     >>> shortened("abcdef", 4), shortened("abc", 4), shortened("表表表", 4)
     ('abc…', 'abc', '表…')

@@ -144,7 +144,7 @@ class Calibration:
     seconds: float
 
     def json(self) -> dict[str, Any]:
-        """What the file holds: format, version of DuckDB, constants, and what they were found from."""
+        """The file's content: format, version of DuckDB, constants, and what they were found from."""
         return {
             "format": FORMAT,
             "duckdb": duckdb.__version__,
@@ -220,7 +220,7 @@ def save(calibration: Calibration, path: Path) -> None:
 
 
 def report(calibration: Calibration) -> str:
-    """The constants beside those that ship, and each query's seconds beside what the constants say."""
+    """The constants next to those that ship, and each query's seconds next to what the constants say."""
     lines = [f"{'constant':<21} {'ns':>8} {'shipped':>8}"]
     for name in MEASURED:
         lines.append(f"{name:<21} {getattr(calibration.model, name) * 1e9:>8.3g} {getattr(DEFAULT, name) * 1e9:>8.3g}")
@@ -235,7 +235,7 @@ Probe = tuple[str, Amounts, float]
 
 
 def _probes(folder: Path, rows: int, told: Callable[[str], object]) -> tuple[list[Probe], float]:
-    """What the queries over large tables took, and the part of them that more threads do not speed up."""
+    """The time of the queries over large tables, and the part of them that more threads do not speed up."""
     found: list[Probe] = []
     with open_duckdb(threads=1) as connection, Catalog(folder / "cache") as catalog:
         data = folder / "data"
@@ -308,7 +308,7 @@ def _arrow(connection: duckdb.DuckDBPyConnection, rows: int) -> list[Probe]:
 
 
 def _serial_part(connection: duckdb.DuckDBPyConnection, queries: Sequence[str]) -> float:
-    """What part of a task does not gain by a second thread (Amdahl's law), by the time on the clock.
+    """The part of a task that does not gain by a second thread (Amdahl's law), by the time on the clock.
 
     That is what ships where there is no second processor, or where other work takes so much of them that a thread
     waits for its turn.

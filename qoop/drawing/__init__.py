@@ -1,4 +1,4 @@
-"""What people look at: text, SVG, HTML.
+"""Output for people: text, SVG, HTML.
 
 ::
 

@@ -20,7 +20,7 @@ def round_step(end: float, most: int = 10) -> float:
 
 
 def time_step(seconds: float, most: int = 12) -> float:
-    """So many seconds, or whole minutes, hours or days, of which up to `most` fit.
+    """A number of seconds, or whole minutes, hours or days, of which up to `most` fit.
 
     >>> time_step(18_000), time_step(3)
     (1800, 0.5)

@@ -67,15 +67,15 @@ def draw_plan(plan: Plan, seen: Seen | None = None) -> Drawing:
     return _Picture(plan, {}, seen).drawing()
 
 
-def draw_plans(plans: Sequence[tuple[str, Plan]], beside: bool = False) -> Drawing:
+def draw_plans(plans: Sequence[tuple[str, Plan]], abreast: bool = False) -> Drawing:
     """Several plans under their names; stages that two of them share have one colour in both.
 
-    beside: side by side, not one below the other.
+    abreast: side by side, not one below the other.
     """
     colours = shared_colours([plan for _, plan in plans])
     names = shared_names(plans)
     drawings = [titled(name, _Picture(plan, colours, None, names, _first(name)).drawing()) for name, plan in plans]
-    return stacked([side_by_side(drawings) if beside else stacked(drawings), _legend()])
+    return stacked([side_by_side(drawings) if abreast else stacked(drawings), _legend()])
 
 
 def _legend() -> Drawing:
@@ -237,7 +237,7 @@ class _Picture:
         )
 
     def _elsewhere(self, stage: Stage) -> str:
-        """What the stage is called in the other plans that have it."""
+        """The stage's names in the other plans that have it."""
         if stage_key(stage) not in self.colours or not stage.shareable:
             return ""
         places = self.names.get(stage_key(stage), ())
@@ -397,7 +397,7 @@ def stacked(drawings: Sequence[Drawing]) -> Drawing:
 
 
 def side_by_side(drawings: Sequence[Drawing]) -> Drawing:
-    """One beside the other."""
+    """One next to the other."""
     lefts = [sum(one.width for one in drawings[:number]) for number in range(len(drawings) + 1)]
     body = "\n".join(_moved(one, left, 0) for one, left in zip(drawings, lefts, strict=False))
     return Drawing(lefts[-1], max(one.height for one in drawings), body)

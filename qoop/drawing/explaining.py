@@ -47,7 +47,7 @@ def explained_difference(alternatives: Alternatives, names: Sequence[str], forma
         return explain_difference(difference)
     if format == "json":
         return _json(_difference_json(difference))
-    drawing = draw_plans(list(zip(difference.names, (first, second), strict=True)), beside=True)
+    drawing = draw_plans(list(zip(difference.names, (first, second), strict=True)), abreast=True)
     return _picture(drawing, explain_difference(difference), format)
 
 

@@ -83,7 +83,7 @@ def _separated(delimiter: str) -> Callable[[Result, Terminal], Iterator[str]]:
 
 
 class _Echo:
-    """Lets a csv.writer give its lines to whoever calls it."""
+    """Lets a csv.writer give its lines to its caller."""
 
     def write(self, line: str) -> str:
         return line

@@ -170,7 +170,7 @@ def _centred(text: str, width: int) -> str:
 
 
 def _total(rows: int, shown: int, columns: int, left_out: int) -> str:
-    """What the table holds, in words.
+    """The table's content, in words.
 
     >>> _total(1, 1, 2, 0), _total(1000, 40, 30, 24)
     ('1 row', '1,000 rows, 40 of them shown; 6 of 30 columns shown')

@@ -1,4 +1,4 @@
-"""What a job did, over time: tasks as bars on slots, the share as a line, plan switches as marks.
+"""A job over time: tasks as bars on slots, the share as a line, plan switches as marks.
 
     Job.history() ──timeline──> Timeline ──draw──> SVG      (`qoop.drawing.picture.save` makes PNG and HTML of it)
                                          ──chrome_trace──> JSON for chrome://tracing and Perfetto
@@ -127,7 +127,7 @@ def timeline(history: Sequence[Record], plans: Sequence[Plan] = ()) -> Timeline:
 
 
 def _decisions(history: Sequence[Record]) -> Iterator[Mark]:
-    """What was decided; a switch that nobody gave reasons for is a mark, too."""
+    """The decisions; a switch that nobody gave reasons for is a mark, too."""
     decided: Decided | None = None
     for record in history:
         if isinstance(record, Decided):
@@ -196,7 +196,7 @@ def _note(last: Record | None) -> str:
 
 
 def _free(busy_until: list[float], at: float, slots: int) -> int:
-    """The lowest slot from which so many are free; grows the list if none are."""
+    """The lowest slot from which that many are free; grows the list if none are."""
     first = 0
     while any(end > at for end in busy_until[first : first + slots]):
         first += 1
@@ -286,7 +286,7 @@ def _stage(what: Timeline, bar: Bar) -> Stage | None:
 
 
 def _key(what: Timeline) -> Iterator[str]:
-    """What the forms mean; only those that occur."""
+    """The meaning of the forms; only those that occur."""
     x = _LEFT
     shown = [(name, colour) for name, colour in _ENDS.items() if any(bar.outcome == name for bar in what.bars)]
     for name, colour in shown:

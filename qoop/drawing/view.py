@@ -16,7 +16,7 @@ _PARTS = " ▏▎▍▌▋▊▉"
 
 
 def view(job: str, status: JobStatus, terminal: Terminal, most_lines: int = 12) -> list[str]:
-    """The job as at most so many lines, each as wide as the terminal at most."""
+    """The job as at most that many lines, each as wide as the terminal at most."""
     stages = status.progress.stages
     shown = most_telling(stages, most_lines - 2)
     lines = [_headline(job, status, terminal)]
@@ -49,7 +49,7 @@ def ends(left: Left | None) -> str:
 
 
 def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]:
-    """What has been decided about the plan since so many records, as sentences: switches, and what was stayed with."""
+    """The decisions about the plan since that many records, as sentences: switches, and what was stayed with."""
     told = []
     for record in history[since:]:
         if isinstance(record, Decided):
@@ -61,7 +61,7 @@ def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]
 
 
 def most_telling(stages: Sequence[StageProgress], most: int) -> list[StageProgress]:
-    """The stages to show where there is room for so many only: what runs, what comes next, what was done last."""
+    """The stages to show where only that many fit: what runs, what comes next, what was done last."""
     if len(stages) <= most:
         return list(stages)
     running = [stage for stage in stages if stage.running or 0 < stage.done < stage.total]
@@ -82,7 +82,7 @@ def amount(number: float) -> str:
 
 
 def bar(fraction: float, width: int) -> str:
-    """A bar of so many cells, filled to a fraction.
+    """A bar of that many cells, filled to a fraction.
 
     >>> bar(0.5, 4), bar(0.3, 4), bar(1, 4)
     ('██  ', '█▎  ', '████')

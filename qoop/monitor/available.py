@@ -1,4 +1,4 @@
-"""What this process may use of its machine, as the machine and control groups say."""
+"""The resources that this process may use of its machine, as the machine and control groups say."""
 
 from __future__ import annotations
 

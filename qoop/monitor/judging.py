@@ -1,9 +1,9 @@
-"""What a session should use, given what was seen of the machine. Pure: readings go in, sizes come out.
+"""The size a session should have, given what was seen of the machine. Pure: readings go in, sizes come out.
 
 Two things keep it calm. What others leave is compared with a band, not a line: n slots are kept as long as n - 0.65
 CPUs are left, and n are taken only once n - 0.35 are. And all readings of the last seconds must call for a change, for
-more room of more seconds than for less, since a plan that was begun for less goes on well. Only what a control group
-takes of memory acts at once: whoever is above its limit is killed.
+more resources of more seconds than for less, since a plan that was begun for less goes on well. Only what a control
+group takes of memory acts at once: a process that is above its limit is killed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EDGE = 1e-9  # of rounding
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a session is to use. slots: tasks at a time. memory: bytes."""
+    """The size of a session. slots: tasks at a time. memory: bytes."""
 
     slots: int
     memory: int
@@ -38,7 +38,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes another number, None: it stays, and why, as a sentence."""
+    """The number that changes, None: it stays, and why, as a sentence."""
 
     slots: int | None
     memory: int | None
@@ -47,11 +47,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What was concluded from the readings so far.
+    """The conclusion from the readings so far.
 
     full: what the session was opened with; never more. least: what keeps a query alive; never less.
     now: what the session is to use. scale: slots for each CPU; more than 1 if more were wanted than there are CPUs.
-    less_after, more_after: seconds for which all readings must call for less room, and for more.
+    less_after, more_after: seconds for which all readings must call for less, and for more.
     seen: the readings that still count, in order. slots_why, memory_why: of what is less than `full` why, as a clause.
     """
 
@@ -67,12 +67,12 @@ class Judge:
 
     @classmethod
     def of(cls, full: Size, least: Size, cpus: float, less_after: float = 2.0, more_after: float = 5.0) -> Judge:
-        """Begin with all the room. cpus: how many there are, to which `full` is believed to suit."""
+        """Begin with all resources. cpus: how many there are, to which `full` is believed to suit."""
         least = Size(min(least.slots, full.slots), min(least.memory, full.memory))
         return cls(full, least, full, max(1.0, full.slots / max(1.0, cpus)), less_after, more_after)
 
     def after(self, reading: Reading) -> Judge:
-        """What is concluded once this was seen, too. Readings come in the order of their time."""
+        """The conclusion once this was seen, too. Readings come in the order of their time."""
         seen = (*self.seen, reading)
         lately, longer = _last(seen, self.less_after), _last(seen, self.more_after)
         now = Size(self._slots(lately, longer), self._memory(lately, longer, reading))
@@ -85,7 +85,7 @@ class Judge:
         )
 
     def change_to(self, later: Judge) -> Change | None:
-        """What became of this by a later reading, for which there is one; None: nothing changes."""
+        """The change from this to a later reading, for which there is one; None: nothing changes."""
         slots = later.now.slots if later.now.slots != self.now.slots else None
         memory = later.now.memory if later.now.memory != self.now.memory else None
         if slots is None and memory is None:
@@ -135,7 +135,7 @@ def cpus_there(reading: Reading) -> int:
 
 
 def _last(seen: Sequence[Reading], seconds: float) -> tuple[Reading, ...]:
-    """The readings of the last so many seconds and the one before; none if they do not go back that far."""
+    """The readings of the last seconds, that many, and the one before; none if they do not go back that far."""
     since = seen[-1].at - seconds + _EDGE
     older = [place for place, one in enumerate(seen[:-1]) if one.at <= since]
     return tuple(seen[older[-1] :]) if older else ()

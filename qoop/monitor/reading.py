@@ -1,4 +1,4 @@
-"""What was seen of the machine at one moment."""
+"""The state of the machine at one moment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Pool:
 
     @property
     def left(self) -> float:
-        """What others leave."""
+        """The part that others leave."""
         return max(0.0, self.limit - self.others)
 
 
@@ -45,7 +45,7 @@ def tightest(pools: tuple[Pool, ...]) -> Pool:
 
 
 def in_words(kind: Literal["cpus", "memory"], pool: Pool) -> str:
-    """What a pool leaves, as a sentence.
+    """The part that a pool leaves, as a sentence.
 
     >>> in_words("cpus", Pool(2, 1.1)), in_words("memory", Pool(10**9, 0, group=True))
     ('other programs take 1.1 of 2 cpus', 'the control group allows 1 GB of memory')

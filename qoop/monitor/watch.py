@@ -53,7 +53,7 @@ class Watch:
 
     @property
     def judge(self) -> Judge:
-        """What was concluded last."""
+        """The last conclusion."""
         return self._judge
 
     def start(self) -> Watch:
@@ -73,7 +73,7 @@ class Watch:
                 self._look()
         except SessionClosed:
             return
-        except Exception:  # the session goes on with the room it has
+        except Exception:  # the session goes on with the resources it has
             _log.warning("the machine is watched no more", exc_info=True)
 
     def _look(self) -> None:

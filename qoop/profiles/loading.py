@@ -21,8 +21,8 @@ from qoop.profiles.tables import from_csv
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a file leaves open. size: of a machine, where only machines are counted; choice: which of the prices, and
-    rule: how to bid for machines at them."""
+    """Choices left open by a file. size: of a machine, where only machines are counted; choice: which of the prices,
+    and rule: how to bid for machines at them."""
 
     size: Size = PAPER
     choice: Choice = ANY

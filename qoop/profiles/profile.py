@@ -1,6 +1,6 @@
 """Capacity over time.
 
-A profile is a step function: from each point on there are so many machines of that size. It can be made by hand
+A profile is a step function: from each point on there are that many machines of that size. It can be made by hand
 (`CapacityProfile.of`), read from a file or by name (`qoop.profiles.load`), or generated; `on` turns one in fractions
 into one for a given machine, `compressed` lets hours pass in seconds, and `since` begins later.
 """
@@ -22,7 +22,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What there is from `at` seconds on: so many machines, each with so many slots and bytes of memory.
+    """The machines from `at` seconds on: their number, each with its slots and bytes of memory.
 
     In a profile of fractions slots and memory are fractions of those of a whole machine.
     """
@@ -100,7 +100,7 @@ class CapacityProfile:
         return self.points[-1].at
 
     def at(self, seconds: float) -> Point:
-        """What there is at that time; before 0 what there is at 0."""
+        """The resources at that time; before 0 what there is at 0."""
         return self.points[max(0, bisect_right(self.points, seconds, key=lambda point: point.at) - 1)]
 
     def changes(self) -> tuple[Point, ...]:

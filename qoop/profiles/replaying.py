@@ -51,12 +51,12 @@ class Replay:
         return self
 
     def stop(self) -> None:
-        """Leave the session with the room it now has; what was announced still comes. Raises what went wrong."""
+        """Leave the session with the resources it now has; what was announced still comes. Raises what went wrong."""
         self._stopping.set()
         self.wait()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the last point of the profile, at most so many seconds; True if it has been done or announced."""
+        """Wait for the last point of the profile, at most that many seconds; True if it has been done or announced."""
         if self._thread.ident is not None:
             self._thread.join(timeout)
         error, self._error = self._error, None
@@ -101,16 +101,16 @@ def replay(
     """Do to a session what a profile says, once `start` is called or in a ``with`` block.
 
     All machines of the profile are one machine of the session. compression: by how much time is made to pass
-    faster. notice: seconds of the profile's time, such as 30 or 120, by which less room is announced; it is never
-    announced before the change that comes before it. None: room goes without a word.
+    faster. notice: seconds of the profile's time, such as 30 or 120, by which fewer resources are announced; never
+    announced before the change that comes before it. None: resources go without a word.
 
-    Raises ConfigError if a session cannot have the room of one of the points.
+    Raises ConfigError if a session cannot have the resources of one of the points.
     """
     return Replay(session, profile.compressed(compression), (notice or 0.0) / compression)
 
 
 def _size(point: Point) -> tuple[int, int | None]:
-    """What to resize to. Where there is no slot, memory makes no difference, and stays."""
+    """The size to resize to. Where there is no slot, memory makes no difference, and stays."""
     slots = math.floor(point.all_slots + _ROUNDING)
     return slots, math.floor(point.all_memory + _ROUNDING) if slots else None
 

@@ -1,10 +1,10 @@
-"""What one job sees of a cluster that it shares: its even share of the slots while others come and go.
+"""The share that one job sees of a cluster: its even share of the slots while others come and go.
 
     jobs that come and end (simulated under Tetris) ──view──> CapacityProfile ──events──> what it sees
 
 The jobs are TPC-DS queries on the 600 slots of the paper's cluster; they come 20 s apart in the mean (Poisson) and take
 about 500 s. How they are simulated and what was calibrated is told in `qoop.tpcds.simulate.shared_cluster`, which
-recorded the `JobLifetimes` beside this module, so that neither data nor minutes of simulation are needed to have them.
+recorded the `JobLifetimes` next to this module, so that neither data nor minutes of simulation are needed to have them.
 
 Regions of a class are cut otherwise than from a market. With a job that comes or goes every ten seconds, hardly any
 ten minutes pass without a run over 20 %: all of them are high. A job sees less, since it is not always there for so
@@ -59,7 +59,7 @@ class JobLifetimes:
 
     @classmethod
     def from_json(cls, line: str) -> JobLifetimes:
-        """What `to_json` wrote."""
+        """The value that `to_json` wrote."""
         found = json.loads(line)
         came, ended = (tuple(at / 10 for at in found[name]) for name in ("came", "ended"))
         return cls(came, ended, found["begin"], found["end"])
@@ -80,7 +80,7 @@ def view(lifetimes: JobLifetimes, begin: float, end: float, others: int = 0, ste
 
 
 def share_of(slots: int, at: float = 0.0, size: Size = PAPER) -> Point:
-    """So many slots with the memory that comes with them, on one machine.
+    """That many slots with the memory that comes with them, on one machine.
 
     There they are spread over the machines of a cluster. To put them on as few machines as have them would make a
     change of one slot, from 31 to 30, take a machine with all that runs there.
@@ -94,7 +94,7 @@ def onlooker(lifetimes: JobLifetimes) -> CapacityProfile:
 
 
 def seen(lifetimes: JobLifetimes, percent: float = 10.0) -> list[int]:
-    """How many events of so many percent each job sees that came while it was looked at, from its coming to its end."""
+    """How many events of that many percent each job sees while it was looked at, from its coming to its end."""
     return [
         events(view(lifetimes, came, ended), percent)
         for came, ended in zip(lifetimes.came, lifetimes.ended, strict=True)
@@ -112,12 +112,12 @@ def seconds(lifetimes: JobLifetimes) -> list[float]:
 
 
 def part(counts: Sequence[int], least: int) -> float:
-    """The part of the jobs that see at least so many events."""
+    """The part of the jobs that see at least that many events."""
     return sum(count >= least for count in counts) / len(counts)
 
 
 def job_region(lifetimes: JobLifetimes, job: int) -> Region:
-    """What a job sees that comes in place of another: until that one ended, ten minutes at most, and from there on.
+    """The share of a job that comes in place of another: until that one ended, ten minutes at most, and from there on.
 
     job: its place among `lifetimes`.
     """

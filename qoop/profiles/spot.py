@@ -28,7 +28,7 @@ class Size:
     memory: float = 128e9
 
     def point(self, at: float, machines: int) -> Point:
-        """So many machines of this size from then on."""
+        """That many machines of this size from then on."""
         return Point(at, self.slots, self.memory, machines)
 
 
@@ -62,7 +62,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Bidder:
-    """What is held now, and what was."""
+    """The machines now, and those before."""
 
     rule: Bidding
     held: list[_Held] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What there is to say of a profile in numbers."""
+"""A profile in numbers."""
 
 from __future__ import annotations
 

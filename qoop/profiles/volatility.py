@@ -60,7 +60,7 @@ class Region:
 
     @property
     def profile(self) -> CapacityProfile:
-        """What a query sees that starts with the region: the series goes on after its end."""
+        """The profile as a query sees it that starts with the region: the series goes on after its end."""
         return self.whole.since(self.begin)
 
 
@@ -82,7 +82,7 @@ def runs(profile: CapacityProfile) -> tuple[Run, ...]:
 
 
 def events(profile: CapacityProfile, percent: float) -> int:
-    """How many runs are of at least so many percent."""
+    """How many runs are of at least that many percent."""
     return sum(run.size >= percent / 100 - _ROUNDING for run in runs(profile))
 
 

@@ -126,7 +126,7 @@ def _describe(shell: Shell, name: str) -> None:
 
 
 _WIDE = 120
-"""Characters of a screen that has room for the most common values."""
+"""Characters of a screen that shows the most common values."""
 
 
 def _extreme(value: Scalar | None, type_: str) -> str | None:

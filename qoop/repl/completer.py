@@ -1,4 +1,4 @@
-"""What may come next: commands, tables, columns of the tables in scope, functions, keywords, files."""
+"""Completions of what is typed: commands, tables, columns of the tables in scope, functions, keywords, files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Offer:
 
 
 def offers(text: str, cursor: int, names: Names, commands: Sequence[str] = ()) -> list[Offer]:
-    """What may stand at the cursor, the likeliest first.
+    """The words that may stand at the cursor, the likeliest first.
 
     >>> names = Names(tables={"orders": (("item", "VARCHAR"), ("price", "INTEGER"))})
     >>> [offer.text for offer in offers("select pr from orders", 9, names)]
@@ -59,7 +59,7 @@ def offers(text: str, cursor: int, names: Names, commands: Sequence[str] = ()) -
 
 
 def scope(statement: str, names: Names) -> dict[str, str]:
-    """What a statement reads, as it stands behind FROM, by alias in lower case.
+    """The tables that a statement reads, as it stands behind FROM, by alias in lower case.
 
     >>> scope("select * from orders o, items join x as y on true", Names())
     {'o': 'orders', 'items': 'items', 'y': 'x'}
@@ -130,7 +130,7 @@ def _alias(after: Sequence[Token], table: str) -> str:
 
 
 def common_tables(statement: str) -> dict[str, str]:
-    """What WITH gives names, as a text up to and with each, by name in lower case.
+    """The queries that WITH gives names, as a text up to and with each, by name in lower case.
 
     >>> common_tables("with a as (select 1 as x), b(y) as (from a) select ")
     {'a': 'with a as (select 1 as x)', 'b': 'with a as (select 1 as x), b(y) as (from a)'}

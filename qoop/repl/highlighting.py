@@ -1,4 +1,4 @@
-"""What a query looks like while it is typed: the terminal's own colours, those that suit dark and light ones."""
+"""The colours of a query while it is typed: the terminal's own colours, those that suit dark and light ones."""
 
 from __future__ import annotations
 

@@ -80,13 +80,13 @@ class Jobs:
         return entry
 
     def news(self, entry: Entry) -> list[str]:
-        """What has been decided about a job's plan since the last time, a sentence a line."""
+        """The decisions about a job's plan since the last time, a sentence a line."""
         history = entry.job.history()
         since, entry.told = entry.told, len(history)
         return news(history, since, self._terminal())
 
     def status(self) -> str:
-        """What runs in the background, in a line."""
+        """The jobs in the background, in a line."""
         return " · ".join(brief(entry.name, entry.job.status()) for entry in self.in_background())
 
     def _follow(self, entry: Entry) -> None:

@@ -1,4 +1,4 @@
-"""What there is to be named in a query: keywords, functions, and the tables of a session with their columns."""
+"""The names that a query may use: keywords, functions, and the tables of a session with their columns."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Shell:
         self.asked_to_quit = False
         self.replaying: Replay | None = None
         self.suspended: dict[str, Path] = {}
-        self._told_why = ""  # the session has less room than it was opened with
+        self._told_why = ""  # the session has fewer resources than it was opened with
 
     # What commands use
 
@@ -134,7 +134,7 @@ class Shell:
         self._names = None
 
     def typed(self) -> list[str]:
-        """What was typed in this and earlier sessions, the last at the end."""
+        """The lines typed in this and earlier sessions, the last at the end."""
         return list(self._history.get_strings())
 
     def show_rows(self, columns: Mapping[str, Sequence[str | None]], right: Collection[str] = ()) -> None:
@@ -150,7 +150,7 @@ class Shell:
         return cache_directory() / "suspended" / f"{entry.name}-{time_ns() // 1_000_000}"
 
     def stop_replay(self) -> None:
-        """End the profile that is being done to the session, and give all room back."""
+        """End the profile that is being done to the session, and give all resources back."""
         if self.replaying is not None:
             replaying, self.replaying = self.replaying, None
             replaying.stop()
@@ -322,7 +322,7 @@ class Shell:
             self.say(line)
 
     def _news(self, entry: Entry) -> list[str]:
-        """What has been decided about a job's plan, and why it has other room, since the last time."""
+        """The decisions about a job's plan, and why its resources changed, since the last time."""
         told, self._told_why = self._told_why, self.session.held_back
         return [*self._resource_news(told, self._told_why), *self.jobs.news(entry)]
 
@@ -390,7 +390,7 @@ class Shell:
         )
 
     def _known_names(self) -> Names:
-        """What may be completed: without the tables until the session is there."""
+        """The completions: without the tables until the session is there."""
         if not self._opened.done() or self._opened.exception() is not None:
             return Names()
         if self._names is None:

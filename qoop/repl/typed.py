@@ -1,4 +1,4 @@
-"""What is typed into the shell: a command, or statements that are whole or not."""
+"""The input of the shell: a command, or statements that are whole or not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qoop.repl.tokens import tokens
 
 
 def is_whole(text: str) -> bool:
-    """Whether Return runs the text: it ends with ; or & or is a command, or is empty.
+    """True if Return runs the text: it ends with ; or & or is a command, or is empty.
 
     >>> is_whole("select 1;"), is_whole("select 1"), is_whole("select ';"), is_whole("from t; -- x")
     (True, False, False, True)
@@ -21,7 +21,7 @@ def is_whole(text: str) -> bool:
 
 
 def is_command(text: str) -> bool:
-    """Whether the text is a command of the shell, as psql (\\d) or DuckDB (.tables) write them."""
+    """True if the text is a command of the shell, as psql (\\d) or DuckDB (.tables) write them."""
     return re.match(r"\s*(\\|\.[a-z?])", text, re.I) is not None
 
 

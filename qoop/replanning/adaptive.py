@@ -1,4 +1,4 @@
-"""What a job needs to change plan."""
+"""The parts that a job needs to change plan."""
 
 from __future__ import annotations
 

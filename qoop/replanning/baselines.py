@@ -1,4 +1,4 @@
-"""What adapting is compared with: planners that choose once, and the best choice in hindsight (paper section 6).
+"""Baselines for adapting: planners that choose once, and the best choice in hindsight (paper section 6).
 
 Each takes the plans of one query and names one of them. :class:`AtLaunch` makes the same choice inside a run, where
 what a job is given at its start is not known before.

@@ -30,7 +30,7 @@ class Option:
     """A plan that a job may run, with what every decision needs of it worked out once.
 
     name: A is the plan it was started with, B, C … those that came later.
-    candidate: the plan, with the job's own islands, and its finish times.
+    candidate: the plan, with the job's own non-deterministic stages, and its finish times.
     planned: the plan with the estimates it was planned with, where they have been put right since.
     """
 
@@ -41,7 +41,7 @@ class Option:
     @cached_property
     def stages(self) -> tuple[tuple[Stage, Content, bool], ...]:
         """Every stage, what names its outputs, and whether outputs made under another plan may be taken for its
-        own: not where they rest on an island (law 12)."""
+        own: not where they depend on a non-deterministic stage (law 12)."""
         dependent: dict[StageId, bool] = {}
         for stage in self.candidate.plan.stages:
             dependent[stage.id] = not stage.shareable or any(dependent[item.stage] for item in stage.stage_inputs)
@@ -49,18 +49,18 @@ class Option:
 
     @cached_property
     def contents(self) -> frozenset[Content]:
-        """What finished work of other plans may be taken over."""
+        """The finished work of other plans that may be taken over."""
         return frozenset(content for _, content, usable in self.stages if usable)
 
     @cached_property
     def made_of(self) -> Mapping[Content, frozenset[str]]:
-        """What each of them is made of (:func:`~qoop.planner.plan.read_by`)."""
+        """The inputs of each of them (:func:`~qoop.planner.plan.read_by`)."""
         plan = self.candidate.plan
         return {content: read_by(stage, plan) for stage, content, _ in reversed(self.stages)}
 
     @cached_property
     def readers(self) -> Mapping[StageId, tuple[StageId, ...]]:
-        """Who reads each stage."""
+        """The readers of each stage."""
         found: dict[StageId, list[StageId]] = {stage.id: [] for stage in self.candidate.plan.stages}
         for stage in self.candidate.plan.stages:
             for item in stage.stage_inputs:
@@ -137,7 +137,7 @@ def stages_back(old: Option, new: Option, finished: Finished) -> int:
 
 
 def useful(options: Sequence[Option], running: int) -> frozenset[Content]:
-    """What a plan other than the running one could take over, by containment and re-partitioning, too: the rest need
+    """The outputs another plan than the running one could use, by containment and re-partitioning, too: the rest need
     not outlive its last reader."""
     own = options[running]
     stages = held(own.candidate.plan, [stage.id for stage, _, usable in own.stages if usable])
@@ -174,10 +174,10 @@ def _as_planned(plan: Plan, planned: Plan) -> Plan:
 
 @dataclass(frozen=True)
 class Question:
-    """What a policy decides on.
+    """The facts that a policy decides on.
 
     options: the plans; `running` is the place of the one that runs. share: what the job is promised.
-    surprises: how many stages so far had far more or far fewer rows than was expected.
+    misestimates: how many stages so far had far more or far fewer rows than was expected.
     now: seconds since the job began. shares: what it was promised from which second on, up to now.
     wagered: seconds of tasks run against the advice of greed (`Stay.against`) that the plan advised has no use for.
     """
@@ -275,7 +275,7 @@ class Stay:
     """The running plan goes on.
 
     reason: why, as a clause. against: the place of the plan that greed would run from now on, if it is another.
-    again: seconds after which the question is to be asked anew, even if nothing happens. slots: how many to take at
+    again: seconds after which the question is to be asked again, even if nothing happens. slots: how many to take at
     most; None: all that can be had.
     """
 
@@ -354,7 +354,7 @@ class Greedy:
         only plans count that use every finished stage which the running plan has still to read.
 
     Of many estimates the lowest is the likeliest to be too low, so a query that is misjudged would be led from one
-    plan that looks better than it is to the next. Each surprise therefore takes the hysteresis off what is left of the
+    plan that looks better than it is to the next. So each misestimate takes the hysteresis off what is left of the
     running plan's time once more, and so does it that nothing of the query has been seen at all.
     """
 

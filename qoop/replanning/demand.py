@@ -1,4 +1,4 @@
-"""What a plan has a use for: the number of slots from which on more of them do not let it end sooner.
+"""The demand of a plan: the number of slots from which on more of them do not let it end sooner.
 
 That is what a job tells the scheduler of its plan (the dual of the share it is told), and no more: see
 :mod:`qoop.schedulers.demand_aware`.
@@ -23,10 +23,10 @@ def on_slots(share: Resources, slots: float) -> Resources:
 
 
 def useful_resources(finish: Finish, done: Done, share: Resources, tolerance: float = TOLERANCE) -> Resources:
-    """The least room, of the kind of a share, on which the rest of a plan ends nearly as soon as on any.
+    """The least resources, of the kind of a share, on which the rest of a plan ends nearly as soon as on any.
 
     Found by bisection, which takes the finish time to fall with the slots; where it does not, by a step of list
-    scheduling (Graham's anomalies), the answer is still a room on which it is as good.
+    scheduling (Graham's anomalies), the answer is still a size on which it is as good.
     """
     left = finish.needed(done)
     most = int(sum(count * task.slots for count, task in zip(left, finish.tasks, strict=True)))

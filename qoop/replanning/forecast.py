@@ -3,7 +3,7 @@
     Moves so far and from a history ──chain──> expected seconds of every option ──Greedy.choose──> Stay | Switch
                                                           guard: wagered work ≥ risk × least work ──> what greed says
 
-**The guard.** A forecast may be wrong, and whoever sells the machines may know it. In the model in which greed has a
+**The guard.** A forecast may be wrong, and the seller of the machines may know it. In the model in which greed has a
 bound (paper section 5: plans i of b_i tasks of a_i units, w_i = a_i·b_i, each kept plan at most half the work of the
 one kept before) let an algorithm run any kept plan it likes in some steps, its *wagers*, and what greed would run, from
 the state it is in, in all others; and let the units held in wagers never be more than ε·w, w the least work of any
@@ -40,7 +40,7 @@ _NEARLY = 0.9
 """Part of the budget from which on nothing more is wagered."""
 
 _LOOKS = 50
-"""A running wager is looked at no more often than so many times in what is left of the query."""
+"""A running wager is looked at no more often than that many times in what is left of the query."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Forecast:
 
 
 def fit(profile: CapacityProfile, levels: int = 2 * MOST_LEVELS) -> Moves:
-    """What a profile shows of how the capacity moves, as of a job that has it for itself."""
+    """The moves of the capacity in a profile, as of a job that has it for itself."""
     path = [(point.at, Resources(point.all_slots, point.all_memory)) for point in profile.points]
     return Moves.of(path, path[-1][0]).merged(levels)
 

@@ -37,7 +37,7 @@ Path = Sequence[tuple[float, Resources]]
 
 @dataclass(frozen=True)
 class Moves:
-    """What was seen of a share; a value that can be added to.
+    """The sightings of a share; a value that can be added to.
 
     held: seconds at each level. moves: how often it went from one level to another.
     """
@@ -47,7 +47,7 @@ class Moves:
 
     @classmethod
     def of(cls, path: Path, until: float) -> Moves:
-        """What a path shows, up to a time. Of several shares at one moment the last one counts.
+        """The sightings of a path, up to a time. Of several shares at one moment the last one counts.
 
         >>> seen = Moves.of([(0, Resources(8)), (5, Resources(2))], until=6)
         >>> seen.held[Resources(8)], seen.moves[Resources(8), Resources(2)]
@@ -70,7 +70,7 @@ class Moves:
         return Moves(held, moves)
 
     def merged(self, most: int = MOST_LEVELS) -> Moves:
-        """With no more than so many levels: the two nearest become one, again and again."""
+        """With no more than that many levels: the two nearest become one, again and again."""
         weights = dict(self.held)
         group = {level: level for level in weights}
         while len(weights) > most:
@@ -156,7 +156,7 @@ class Chain:
     def rerun(self, place: int, tasks: Sequence[tuple[float, float]]) -> float:
         """How many times the work is done at a level, as slots are lost there at a rate λ each.
 
-        A task of d seconds that begins anew whenever it is stopped takes (exp(λd) - 1) / λ in the mean (Duda, "The
+        A task of d seconds that begins again whenever it is stopped takes (exp(λd) - 1) / λ in the mean (Duda, "The
         Effects of Checkpointing on Program Execution Time", 1983).
         """
         here = self.levels[place].cpu
@@ -169,7 +169,7 @@ class Chain:
 
 
 def shared(whole: Resources, arrivals: float, mean_seconds: float, most: int = MOST_LEVELS) -> Moves:
-    """What is to be expected of a fair share of a cluster to which other jobs come, and which they leave.
+    """The expectation of a fair share of a cluster to which other jobs come, and which they leave.
 
     arrivals: of other jobs per second. mean_seconds: that each of them stays. The levels are the share among 1, 2, …
     `most` jobs; the numbers are those of a day.

@@ -1,4 +1,4 @@
-"""What a session has seen of its stages: true rows, bytes, seconds and memory, for the plans it makes later.
+"""Observations of a session about its stages: true rows, bytes, seconds and memory, for the plans it makes later.
 
     committed outputs ──outputs──> Observation by stage ──Seen.add──> Observations ──> planning
 
@@ -24,7 +24,7 @@ MOST = 4096
 """Signatures that a session remembers; the oldest are forgotten first."""
 
 MISJUDGED = 4.0
-"""A plan one of whose stages had so many times more or fewer rows than estimated is not used again as it is; and only
+"""A plan one of whose stages had that many times more or fewer rows than estimated is not used again as it is; and only
 so wrong a number is news to the search for a join order: to find out for every relation whether something was seen of
 it costs more than a somewhat better estimate is worth."""
 
@@ -33,12 +33,12 @@ LEAST_ROWS = 1_000.0
 
 
 def committed(history: Iterable[Record]) -> list[Committed]:
-    """What the attempts of a job have put out."""
+    """The outputs of the attempts of a job."""
     return [record.committed for record in history if isinstance(record, Succeeded)]
 
 
 def outputs(plan: Plan, facts: Iterable[Committed]) -> dict[StageId, Observation]:
-    """What is known of the plan's stages from committed outputs, be they of its own tasks or of another plan's."""
+    """The facts about the plan's stages from committed outputs, be they of its own tasks or of another plan's."""
     parts: dict[tuple[Signature, str], dict[int, Committed]] = {}
     for fact in facts:
         parts.setdefault((fact.key.signature, fact.key.layout), {})[fact.key.part] = fact
@@ -71,7 +71,7 @@ def _misjudged(stage: Stage, one: Observation) -> float:
 
 @dataclass
 class _Group:
-    """What was seen over one set of tables. known: by signature. news: by meaning."""
+    """The observations over one set of tables. known: by signature. news: by meaning."""
 
     known: dict[Signature, Observation] = field(default_factory=dict)
     news: dict[Signature, Observation] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class _Group:
 class Seen:
     """The observations of a session. Thread-safe, bounded.
 
-    most: so many digests are remembered.
+    most: the number of digests that are remembered.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -94,9 +94,9 @@ class Seen:
         return len(self._order)
 
     def add(self, plan: Plan, seen: Mapping[StageId, Observation]) -> None:
-        """Remember what was seen of some stages of a plan. Islands are not (law 12).
+        """Remember what was seen of some stages of a plan. Non-deterministic ones are not (law 12).
 
-        Seconds are not either: they tell how busy the machine was, too, and beside plans that were never run, whose
+        Seconds are not either: they tell how busy the machine was, too, and next to plans that were never run, whose
         seconds are the model's, those that were would look slow on a slow day and never be chosen again.
         """
         below = tables_below(plan)
@@ -109,7 +109,7 @@ class Seen:
                 self._forget(next(iter(self._order)))
 
     def over(self, tables: Mapping[str, str]) -> Observations:
-        """What was seen over these tables (version by lower-case name) and no others: all that matters to a query."""
+        """The facts seen over these tables (version by lower-case name) and no others: all that matters to a query."""
         read = frozenset(tables.items())
         with self._lock:
             groups = {below: group for below, group in self._groups.items() if below <= read}

@@ -1,4 +1,4 @@
-"""Dollars beside seconds: which plan to run, and on how many of the slots that could be had.
+"""Dollars next to seconds: which plan to run, and on how many of the slots that could be had.
 
 Slots are paid for while they are held, so a query costs price · slots · seconds. More slots end it sooner and leave
 more of them idle; a plan with less work may take longer and cost less. What can be had for an option on a number of
@@ -22,7 +22,7 @@ from qoop.replanning.demand import on_slots
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A plan, by its place, on so many slots: when it would end and what it would cost from now on."""
+    """A plan, by its place, on a number of slots: when it would end and what it would cost from now on."""
 
     place: int
     slots: float
@@ -104,7 +104,7 @@ class Priced:
         return min(ending, key=lambda one: (self._cost(one, now), one.seconds, one.place), default=None)
 
     def _cost(self, one: Offer, now: float) -> tuple[float, float]:
-        """What is to be least: seconds past the deadline first, if there is one."""
+        """The quantity to make least: seconds past the deadline first, if there is one."""
         if self.deadline is None:
             return 0.0, one.dollars + self.worth * one.seconds
         return max(0.0, now + one.seconds - self.deadline), one.dollars

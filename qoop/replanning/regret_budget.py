@@ -12,7 +12,7 @@ from qoop.replanning.answers import Answer
 
 @dataclass(frozen=True)
 class RegretBudget:
-    """What was run against the advice of greed.
+    """The work run against the advice of greed.
 
     wasted: seconds of tasks, up to the last decision. useful: what the plan that greed wanted then can use of what was
     run since; None: it has its way. spent: seconds of tasks of each content at the last decision.

@@ -70,7 +70,7 @@ class Replanner:
 
     @property
     def wanted(self) -> Resources | None:
-        """The most room that the plan has a use for; None: not told."""
+        """The most resources that the plan has a use for; None: not told."""
         return self._wanted
 
     @property

@@ -23,7 +23,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Triggers:
-    """Which records of a run are reasons to decide anew.
+    """Which records of a run are reasons to decide again.
 
     share: fraction by which the share must have changed, in any resource, since the last decision.
     rows: factor by which the rows of a finished stage must differ from the estimate, and `least_rows` the number
@@ -42,7 +42,7 @@ class Triggers:
     longest: float = 0.1
 
     def cause(self, record: Record, basis: Resources, without_a_slot: bool = False) -> Cause | None:
-        """What the record gives reason for. basis: the share at the last decision; without_a_slot: it had none, though
+        """The reason that the record gives. basis: the share at the last decision; without_a_slot: it had none, though
         plans are made for one at least."""
         match record:
             case ShareTold(_, share) if changed(basis, share) > self.share:

@@ -1,4 +1,4 @@
-"""What a text asks of a session.
+"""The statements of a session.
 
 ::
 

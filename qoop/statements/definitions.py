@@ -1,4 +1,4 @@
-"""What a session has been told to call by a name: views, tables made of queries, and files read by their path."""
+"""The names that a session was given: views, tables made of queries, and files read by their path."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Definitions:
             self._views.add(view)
 
     def is_wanted(self, asked: CreateTable) -> bool:
-        """Whether a table is to be made: not if there is one and it says IF NOT EXISTS. Raises CatalogError if there is
+        """True if a table is to be made: not if there is one and it says IF NOT EXISTS. Raises CatalogError if there is
         one and it does not say what to do, QueryError for a name that it cannot be kept by."""
         if self._folder is not None:
             keeping.check_name(self._folder, asked.name)

@@ -21,5 +21,5 @@ def files_read(text: str, endings: tuple[str, ...]) -> Iterator[str]:
 
 
 def is_glob(path: str) -> bool:
-    """Whether a path stands for several files."""
+    """True if a path stands for several files."""
     return bool(_GLOB & set(path))

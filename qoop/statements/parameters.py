@@ -94,7 +94,7 @@ def _name(written: str) -> str:
 
 
 def _replaced(text: str, places: Iterable[tuple[int, int, str]]) -> str:
-    """The text with literals in these places, each apart from the words beside it."""
+    """The text with literals in these places, each apart from the words next to it."""
     pieces, done = [], 0
     for start, end, value in places:
         before, after = text[done:start], text[end : end + 1]
@@ -103,8 +103,8 @@ def _replaced(text: str, places: Iterable[tuple[int, int, str]]) -> str:
     return "".join((*pieces, text[done:]))
 
 
-def _touches(beside: str) -> bool:
-    return beside.isalnum() or (beside in ("_", "&", "$", "'", '"', "?") and beside != "")
+def _touches(neighbour: str) -> bool:
+    return neighbour.isalnum() or (neighbour in ("_", "&", "$", "'", '"', "?") and neighbour != "")
 
 
 def _numbered(values: Sequence[object]) -> dict[str, object]:

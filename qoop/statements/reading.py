@@ -48,7 +48,7 @@ class Copy:
 
 
 def created(text: str) -> CreateView | CreateTable:
-    """What a CREATE statement asks for. Raises QueryError for what is not to be created here."""
+    """The definition in a CREATE statement. Raises QueryError for what is not to be created here."""
     words = Words(without_end(text))
     replace = words.take("CREATE", "OR", "REPLACE") or not words.take("CREATE")
     _ = words.take("TEMP") or words.take("TEMPORARY")
@@ -68,7 +68,7 @@ def created(text: str) -> CreateView | CreateTable:
 
 
 def dropped(text: str) -> Drop:
-    """What a DROP statement asks for. Raises QueryError for what is not to be dropped here."""
+    """The names in a DROP statement. Raises QueryError for what is not to be dropped here."""
     words = Words(without_end(text))
     is_table = words.take("DROP", "TABLE")
     if is_table or words.take("DROP", "VIEW"):
@@ -81,7 +81,7 @@ def dropped(text: str) -> Drop:
 
 
 def copied(text: str) -> Copy:
-    """What a COPY statement asks for. Raises QueryError for one that reads a file."""
+    """The order in a COPY statement. Raises QueryError for one that reads a file."""
     words = Words(without_end(text))
     if words.take("COPY"):
         query = words.parenthesised()

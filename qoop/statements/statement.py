@@ -1,4 +1,4 @@
-"""What a text asks of a session: a query, a SET, an EXPLAIN, SHOW TABLES, CREATE, DROP or COPY. All else is refused.
+"""A statement of a session: a query, a SET, an EXPLAIN, SHOW TABLES, CREATE, DROP or COPY. All else is refused.
 
 DuckDB's own parser splits the text and says of what kind each statement is, so its idea of SQL is ours.
 """
@@ -91,7 +91,7 @@ def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:
 
 
 def folded(name: str) -> str:
-    """A name by which it is known in whatever case it is written: DuckDB folds the letters of ASCII.
+    """A name by which it is known in whatever case it is written: DuckDB folds the alphabet of ASCII.
 
     >>> folded("ÄB")
     'Äb'
@@ -133,7 +133,7 @@ def _check_characters(text: str) -> None:
 
 
 def _ours(words: Words) -> What | None:
-    """What is to be explained in a way that DuckDB does not know."""
+    """A query to be explained in a way that DuckDB does not know."""
     if words.take("EXPLAIN", "ALTERNATIVES"):
         return "alternatives"
     return "history" if words.take("EXPLAIN", "HISTORY") else None

@@ -1,5 +1,5 @@
 """Views: queries with a name. A query that names one is read as if it began with ``WITH name AS (…)``, which is
-computed anew wherever it is named."""
+computed again wherever it is named."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class View:
 
     @property
     def as_common_table(self) -> str:
-        """What follows WITH."""
+        """The queries after WITH."""
         name = '"' + self.name.replace('"', '""') + '"'
         return f"{name}{self.columns} AS NOT MATERIALIZED ({self.text}\n)"
 
 
 class Views:
-    """The views of a session. Not thread-safe: whoever shares it guards it."""
+    """The views of a session. Not thread-safe: a caller that shares it guards it."""
 
     def __init__(self) -> None:
         self._views: dict[str, View] = {}
