@@ -372,8 +372,8 @@ class Store:
     def _load(self, entry: _Entry, saved: Saved, number: int) -> pa.Table:
         try:
             if entry.durable and self._directory is not None:
-                return self._directory.read(saved, number)
-            return read_segment(saved.path, saved.segments[number])
+                return self._directory.read(saved, number, self._spill)
+            return read_segment(saved.path, saved.segments[number], self._spill)
         except CheckpointError as error:
             with self._lock:
                 if not isinstance(error, Damaged):

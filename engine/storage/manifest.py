@@ -94,8 +94,8 @@ class Checkpoints(Protocol):
         """These partitions (None: all of an output) will be read now."""
         ...
 
-    def read(self, saved: Saved, number: int) -> pa.Table:
-        """The rows of one partition. Raises CheckpointError."""
+    def read(self, saved: Saved, number: int, folder: Path | None = None) -> pa.Table:
+        """The rows of one partition, copied to that folder if they are many. Raises CheckpointError, DiskFull."""
         ...
 
     def local_bytes(self, saved: Saved) -> int:
@@ -238,9 +238,9 @@ class CheckpointDirectory:
     def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
         """Everything is here already."""
 
-    def read(self, saved: Saved, number: int) -> pa.Table:
-        """The rows of one partition. Raises CheckpointError."""
-        return read_segment(saved.path, saved.segments[number])
+    def read(self, saved: Saved, number: int, folder: Path | None = None) -> pa.Table:
+        """The rows of one partition, copied to that folder if they are many. Raises CheckpointError, DiskFull."""
+        return read_segment(saved.path, saved.segments[number], folder)
 
     def local_bytes(self, saved: Saved) -> int:
         """All of them."""

@@ -9,9 +9,9 @@ and reading needs 0.65 s where a memory map needs nothing. The checksum is zlib'
 BLAKE2b makes 0.9. It finds damage, and can be met on purpose by whoever changes the file: where others can write to
 it and the user has chosen a key (`manifest`), SHA-256 (1.4 GB/s) is taken besides, and compared instead.
 
-A file that has a name is read, never mapped: whoever cuts a mapped file short ends the process that touches the map
-(SIGBUS). Only what is spilled is mapped, for its file has no name: nobody else can reach it, and it is gone with the
-process, however that ends.
+A file that has a name is never mapped: whoever cuts a mapped file short ends the process that touches the map (SIGBUS).
+It is read, or copied if it is large. Only copies and what is spilled are mapped, for their files have no name: nobody
+else can reach them, and they are gone with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -27,10 +27,12 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from qoop.catalog.errors import CheckpointError
+from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.catalog.stores.private import open_private
 
 _ALIGNMENT = 64
+_LARGE = 32 << 20  # bytes of a segment that is not read into memory, if it may be copied
+_CHUNK = 1 << 20
 
 
 class Damaged(CheckpointError):
@@ -130,8 +132,11 @@ def _write_segment(
     return Segment(offset, sink.length, table.num_rows, table.nbytes, sink.checksum, sink.hexdigest())
 
 
-def read_segment(path: Path, segment: Segment) -> pa.Table:
+def read_segment(path: Path, segment: Segment, folder: Path | None = None) -> pa.Table:
     """The rows of a segment, read into memory and compared with their checksum.
+
+    folder: where a large one is copied to, into a file without a name that is mapped; it takes no memory then that the
+    system could not have back. Raises DiskFull if there is no room for that.
 
     Raises Damaged if the file is missing, too short, or does not hold what the index says, CheckpointError if it cannot
     be read for another reason.
@@ -141,13 +146,41 @@ def read_segment(path: Path, segment: Segment) -> pa.Table:
             if file.size() < segment.offset + segment.length:  # before memory is taken for what an index claims
                 raise Damaged(f"{path} is cut short: {file.size()} bytes")
             file.seek(segment.offset)
-            data = file.read_buffer(segment.length)
+            if folder is not None and segment.length >= _LARGE:
+                data = _copied(file, segment.length, folder)
+            else:
+                data = file.read_buffer(segment.length)
         check(segment, data, path)
         return _rows(segment, data, path)
     except FileNotFoundError as error:
         raise Damaged(f"{path} is not there any more") from error
     except (OSError, pa.ArrowException) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def _copied(file: pa.NativeFile, length: int, folder: Path) -> pa.Buffer:
+    """The next bytes of a file, in one of our own. Raises OSError as the file does, DiskFull as its copy does."""
+    path = folder / f"{secrets.token_hex(8)}.arrow"
+    try:
+        with _told(folder):
+            copy = open_private(path, "x")
+        with copy:
+            for start in range(0, length, _CHUNK):
+                chunk = memoryview(file.read(min(_CHUNK, length - start)))
+                with _told(folder):
+                    _write_all(copy, chunk)
+        with pa.memory_map(str(path)) as mapped:
+            return mapped.read_buffer()
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DiskFull(f"cannot spill to {folder}: {error.strerror or error}") from error
 
 
 def spilled(

@@ -193,13 +193,13 @@ class SharedCheckpoints:
         self._leases.unpin(names.keys() - good.keys())
         return [saved for saved in good.values() if saved is not None]
 
-    def read(self, saved: Saved, number: int) -> pa.Table:
-        """The rows of one partition. Raises CheckpointError, which names the key: Damaged if they are lost or
-        damaged."""
+    def read(self, saved: Saved, number: int, folder: Path | None = None) -> pa.Table:
+        """The rows of one partition, copied to that folder if they are many. Raises DiskFull; CheckpointError, which
+        names the key: Damaged if they are lost or damaged."""
         cached = self._cached(saved, number)
         if cached is not None:
             try:
-                return read_segment(*cached)
+                return read_segment(*cached, folder)
             except CheckpointError:  # it has just gone, or is damaged: the store has it
                 self._cache.drop(cached[0].name)
         self._fetch(saved, [number])
@@ -207,7 +207,7 @@ class SharedCheckpoints:
         if cached is None:
             raise CheckpointError(f"checkpoint {saved.committed.key}: no room for it in {self._cache.root}")
         try:
-            return read_segment(*cached)
+            return read_segment(*cached, folder)
         except CheckpointError as error:
             raise CheckpointError(f"checkpoint {saved.committed.key}: {error}") from error
 

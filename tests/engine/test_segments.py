@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from qoop.catalog.errors import DiskFull
+from qoop.engine.relief import anonymous_memory
 from qoop.engine.storage.segments import Damaged, read_segment, write_segments
 
 ROWS = pa.table({"a": range(100_000)})
@@ -58,3 +60,30 @@ def test_a_file_that_was_changed_after_it_was_read_is_noticed(tmp_path: Path) ->
         stream.write(b"?")
     with pytest.raises(Damaged, match="checksum"):
         read_segment(path, segment)
+
+
+def test_many_rows_are_read_without_memory_of_their_own_and_outlive_their_file(tmp_path: Path) -> None:
+    path, folder, rows = tmp_path / "x.arrow", tmp_path / "copies", pa.table({"a": pa.array(range(6_000_000))})
+    folder.mkdir()
+    with path.open("wb", buffering=0) as stream:
+        segments = write_segments(stream, [ROWS, rows])
+    before = anonymous_memory()
+    found = read_segment(path, segments[1], folder)
+    assert anonymous_memory() < before + 20_000_000
+    assert list(folder.iterdir()) == []
+    path.write_bytes(b"")
+    assert found.equals(rows)
+
+
+def test_many_rows_that_were_changed_are_noticed_and_leave_nothing(tmp_path: Path) -> None:
+    path, rows = tmp_path / "x.arrow", pa.table({"a": pa.array(range(6_000_000))})
+    with path.open("wb", buffering=0) as stream:
+        [segment] = write_segments(stream, [rows])
+    with path.open("r+b") as stream:
+        stream.seek(40_000_000)
+        stream.write(b"?")
+    with pytest.raises(Damaged, match="checksum"):
+        read_segment(path, segment, tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(DiskFull, match="nowhere"):
+        read_segment(path, segment, tmp_path / "nowhere")
