@@ -8,11 +8,12 @@
     frontier.py      which tasks still have to run, and which can run now
     state.py         states of a job and limits of a run
     demand.py        how much memory and cpu a task asks for
-    data_locality.py      on which machine the inputs of a task lie
+    data_locality.py on which machine the inputs of a task lie
     driver.py        carries events to runs and commands to the backend
     backends/        what really runs tasks
     kernel.py        runs one task at a time
     instance.py      the DuckDB it runs in: the files it may open, its options
+    one_pipeline.py  queries whose rows can leave DuckDB as a stream
     stage_sql.py     checks that a stage's SQL only reads its inputs
     storage/         committed outputs
     digest.py        what an output holds, in a few numbers

@@ -36,6 +36,7 @@ from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.sources.seen import File
 from qoop.catalog.table import Split, Table
 from qoop.engine.instance import Instance, as_value
+from qoop.engine.one_pipeline import has_several_pipelines, through_one_pipeline
 from qoop.engine.storage.growing import Begin, InMemory, Made
 from qoop.engine.storage.partition import cut, quoted, with_partition_number, without_number
 from qoop.engine.task import TaskSpec
@@ -122,7 +123,7 @@ class Kernel:
 
     def _stream(self, sql: str, spec: TaskSpec, between: Callable[[], None], begin: Begin) -> Made:
         parts, rows = spec.stage.layout.parts, batch_rows(spec.stage, spec.resources.memory)
-        with self._connection.execute(sql).to_arrow_reader(rows) as reader:
+        with self._reader(sql, spec.stage, rows) as reader:
             schema = reader.schema if parts == 1 else without_number(reader.schema)
             with contextlib.closing(begin(schema, parts)) as output:
                 for batch in _batches(reader):
@@ -130,6 +131,14 @@ class Kernel:
                     output.add([(0, batch)] if parts == 1 else cut(batch, parts))
                 between()
                 return output.finish()
+
+    def _reader(self, sql: str, stage: Stage, rows: int) -> pa.RecordBatchReader:
+        """The rows in batches. A user's own text whose stream DuckDB might never begin is collected as a whole."""
+        if stage.opaque is None:
+            return self._connection.execute(through_one_pipeline(sql)).to_arrow_reader(rows)
+        if has_several_pipelines(sql):
+            return self._connection.sql(sql).to_arrow_table(rows).to_reader()
+        return self._connection.execute(sql).to_arrow_reader(rows)
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:

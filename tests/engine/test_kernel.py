@@ -234,6 +234,14 @@ def test_opaque_text_of_any_form(kernel: Kernel) -> None:
     assert rows(run(kernel, a_spec(stage, tables={"t": table}))[0]) == [(1,), (2,), (3,)]
 
 
+@pytest.mark.parametrize("opaque", [None, "verbatim"])
+def test_rows_of_many_pipelines_all_come_out(kernel: Kernel, opaque: str | None) -> None:
+    branch = "SELECT range AS n FROM range(200000) WHERE hash(range) % 3 < {}"
+    sql = " UNION ALL ".join(branch.format(rest) for rest in (1, 2, 3))
+    (out,) = run(kernel, a_spec(a_stage(sql, N, opaque=opaque)))
+    assert sorted(rows(out)) == sorted(duckdb.sql(sql).fetchall()) != []
+
+
 def test_opaque_text_over_files(kernel: Kernel, tmp_path: Path) -> None:
     table = parquet_table(tmp_path / "t.parquet", "SELECT range AS a FROM range(10)")
     stage = a_scan(table, "/* x */ WITH t2 AS (FROM main.t) FROM t2 LIMIT 3", (("a", "BIGINT"),), opaque="verbatim")
