@@ -155,7 +155,7 @@ def test_an_attempt_that_would_be_killed_moves_to_a_machine_that_joins() -> None
     backend.happen(MachineLost("n"), at=30.0)
     demand_aware(work)
     assert handle.state is State.SUCCEEDED and backend.clock.now() == 51.0
-    assert "there is some elsewhere" in "\n".join(str(record) for record in handle.history())
+    assert "others are free elsewhere" in "\n".join(str(record) for record in handle.history())
 
 
 def test_the_share_falls_at_the_notice_and_the_room_when_it_is_due() -> None:
