@@ -67,7 +67,7 @@ class Planned:
     planning_seconds: binding and planning. statistics_seconds: collecting statistics that nobody had asked
         for before (afterwards they are kept, by the version of the table).
     adaptive: how the plan may be changed while it runs; None: it is kept.
-    room: that the plan was made for, None if the caller has chosen the plan.
+    available: the resources that the plan was made for, None if the caller has chosen the plan.
     """
 
     bound: Bound

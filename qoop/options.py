@@ -98,7 +98,7 @@ def one_of(*known: str) -> Callable[[str, str], str]:
 
 
 def always(name: str, value: str) -> bool:
-    """Whether outputs are always digested, or where two meet."""
+    """True if outputs are always digested, false if only where two meet."""
     return one_of("meet", "always")(name, value) == "always"
 
 
@@ -228,13 +228,13 @@ VARIABLES = {
     "QOOP_KEY_FILE": "the same: a file that holds the key",
     "QOOP_HISTORY": "`~/.local/state/qoop/history`: what was typed into the shell",
 }
-"""What only the environment sets, and what holds if it does not."""
+"""Options that only the environment sets, with their defaults."""
 
 IN_FILES = tuple(option.name for option in OPTIONS if option.text)
 """The options that a qoop.toml can set."""
 
 SETTABLE = tuple(option.name for option in OPTIONS if option.settable)
-"""The options that SET changes, beside those of DuckDB that change results."""
+"""The options that SET changes, besides those of DuckDB that change results."""
 
 FLAGS = {option.name: option.flag for option in OPTIONS if option.flag is not None}
 """The options of the command line."""

@@ -1,7 +1,7 @@
 """How a session plans its queries, and what it learns from those that have run.
 
     text ──SessionTables──> bound query ──statistics──> Prepared ──planner──> Planned     `plan`, `prepare`
-    the same text again, or but for literals ──Recall──> the plans of before              `plan`, `alternatives`
+    the same text again, or but for literals ──PlanMemo──> the plans of before              `plan`, `alternatives`
     a job that has ended ──> what its stages turned out to be ──> later plans             `started`
 
 All of it runs in the thread of the caller, but for the search for alternatives of a job that runs: that is handed to
@@ -165,7 +165,7 @@ class QueryPlanning:
         tables: Mapping[str, Table],
         prepared: Prepared | None = None,
     ) -> Adaptive | None:
-        """What a job of the text needs to change plan, None if it may not."""
+        """The parts that a job of the text needs to change plan, None if it may not."""
         if not self._config.replan:
             return None
         grid = local_grid(share)

@@ -121,8 +121,8 @@ def connect(
         that a failure would cost outweighs the writing (:mod:`qoop.replanning.worthwhile`).
     forecast: whether jobs expect their share to go on to move as it has moved, rather than to last as it is
         (:mod:`qoop.replanning.forecast`).
-    settle: whether the share that a job's plan has no use for is promised to other jobs, which may then choose other
-        plans (:mod:`qoop.schedulers.demand_aware`).
+    demand_aware: whether other jobs are promised the share that a job's plan has no use for, so that they may choose
+        other plans (:mod:`qoop.schedulers.demand_aware`).
     tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the start. By
         default they live in memory, as long as the session.
     ray: "auto", for the Ray cluster that this machine is part of, or the "host:port" of the head of one. Tasks then
@@ -225,7 +225,7 @@ class Session:
 
     @interruptible()
     def statistics(self, table: str) -> TableStats:
-        """What is known of a table's rows and columns, collected on first use. Raises UnknownTable, SourceError."""
+        """The statistics of a table's rows and columns, collected on first use. Raises UnknownTable, SourceError."""
         return self._tables.statistics(table)
 
     # Queries
@@ -340,7 +340,7 @@ class Session:
         data: folders or DuckDB files of its tables. Others are registered from where they were, unless this session
         has a table of that name.
         trust: believe what the bundle's tasks have put out although it does not bear the seal of the user's key.
-        Without it such a bundle costs a warning, and its query is done anew.
+        Without it such a bundle costs a warning, and its query is done again.
 
         Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has
         changed.
@@ -450,7 +450,7 @@ class Session:
         slots: 0 is legal: queries then wait, for as long as `wait_for_capacity` says. memory: as for `connect`.
         "auto", for either: what the machine has to give, if it is watched, else what the session was opened with.
         Other numbers hold until then.
-        Tasks that no longer fit are interrupted and run again where there is room; the answers stay the same.
+        Tasks that no longer fit are interrupted and run again where resources are free; the answers stay the same.
         notice: seconds until it happens. Meanwhile nothing is begun that would not end in time, and jobs may change
         to a plan for what will be left.
 
@@ -463,7 +463,7 @@ class Session:
 
     @property
     def held_back(self) -> str:
-        """Why queries have less room now than the session was opened with, if the machine is watched; else empty."""
+        """The reason that queries have fewer resources now than at the start, if the machine is watched; else empty."""
         return self._sizing.held_back
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
@@ -612,7 +612,7 @@ class Session:
 
 
 def _count(made: Result | None) -> Result:
-    """What DuckDB answers where rows go elsewhere: how many."""
+    """DuckDB's answer where rows go elsewhere: their number."""
     return Result(pa.table({"c0": pa.array([0 if made is None else len(made)], pa.int64())}), (("Count", "BIGINT"),))
 
 
@@ -649,7 +649,7 @@ class _Parts:
 
 
 def _capacity(backend: LastingBackend) -> Resources:
-    """What all machines together have."""
+    """The resources of all machines together."""
     return sum(backend.machines().values(), Resources())
 
 

@@ -118,9 +118,7 @@ def write(path: Path, draft: Path, bundle: Bundle, outputs: Sequence[Committed],
     """
     key = key_of_user()
     if key is None:
-        warnings.warn(
-            f"the bundle {path} is not sealed: whoever resumes it must trust it", RuntimeWarning, stacklevel=2
-        )
+        warnings.warn(f"the bundle {path} is not sealed: resuming it takes trust=True", RuntimeWarning, stacklevel=2)
     try:
         _write_checkpoints(draft / _CHECKPOINTS, outputs, backend, key)
         write_synced(draft / _FILE, sealed(_to_json(bundle), key, indent=1).encode())
@@ -152,9 +150,9 @@ def read(path: Path, trust: bool = False) -> tuple[Bundle, tuple[Saved, ...]]:
 
 
 _STRANGE = (
-    "the bundle {path} does not bear the seal of your key, so what it has put out is not believed and is made anew. If "
+    "the bundle {path} does not bear the seal of your key, so its outputs are not believed and are made again. If "
     "it comes from another machine or account of yours, give both one key (QOOP_KEY_FILE) before the job is suspended; "
-    "if you trust whoever could write to it, resume it with trust=True"
+    "if you trust all who could write to it, resume it with trust=True"
 )
 
 

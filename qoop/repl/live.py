@@ -41,7 +41,7 @@ class LiveView:
     """One query in front.
 
     command: does what a line asks for, and prints. news: what has been decided about the plan since it was asked last.
-    room: why queries have fewer resources than before; empty if that is not so.
+    available: why queries have fewer resources than before; empty if that is not so.
     """
 
     def __init__(

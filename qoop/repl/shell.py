@@ -155,7 +155,7 @@ class Shell:
             replaying, self.replaying = self.replaying, None
             replaying.stop()
             self.session.resize("auto", "auto")
-            self.say("the profile has ended; queries have all room again")
+            self.say("the profile has ended; queries have all resources again")
 
     def open_output(self, path: str) -> None:
         """Print answers to a file from now on. Raises DiskFull."""

@@ -21,9 +21,9 @@ class Adaptive:
     find: makes the alternatives, given what is known better than when its statistics were collected. Called in
         the planner thread, at most once for the start and once for every time that no known plan is good; a pure
         function. at_once: it has them ready (a plan cache), so it is called at the start.
-    room: the share that the plan was made for. settle: the scheduler is told how much room the chosen plan has a use
-    for (:mod:`qoop.schedulers.demand_aware`). begin_with: slots that are taken at most until the first decision, where
-    that decides on slots, too; None: all.
+    available: the share that the plan was made for. demand_aware: the scheduler hears how many resources the chosen
+    plan has a use for (:mod:`qoop.schedulers.demand_aware`). begin_with: slots that are taken at most until the first
+    decision, where that decides on slots, too; None: all.
     """
 
     find: Find

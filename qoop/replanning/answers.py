@@ -61,8 +61,8 @@ class Answer:
     question: with the options as they are by now; found: the alternatives are among them. served: the options as they
     were decided on, with the finished work of others built in. observed: what the options were estimated with.
     searched: what a search for plans that were not known has found; None: there was none.
-    seconds: that the answer took; searching: of these, for that search. wanted: the most room that the plan which runs
-    from now on has a use for, if that is to be told.
+    seconds: that the answer took; searching: of these, for that search. wanted: the most resources that the plan which
+    runs from now on has a use for, if that is to be told.
     """
 
     question: Question
@@ -90,7 +90,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Useful:
-    """What to keep of what the running plan of some options has read for the last time."""
+    """The options to keep of those that the running plan of some options has read for the last time."""
 
     options: tuple[Option, ...]
     running: int
@@ -125,7 +125,7 @@ def answer(asked: Asked) -> Answer:
 
 
 def wanted_by(question: Question, decision: Decision) -> Resources:
-    """The most room that the plan which is decided for has a use for."""
+    """The most resources that the chosen plan has a use for."""
     if decision.slots is not None:
         return on_slots(question.share, decision.slots)
     place = runs(question, decision)
@@ -160,7 +160,7 @@ def _none_is_good(asked: Asked, question: Question) -> bool:
 
 
 def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job: JobId) -> tuple[Option, ...]:
-    """The options and those of the found plans that are not among them, with islands of the job's own."""
+    """The options and the found plans that are not among them, with non-deterministic stages of the job's own."""
     if len(options) == 1 and found:  # of the launch plan only the plan was known, not the machine it is judged by
         options = (replace(options[0], candidate=replace(found[0], plan=options[0].candidate.plan, origin="launch")),)
     known = {_sketch(option.candidate.plan) for option in options}
@@ -174,5 +174,5 @@ def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job
 
 
 def _sketch(plan: Plan) -> tuple[object, ...]:
-    """What makes two plans of one query the same: what their stages put out and how many slots a task has."""
+    """Equal for two plans of one query that are the same: by the outputs of their stages and the slots of a task."""
     return tuple((content_of(stage), stage.slots) for stage in plan.stages)

@@ -5,16 +5,16 @@
 
 **The guard.** A forecast may be wrong, and the seller of the machines may know it. In the model in which greed has a
 bound (paper section 5: plans i of b_i tasks of a_i units, w_i = a_i·b_i, each kept plan at most half the work of the
-one kept before) let an algorithm run any kept plan it likes in some steps, its *wagers*, and what greed would run, from
-the state it is in, in all others; and let the units held in wagers never be more than ε·w, w the least work of any
+one kept before) let an algorithm run any kept plan it likes in some steps, its *regret*, and what greed would run, from
+the state it is in, in all others; and let the units held in regret never be more than ε·w, w the least work of any
 plan. It then ends before 4 + ε copies of the query on any one plan p (2 + ε where all plans halve the work):
 
 1. Let i be the largest kept plan with a_i ≤ a_p, so i = p or w_i < 2·w_p. Only steps that offer a_p units serve p.
 2. Steps in which plans larger than i run hold w_i/2 + w_i/4 + … < w_i units at most: no plan holds more than its work,
-   whoever chose it. These include the wagers on larger plans.
+   no matter who chose it. These include the regret on larger plans.
 3. In the steps of greed in which one of the plans up to i runs, it is the one with the fewest tasks left, so that this
-   fewest number, never more than b_i, falls with every task, and a wager never raises it: they hold less than w_i.
-4. The wagers on plans up to i hold at most ε·w ≤ ε·w_p.
+   fewest number, never more than b_i, falls with every task, and regret never raises it: they hold less than w_i.
+4. The regret on plans up to i hold at most ε·w ≤ ε·w_p.
 
 Together less than 2·w_i + ε·w < (4 + ε)·w_p. The budget must be a part of the *least* work: a part of the work of the
 plan that ends would not do, as that may be as much larger than w_p as one likes. tests/theory tries it.
@@ -40,7 +40,7 @@ _NEARLY = 0.9
 """Part of the budget from which on nothing more is wagered."""
 
 _LOOKS = 50
-"""A running wager is looked at no more often than that many times in what is left of the query."""
+"""A plan that runs against the advice of greed is judged at most that many times in what is left of the query."""
 
 
 @dataclass(frozen=True)

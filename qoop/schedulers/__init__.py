@@ -1,4 +1,4 @@
-"""Who gets the next free resources. A scheduler knows no plan and returns values.
+"""Schedulers: which job gets the next free resources. They know no plan and return values.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What every scheduling policy is given and must answer. Policies know no plan (paper section 1)."""
+"""The inputs and answers of every scheduling policy. Policies know no plan (paper section 1)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
 
 @dataclass(frozen=True)
 class Request:
-    """What a scheduler may see of one active job.
+    """The view that a scheduler has of one active job.
 
-    arrival: counts jobs in the order they came. used: the room its attempts hold now.
+    arrival: counts jobs in the order they came. used: the resources its attempts hold now.
     demands: its ready tasks, most urgent first; of equal tasks only the next one.
-    outlook: what the job has still to do, by the estimates of its plan. Only policies that cannot do without ask; ours,
+    remaining_work: what the job has still to do, by the estimates of its plan. Only policies that cannot do without
+    ask; ours,
         max-min fairness, does not.
-    wanted: the most room that its plan has a use for; None: it does not tell.
+    wanted: the most resources that its plan has a use for; None: it does not tell.
     """
 
     job: JobId
@@ -44,7 +45,7 @@ class Request:
         return _of_each(max, self.demands)
 
     def know(self, before: Request) -> None:
-        """Take over what was worked out for an earlier claim of the job, where the demands are as they were."""
+        """Take over what was worked out for an earlier request of the job, where the demands are the same."""
         if len(before.demands) == len(self.demands) and all(
             one is other or one.resources is other.resources
             for one, other in zip(self.demands, before.demands, strict=True)
@@ -78,9 +79,9 @@ class Scheduler(Protocol):
     """A policy: returns decisions, applies none (law 6)."""
 
     def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
-        """The next task to start, given the room that is free now; None if nothing can or should start."""
+        """The next task to start, given the resources that are free now; None if nothing can or should start."""
         ...
 
     def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
-        """The room each job is promised in the long run: a guaranteed minimum, not a cap."""
+        """The resources each job is promised in the long run: a guaranteed minimum, not a cap."""
         ...

@@ -2,7 +2,7 @@
 
 The loop of resources and plans, by its two halves (after the primal-dual view in paper section 7):
 
-    shares ──the jobs' policies──> plans ──useful_room──> what each job wants ──max-min with limits──> shares
+    shares ──the jobs' policies──> plans ──useful_resources──> what each job wants ──max-min with limits──> shares
 
 A share that is told makes the job choose its plan; the plan's want, a vector and nothing else of it, goes into the next
 `fair_shares`, and the shares that come of it are told if they differ. Shares are max-min fair with limits, found by

@@ -16,7 +16,7 @@ class MaxMin:
     """The job with the lowest current share goes first; within it the best aligned task and machine.
 
     The current share is the dominant share of what the job's attempts hold (as in DRF: Ghodsi et al., NSDI
-    2011), divided by its weight. If nothing of that job fits, the next one is tried, so no room that some
+    2011), divided by its weight. If nothing of that job fits, the next one is tried, so no free resources that some
     ready task could use is left free.
     """
 
@@ -28,7 +28,7 @@ class MaxMin:
 
 
 def by_share(requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Iterator[Request]:
-    """The claims, those with the lowest current share first; of equal ones those that came first."""
+    """The requests, those with the lowest current share first; of equal ones those that came first."""
     total = capacity_of(availability)
     if isinstance(requests, Waiting):
         return requests.by_share(total)
@@ -36,7 +36,7 @@ def by_share(requests: Sequence[Request], availability: Mapping[MachineId, Avail
 
 
 def capacity_of(availability: Mapping[MachineId, Available]) -> Resources:
-    """What all machines have together."""
+    """The capacity of all machines together."""
     if isinstance(availability, Availability):
         return availability.capacity
     return sum((available.capacity for available in availability.values()), Resources())
@@ -60,7 +60,7 @@ def first_fitting(requests: Iterable[Request], availability: Mapping[MachineId, 
 
 
 def with_available(availability: Mapping[MachineId, Available]) -> tuple[list[MachineId], list[Available]]:
-    """The machines on which something may start, and their rooms: every task takes some of the slots."""
+    """The machines on which something may start, and what is available on them: every task takes some of the slots."""
     if isinstance(availability, Availability):
         machines = (
             list(availability.open)

@@ -1,8 +1,8 @@
-"""No task starves: room is kept for one that was passed over too often.
+"""No task starves: resources are reserved for one that was passed over too often.
 
 A work-conserving policy gives every freed slot to whatever fits it. A task that needs several slots, or most
 of a machine's memory, would then wait for as long as smaller ones keep coming. This wrapper counts, for every
-ready task, the grants made in room that was too small for it. When the count passes `patience`, one machine
+ready task, the grants made in resources that were too small for it. When the count passes `patience`, one machine
 takes nothing new until the task fits there. Tasks are short (law 9), so that wait is short too, and only
 one machine is held back at a time.
 """
@@ -22,7 +22,7 @@ from qoop.schedulers.waiting import Waiting
 class Reserving:
     """`policy`, with a limit on how often a task may be passed over.
 
-    patience: number of grants, made in room too small for a ready task, that it lets pass.
+    patience: number of grants, made in resources too small for a ready task, that it lets pass.
     """
 
     def __init__(self, policy: Scheduler, patience: int = 16) -> None:

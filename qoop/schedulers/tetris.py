@@ -26,7 +26,7 @@ class Tetris:
     fairness: knob f, from 0 to below 1. Only the ⌈(1 − f) · n⌉ of n waiting jobs with the lowest shares are looked at;
         0: efficiency alone, near 1: the poorest job alone. Where nothing of theirs fits, the others are asked, so it is
         work conserving. Default as there.
-    shortness: m, how much the work left counts beside the alignment. ε is m · (mean alignment / mean work left) of
+    shortness: m, how much the work left counts besides the alignment. ε is m · (mean alignment / mean work left) of
         what could start now, so that the two are of one size whatever their units.
     """
 

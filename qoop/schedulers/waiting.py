@@ -1,6 +1,6 @@
-"""The claims of all jobs that wait for room, kept from one grant to the next.
+"""The requests of all jobs that wait for resources, kept from one grant to the next.
 
-A cluster of many jobs makes thousands of grants a second, and from one to the next a single claim changes. So the one
+A cluster of many jobs makes thousands of grants a second, and from one to the next a single request changes. So the one
 with the lowest share is found in a heap, from which outdated entries are dropped as they come up.
 """
 
@@ -21,7 +21,7 @@ _Entry = tuple[float, int, int, "Request"]
 
 
 class Waiting(Sequence["Request"]):
-    """Claims with demands, one a job. What a scheduler is shown: it may go through them, and ask for them by share."""
+    """Requests with demands, one a job. The scheduler sees these: it may go through them, and ask for them by share."""
 
     def __init__(self) -> None:
         self._requests: dict[JobId, Request] = {}
@@ -44,7 +44,7 @@ class Waiting(Sequence["Request"]):
         return iter(self._requests.values())
 
     def put(self, request: Request) -> None:
-        """This is what the job claims from now on; without demands it does not wait."""
+        """The job requests this from now on; without demands it does not wait."""
         if not request.demands:
             self.drop(request.job)
             return
@@ -62,7 +62,7 @@ class Waiting(Sequence["Request"]):
         self._requests.pop(job, None)
 
     def by_share(self, capacity: Resources) -> Iterator[Request]:
-        """The claims, those with the lowest current share of the capacity first, then those that came first."""
+        """The requests, those with the lowest current share of the capacity first, then those that came first."""
         heap, requests = self._heap, self._requests
         if capacity is not self._capacity or len(heap) > 4 * len(requests) + 64:
             self._capacity = capacity
@@ -93,5 +93,5 @@ class Waiting(Sequence["Request"]):
         return self._bound
 
     def tighten(self) -> None:
-        """Have the bound worked out anew: nothing is as large as it says."""
+        """Have the bound worked out again: nothing is as large as it says."""
         self._bound = None
