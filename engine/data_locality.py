@@ -1,7 +1,7 @@
 """On which machine the input of a task lies, so that of equal tasks one is begun where it is near.
 
-A scheduler sees one task of a stage, for all of the same kind ask for the same room: which of them takes it is the
-run's own choice, and moves no bytes if the machine holds what it reads. Nobody is asked for that:
+A scheduler sees one task of a stage, for all of the same kind ask for the same resources. The run itself chooses which
+of them takes a grant, and moves no bytes if the machine holds what that task reads. It need not ask:
 
 - of outputs the run has seen which machine made them;
 - of a table in a store, each machine keeps the parts that it has read. Which machine reads which split is therefore
@@ -9,7 +9,7 @@ run's own choice, and moves no bytes if the machine holds what it reads. Nobody 
   Ravishankar, IEEE/ACM Transactions on Networking 6(1), 1998). When a machine comes or goes only its own splits move.
   A split is known by where in the table it begins, so halves of it begin at the same machine.
 
-It is a preference: a machine that has room and none of its own takes what there is.
+It is a preference: a machine with free resources and no task of its own takes what there is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEYS = 16  # that an input is made of at most: what is gathered from more lies 
 
 
 class DataLocality:
-    """What lies where, of one run."""
+    """The places of the inputs of one run."""
 
     def __init__(self) -> None:
         self._machines: dict[MachineId, None] = {}

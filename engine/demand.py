@@ -1,4 +1,4 @@
-"""How much room tasks ask for: by estimate, by experience, and by what the machines have."""
+"""The resources that tasks ask for: by estimate, by experience, and by what the machines have."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from qoop.planner.plan import Resources
 
 
 class Demands:
-    """The least room of a task of each stage, given the machines there are; of memory whole bytes, so that sums and
-    differences of what was granted are exact.
+    """The least resources of a task of each stage, given the machines there are. Memory is in whole bytes, so that sums
+    and differences of grants are exact.
 
     least_memory: bytes that every task asks for, lowered where a machine's slots could not all have it.
     `changes` counts how often what is asked for may have changed.

@@ -1,4 +1,4 @@
-"""What an output holds, in a few numbers that do not depend on the order of rows or on how they are cut.
+"""Digests of outputs: a few numbers that do not depend on the order of rows or on how they are cut.
 
 A 64-bit hash of every row over the columns that are not floating is summed modulo 2^128, so that the digest of
 a whole is the sum of those of its parts (an additive multiset hash: Clarke et al., Asiacrypt 2003, here against

@@ -1,6 +1,6 @@
-"""Carries events from a backend to the runs, their commands back, and keeps account of the machines' room.
+"""Carries events from a backend to the runs, their commands back, and keeps account of the machines' resources.
 
-Not thread-safe and without a policy: whoever owns the driver calls it from one thread and decides the grants.
+Not thread-safe and without a policy: its owner calls it from one thread and decides the grants.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REPORTS = TaskSucceeded, TaskFailed, TaskStopped
 
 @dataclass(slots=True)
 class _Charge:
-    """Room taken by an attempt until it reports."""
+    """The resources that an attempt takes until it reports."""
 
     job: JobId
     machine: MachineId
@@ -45,9 +45,9 @@ class _Charge:
 
 
 class Driver:
-    """The runs of one backend and the room of its machines.
+    """The runs of one backend and the resources of its machines.
 
-    Room that was taken away is accounted for until the attempts in it have reported: meanwhile what is free is
+    Resources that were taken away count as used until the attempts in them have reported: meanwhile what is free is
     negative, and nothing may be granted there. `leaving` are the notices that are pending, by machine; `touched` the
     jobs to which anything has happened, in that order, until somebody empties it.
     observe: is shown every event that comes in and every command that goes out.
@@ -73,7 +73,7 @@ class Driver:
 
     @property
     def promised(self) -> Resources:
-        """Sum over all machines of what will not be taken away, as far as was announced."""
+        """Sum over all machines of what will not be taken away, by the notices so far."""
         return sum((self._lasting(name, capacity) for name, capacity in self._capacity.items()), Resources())
 
     def _lasting(self, machine: MachineId, capacity: Resources) -> Resources:
@@ -81,11 +81,11 @@ class Driver:
         return capacity if notice is None else least(capacity, notice.capacity_after)
 
     def availability(self) -> Availability:
-        """Capacity and free room of every machine; kept up to date as long as no machine changes. Only for reading."""
+        """Capacity and free resources of every machine; current until a machine changes. Only for reading."""
         return self._availability
 
     def available(self, machine: MachineId) -> Available:
-        """Capacity and free room of one machine."""
+        """Capacity and free resources of one machine."""
         return self._availability[machine]
 
     def _all_available(self) -> Availability:
@@ -96,11 +96,11 @@ class Driver:
         return capacity if used is None else capacity - used
 
     def used_by(self, job: JobId) -> Resources:
-        """Room taken by the attempts of a job, the ones being stopped with them."""
+        """The resources that the attempts of a job take, including those that are being stopped."""
         return self._used_by.get(job, Resources())
 
     def add(self, run: Run, now: float) -> None:
-        """Let the run take part: it is told the machines, and its events reach it from now on."""
+        """Let the run take part: it learns of the machines, and its events reach it from now on."""
         self.runs[run.job] = run
         self.touched[run.job] = None
         joined = [MachineJoined(name, capacity) for name, capacity in self._capacity.items()]
@@ -132,9 +132,9 @@ class Driver:
         return changed
 
     def apply(self, grant: Grant, now: float) -> Start:
-        """Start the granted task. Raises PlanError if it is not ready, or the machine has not got that room."""
+        """Start the granted task. Raises PlanError if it is not ready, or the machine has not got these resources."""
         if not grant.resources.fits(self.available(grant.machine).free):
-            raise PlanError(f"task {grant.task} was granted room that {grant.machine} has not got")
+            raise PlanError(f"task {grant.task} was granted resources that {grant.machine} has not got")
         start = self.runs[grant.job].grant(grant.task, grant.machine, grant.resources, now=now)
         self._charge(start.spec.attempt, _Charge(grant.job, grant.machine, grant.resources))
         self._observe(start)

@@ -1,5 +1,4 @@
-"""What happened (events, past tense), what is to be done (commands, imperative), and what passes between a
-run and the scheduler (demands and grants).
+"""Events (past tense), commands (imperative), and the demands and grants that pass between a run and the scheduler.
 
 Backends report events; :class:`qoop.engine.run.Run` turns them into commands; backends obey. Reports that
 come late or twice are legal.
@@ -46,7 +45,7 @@ class TaskSucceeded:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed:
-    """The attempt ended without output. retryable: the machine or the room was at fault, not the work."""
+    """The attempt ended without output. retryable: the machine or the resources were at fault, not the work."""
 
     attempt: AttemptId
     error: QoopError
@@ -77,8 +76,8 @@ class MachineLost:
 
 @dataclass(frozen=True, slots=True)
 class SlotsChanged:
-    """The machine now has this capacity. Attempts that no longer fit are being stopped; each keeps its room until it
-    is reported failed, so what is used may exceed the capacity for a while. why: as a clause; empty: somebody
+    """The machine now has this capacity. Attempts that no longer fit are being stopped; each keeps its resources
+    until it is reported failed, so what is used may exceed the capacity for a while. why: as a clause; empty: somebody
     has asked for it."""
 
     machine: MachineId
@@ -170,10 +169,10 @@ Command = Start | Stop | Release
 
 @value
 class Demand:
-    """A ready task and the least room it needs. All that a scheduler may see of a job's work (no plan).
+    """A ready task and the least resources it needs. All that a scheduler may see of a job's work (no plan).
 
-    seconds: it should take in that room: as long as the longest task of its stage that has ended; while none has,
-        by estimate.
+    seconds: it should take with these resources: as long as the longest task of its stage that has ended; by estimate
+        while none has.
     """
 
     job: JobId
@@ -195,7 +194,7 @@ class Running:
 
 @value
 class Grant:
-    """A scheduler's decision: this task may run on this machine with this room."""
+    """A scheduler's decision: this task may run on this machine with these resources."""
 
     job: JobId
     task: TaskId

@@ -1,4 +1,4 @@
-"""What went wrong in a task, in our own words: DuckDB's, Arrow's and the system's errors as QoopErrors.
+"""The errors of a task in our own words: DuckDB's, Arrow's and the system's errors as QoopErrors.
 
 Every error of a task carries `stage` (id), `part` and `sql` (the fragment), for the caller to show.
 """

@@ -52,7 +52,7 @@ class StageNode:
 
     tail: estimated seconds from the start of one of its tasks to the end of the job on the longest path:
         the upward rank of HEFT (Topcuoglu, Hariri, Wu 2002).
-    tainted: the output rests on an island (law 12), so it must not serve another plan.
+    dependent: the output depends on a non-deterministic stage (law 12), so it must not serve another plan.
     left: how many of its tasks are active. work: estimated slot seconds of each.
     """
 
@@ -99,7 +99,7 @@ class StageNode:
         return self.held == len(self.tasks)
 
     def missing(self) -> list[int]:
-        """By task, how many of its inputs are not there; counted anew."""
+        """By task, how many of its inputs are not there; counted again."""
         wholes = sum(not source.complete for source, forward in self.sources if not forward)
         forwarded = [source.tasks for source, forward in self.sources if forward]
         return [wholes + sum(not tasks[part].held for tasks in forwarded) for part in range(len(self.tasks))]
@@ -115,7 +115,7 @@ class Frontier:
     """The need and readiness of all tasks of one plan, given what is held and what is running.
 
     held: keys of outputs that can be read. busy: keys at which an attempt is alive.
-    reuse_tainted: False: outputs that rest on an island do not count as held.
+    reuse_dependents: False: outputs that depend on a non-deterministic stage do not count as held.
 
     `changes` counts how often a task has become ready or is ready no more.
     `work` are the estimated slot seconds of all active tasks. `surplus`, `spare`, `spoiled` collect what the last
@@ -158,7 +158,7 @@ class Frontier:
             yield from node.tasks
 
     def remember_made(self, before: Frontier) -> None:
-        """What was made under the same plan before was made, be it released since: other outputs may rest on it."""
+        """Count as made what the same plan made before, even if it was released since: other outputs may rest on it."""
         for task, known in zip(self.tasks(), before.tasks(), strict=True):
             task.made = task.made or known.made
 
@@ -201,7 +201,7 @@ class Frontier:
 
     def drain(self) -> tuple[list[TaskNode], list[TaskNode], list[TaskNode]]:
         """Return and forget (tasks with an attempt but no use for it, held tasks that are not wanted, tasks whose
-        output or attempt rests on an island that is being made again)."""
+        output or attempt depends on a non-deterministic stage that is being made again)."""
         surplus, spare, spoiled = self.surplus, self.spare, self.spoiled
         self.surplus, self.spare, self.spoiled = [], [], []
         return surplus, spare, spoiled
@@ -264,12 +264,12 @@ class Frontier:
                 if source.readers == passing_zero:
                     stack.extend(source.tasks)
 
-    def _spoil(self, non_deterministic: StageNode) -> list[TaskNode]:
-        """An island is made again: what it put out before, and all that was derived from it, must not be mixed
-        with what it will put out now (law 12)."""
-        cone = [non_deterministic]
-        for node in cone:  # grows while it is read
-            cone.extend(reader for reader, _ in node.reading if reader not in cone)
+    def _spoil(self, node: StageNode) -> list[TaskNode]:
+        """A non-deterministic stage is made again: its output of before, and all that was derived from it, must not be
+        mixed with its output of now (law 12)."""
+        cone = [node]
+        for one in cone:  # grows while it is read
+            cone.extend(reader for reader, _ in one.reading if reader not in cone)
         touched = []
         for node in cone:
             for task in node.tasks:

@@ -1,4 +1,4 @@
-"""What a run did and why, as records that print as sentences. `at` is seconds since the job began."""
+"""The actions of a run and their reasons, as records that print as sentences. `at` is seconds since the job began."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Redone:
 
     def __str__(self) -> str:
         return (
-            f"at {self.at:.3f} s {', '.join(self.stages)} began anew: what they rest on cannot be made twice the same"
+            f"at {self.at:.3f} s {', '.join(self.stages)} began again: what they rest on cannot be made twice the same"
         )
 
 
@@ -177,7 +177,7 @@ class MemoryExhausted:
 @dataclass(frozen=True, slots=True)
 class Saved:
     """An output is safe from the end of the process. behind: seconds after it was committed. kept: False: there was
-    no room for it."""
+    no space for it."""
 
     at: float
     key: CheckpointKey
@@ -187,7 +187,7 @@ class Saved:
 
     def __str__(self) -> str:
         if not self.kept:
-            return f"at {self.at:.3f} s the directory of checkpoints had no room for {self.key} of {size(self.bytes)}"
+            return f"at {self.at:.3f} s the directory of checkpoints had no space for {self.key} of {size(self.bytes)}"
         return f"at {self.at:.3f} s checkpoint {self.key} of {size(self.bytes)} was on disk, {self.behind:.3f} s behind"
 
 
@@ -258,7 +258,7 @@ class Remaining:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Whether to change plan was thought over.
+    """A decision to change the plan or to stay with it.
 
     cause: the event behind it, as a clause. before, after: the share at the last decision and at this one.
     running: the plan that ran, and chosen: the one that runs from now on. reason: why nothing changes; empty at
@@ -324,7 +324,7 @@ def _soon(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CapacityAnnounced:
-    """capacity: what the machine will have in so many seconds."""
+    """capacity: what the machine will have after these seconds."""
 
     at: float
     machine: MachineId

@@ -49,7 +49,7 @@ class Instance:
         self._applied = dict(wanted)
 
     def serves(self, access: Sequence[Access] | None, options: Mapping[str, object]) -> bool:
-        """Whether a task that must be able to open this, and nothing else, can have these options here."""
+        """True if a task that must be able to open this, and nothing else, can have these options here."""
         if self.sealed and self._applied != options:
             return False
         if access is None or self.access is None:

@@ -1,8 +1,8 @@
 """How long a thread may keep Python's lock while others wait for it: in short turns while a backend works.
 
 A task goes back and forth between DuckDB, which runs without the lock, and Python some ten times, and each time waits
-for whoever computes in Python: planning, above all. With the usual turns of 5 ms a task of 23 ms took 73 ms beside a
-thread that computes, with turns of 0.2 ms it took 23 ms, and the other thread was no slower for it.
+for the thread that computes in Python: planning, above all. With the usual turns of 5 ms a task of 23 ms took 73 ms
+next to a thread that computes, with turns of 0.2 ms it took 23 ms, and the other thread was no slower for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold of a run after every event. Raises AssertionError with the story of the key that breaks it."""
+"""The invariants of a run after every event. Raises AssertionError with the story of the key that breaks it."""
 
 from __future__ import annotations
 

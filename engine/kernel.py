@@ -1,6 +1,6 @@
 """The kernel: runs the fragment of one task on a DuckDB instance of its own.
 
-A kernel is kept warm between tasks (opening one costs 15 ms) and given threads and memory anew for each of
+A kernel is kept warm between tasks (opening one costs 15 ms) and given its threads and memory for each of
 them. Measured on DuckDB 1.5.5 and 2.0.0, one thread:
 
 - Rows leave as a stream of record batches, so that a kernel holds only few of them, whatever a task puts out. Against
@@ -270,7 +270,7 @@ def _options(spec: TaskSpec) -> dict[str, object]:
 
 
 def _access(spec: TaskSpec) -> Sequence[Access] | None:
-    """What the task must be able to open, None: whatever its text says."""
+    """The places that the task must be able to open; None: all that its text names."""
     tables = [spec.tables[item.table] for item in spec.stage.table_inputs]
     if spec.locked:
         return [table.files for table in tables]
@@ -301,7 +301,7 @@ def _ahead(spec: TaskSpec) -> int:
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """What the reader yields; its errors are DuckDB's own again."""
+    """The batches of the reader; its errors are DuckDB's own again."""
     try:
         yield from reader
     except pa.ArrowMemoryError:

@@ -46,9 +46,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Finished:
-    """What a job has done so far under all its plans: all that judging another plan needs. A value; it never changes.
+    """The work of a job so far under all its plans: all that judging another plan needs. A value; it never changes.
 
-    held: how many parts of each content can be read; what rests on an island (law 12) is not among them.
+    held: how many parts of each content can be read, without those that depend on a non-deterministic stage (law 12).
     spent: wall seconds that making the outputs of each content took, of those released since, too.
     running: seconds that each attempt at a content, if it is not being stopped, has run.
     done: by stage of the plan that runs, the parts that need not be done (any more).

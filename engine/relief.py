@@ -1,6 +1,6 @@
 """Memory that was freed goes back to the system while a process is crowded.
 
-Whoever frees memory here mostly keeps it, to have it at hand: DuckDB's allocator (jemalloc), the C library's, Arrow's
+The allocators mostly keep memory that is freed, to have it at hand: DuckDB's (jemalloc), the C library's, Arrow's
 (mimalloc). At 250 MB, query 4 of TPC-DS at scale 10 took 514 MB where DuckDB said that it had 29 MB, Arrow none and the
 outputs held were 31 MB. So each of them is told to give back what it does not need:
 
@@ -96,7 +96,7 @@ class Relief:
             self.relieve(_CROWDED, _GROWTH)
 
     def _waits_for_work(self) -> bool:
-        """Whether there is work after a pause; if there is none for long, the thread is gone."""
+        """True if there is work after a pause; if there is none for long, the thread is gone."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed, _PAUSE)
             self._changed.wait_for(lambda: self._closed or self._work > 0, _LINGER)

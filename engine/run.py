@@ -139,8 +139,8 @@ class Run:
         """Start the plan, or change to it: run what its root needs beyond the checkpoints there are.
 
         held: checkpoints found outside; those this run holds already need not be named. Attempts that the plan does
-        not need, or would make of other things, are stopped; those that it shares go on. What rests on an island
-        (law 12) is taken over only where the plan stays the same.
+        not need, or would make of other things, are stopped; those that it shares go on. What depends on a
+        non-deterministic stage (law 12) is taken over only where the plan stays the same.
         Raises PlanError if a stage reads a table that the job does not have.
         """
         self._tick(now)
@@ -206,7 +206,7 @@ class Run:
         return self._flush()
 
     def ready(self) -> tuple[Demand, ...]:
-        """The next ready task of every stage that has one, with the least room it needs.
+        """The next ready task of every stage that has one, with the least resources it needs.
 
         Longest estimated path to the end of the job first, then plan order. A demand never exceeds every
         empty machine: what fits none asks for all that the one with the most memory has.
@@ -224,7 +224,7 @@ class Run:
         return self._ready_now
 
     def _demand(self, node: StageNode) -> Demand:
-        """The demand of a stage's next ready task; made anew only if it has changed, for it is asked for often."""
+        """The demand of a stage's next ready task; made again only if it has changed, for it is asked for often."""
         part, asked = node.next_ready().part, self._demands.asked(node)
         known = self._shown.get(node)
         if known is None or known[0] != part or known[1] is not asked:
@@ -233,8 +233,8 @@ class Run:
         return known[2]
 
     def grant(self, task: TaskId, machine: MachineId, resources: Resources, *, now: float) -> Start:
-        """Begin an attempt at a ready task with this room, or at another of its stage whose input is nearer. Raises
-        PlanError if the task is not ready."""
+        """Begin an attempt at a ready task with these resources, or at another of its stage whose input is nearer.
+        Raises PlanError if the task is not ready."""
         self._tick(now)
         node = self._ready_node(task)
         if self._data_locality is not None:
@@ -285,7 +285,7 @@ class Run:
 
     @property
     def exhausted(self) -> frozenset[Content]:
-        """What tasks failed to make with all the memory there is."""
+        """The contents that tasks failed to make with all the memory there is."""
         return frozenset(self._exhausted)
 
     @property
@@ -314,7 +314,7 @@ class Run:
 
     @property
     def lasting(self) -> bool:
-        """Whether outputs of the root, made again, would be the same: they rest on no island (law 12)."""
+        """True if the root, run again, would put out the same: it depends on no non-deterministic stage (law 12)."""
         return self._frontier is not None and not self._frontier.root.dependent
 
     @property
@@ -361,7 +361,7 @@ class Run:
         )
 
     def finished(self, now: float) -> Finished:
-        """What has been done so far, in the terms in which another plan may be judged."""
+        """The work so far, in the terms in which another plan may be judged."""
         frontier = self._plan_frontier
         dependent = {task.key for task in frontier.tasks() if task.stage.dependent}
         running: dict[Content, tuple[float, ...]] = {}
@@ -468,8 +468,8 @@ class Run:
             self._release_stray(key)
 
     def _void_attempts_at(self, key: CheckpointKey) -> None:
-        """A store keeps the first of two equal outputs, but a late one that rests on an island that was made anew since
-        is not equal: what is being put out under its key could be lost to it."""
+        """A store keeps the first of two equal outputs. A late output whose non-deterministic stage has run again is
+        not equal, but could displace the one that is being put out under its key."""
         for attempt in self._attempts.values():
             if attempt.key == key:
                 attempt.void = True
@@ -486,7 +486,7 @@ class Run:
         self._release_stray(attempt.key)
 
     def _judge(self, attempt: Attempt, error: QoopError, retryable: bool) -> None:
-        """What follows for the job from the failure of an attempt."""
+        """Act on the failure of an attempt: the consequences for the job."""
         if attempt.stopping or self.ending:
             return
         if isinstance(error, OutOfMemory):
@@ -539,7 +539,7 @@ class Run:
             self._decide(State.FAILED, final)
 
     def _raise_memory(self, attempt: Attempt, error: QoopError) -> None:
-        """Ask for more room next time; give up when the task had a whole machine."""
+        """Ask for more memory next time; give up when the task had a whole machine."""
         stage, had = attempt.stage.stage, attempt.resources.memory
         wanted = self._demands.raise_memory(attempt.stage, had)
         if wanted is not None:
@@ -600,7 +600,7 @@ class Run:
         for attempt in self._attempts.values():
             if attempt.key in keys:
                 attempt.void = True
-                self._stop(attempt, "what it reads is being made anew")
+                self._stop(attempt, "what it reads is being made again")
         self._release([key for key in keys if key in self._held])
         stages = dict.fromkeys(task.stage.stage.id for task in spoiled)
         self.history.append(Redone(self._at, tuple(stages), tuple(keys)))
@@ -723,7 +723,7 @@ class Run:
             )
 
     def _drop_dependents(self) -> None:
-        """Islands and what rests on them must not meet another plan."""
+        """Drop non-deterministic stages and what depends on them: another plan must not meet their outputs."""
         if self._frontier is None:
             return
         dependent = {task.key for task in self._frontier.tasks() if task.stage.dependent}
@@ -751,7 +751,7 @@ class Run:
     def _ready_node(self, task: TaskId) -> TaskNode:
         node = self._plan_frontier.nodes.get(task.stage)
         if node is None or not 0 <= task.part < len(node.tasks) or not node.tasks[task.part].ready:
-            raise PlanError(f"task {task} was granted room but is not ready")
+            raise PlanError(f"task {task} was granted resources but is not ready")
         return node.tasks[task.part]
 
     def _spec(self, attempt: Attempt, task: TaskNode) -> TaskSpec:
@@ -765,7 +765,7 @@ class Run:
             tables={item.table: self._tables[item.table] for item in stage.table_inputs},
             resources=attempt.resources,
             settings=frontier.plan.settings + self._settings,
-            # an island is worth nothing to another process
+            # a non-deterministic output is worth nothing to another process
             durable=self._durable and not task.stage.dependent and self._saves(stage.id),
             shared=not task.stage.dependent,
             answer=task.stage is frontier.root,

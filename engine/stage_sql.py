@@ -1,4 +1,4 @@
-"""Whether what a stage says in SQL is one SELECT over its named inputs and nothing else.
+"""The check that the SQL of a stage is one SELECT over its named inputs and nothing else.
 
 The SQL of a stage that was read from a file, or came from another process, is text that somebody may have changed. It
 is parsed by DuckDB, as the kernel would run it, and its tree is looked through before it runs. A table that is
@@ -51,7 +51,7 @@ def check_stage(stage: Stage) -> None:
 
 @lru_cache(_REMEMBERED)
 def _fault(sql: str, names: Names) -> str:
-    """What is wrong with the text; empty if nothing is."""
+    """The fault of the text; empty if there is none."""
     try:
         ((tree,),) = ask(f"SELECT json_serialize_sql('{sql.replace(chr(39), chr(39) * 2)}', {_OPTIONS})")
         return next(_faults(json.loads(str(tree)), names), "")

@@ -1,4 +1,4 @@
-"""What a job can be, what a run allows itself, and what one living attempt is.
+"""The states of a job, the limits of a run, and its living attempts.
 
 ::
 
@@ -55,7 +55,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run allows itself.
+    """The limits that a run sets itself.
 
     max_attempts: failures of one task that may be retried, after which the job fails, are one fewer than this. Running
         out of memory is not counted: it ends by itself, since each time asks for more.
@@ -93,7 +93,7 @@ class Saving(Protocol):
 
 @dataclass(slots=True)
 class Attempt:
-    """A living attempt. void: its output rests on data that is being made anew and must not be used."""
+    """A living attempt. void: its output rests on data that is being made again and must not be used."""
 
     id: AttemptId
     key: CheckpointKey

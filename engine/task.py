@@ -1,4 +1,4 @@
-"""What one task is: a stage's fragment, its part number, and where its inputs lie."""
+"""A task: a stage's fragment, its part number, and the places of its inputs."""
 
 from __future__ import annotations
 
@@ -54,25 +54,23 @@ def checkpoint_key(stage: Stage, part: int) -> CheckpointKey:
 
 
 def content_of(stage: Stage) -> Content:
-    """What names the outputs of a stage, whichever part."""
+    """The name of the outputs of a stage, whichever part."""
     return stage.signature, layout_digest(stage)
 
 
 def own_non_deterministic(plan: Plan, owner: JobId) -> Plan:
-    """The plan with signatures of their own for its islands, and for what rests on them (law 12).
+    """The plan with signatures of their own for its non-deterministic stages and for what depends on them (law 12).
 
-    Two runs of an island may differ, so neither another job nor another stage of this one, however alike, may
-    take its output for their own.
+    Two runs of a non-deterministic stage may differ, so no other job, and no other stage of this one, however
+    alike, may take its output for its own.
     """
     if all(stage.shareable for stage in plan.stages):
         return plan
-    non_deterministic: set[StageId] = set()
+    own: set[StageId] = set()
     for stage in plan.stages:
-        if not stage.shareable or any(item.stage in non_deterministic for item in stage.stage_inputs):
-            non_deterministic.add(stage.id)
-    return replace(
-        plan, stages=tuple(_owned(stage, owner) if stage.id in non_deterministic else stage for stage in plan.stages)
-    )
+        if not stage.shareable or any(item.stage in own for item in stage.stage_inputs):
+            own.add(stage.id)
+    return replace(plan, stages=tuple(_owned(stage, owner) if stage.id in own else stage for stage in plan.stages))
 
 
 def _owned(stage: Stage, owner: JobId) -> Stage:
@@ -128,10 +126,10 @@ class TaskSpec:
     """All a backend needs to run one attempt, wherever it runs.
 
     tables: the pinned tables by name; each checks its version when read.
-    resources: granted room: cpu = threads, memory = bytes the kernel may use.
+    resources: those granted: cpu = threads, memory = bytes the kernel may use.
     settings: SET options that change results, e.g. ("TimeZone", "UTC").
     durable: the output must survive the process (it still goes through the write-behind queue).
-    shared: the output may serve another plan or job; False for what rests on an island (law 12).
+    shared: the output may serve another plan or job; False for what depends on a non-deterministic stage (law 12).
     answer: the output is part of the answer, which the session reads though its machine be gone by then.
     locked: the stage must open no file but those of its tables.
     """

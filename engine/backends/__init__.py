@@ -1,10 +1,10 @@
-"""What really runs tasks.
+"""The backends, which run tasks.
 
 ::
 
-    base.py        the seam between the core and a backend
-    local.py       slots in this process
-    simulated.py   scripted durations and failures under a virtual clock
-    worker_pool.py        the workers of a simulated machine
-    ray/           nodes of a Ray cluster
+    base.py         the seam between the core and a backend
+    local.py        slots in this process
+    simulated.py    scripted durations and failures under a virtual clock
+    worker_pool.py  the workers of a simulated machine
+    ray/            nodes of a Ray cluster
 """

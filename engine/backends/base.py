@@ -83,7 +83,7 @@ class LastingBackend(Backend, Protocol):
 
 
 def happened(events: queue.SimpleQueue[Event | None], timeout: float | None) -> list[Event]:
-    """What `wait` returns, of a queue in which `wake` puts None: it blocks for the first, and takes all there is."""
+    """All events in a queue, as `wait` returns them; blocks for the first. `wake` puts None into the queue."""
     found: list[Event] = []
     with contextlib.suppress(queue.Empty):
         first = events.get(timeout=timeout) if timeout != 0 else events.get_nowait()

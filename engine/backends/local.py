@@ -11,7 +11,7 @@ cut, and what DuckDB takes beyond its limit. What is free goes back to the syste
 
 `resize` takes slots and memory away at once. Of the attempts that are under way, those begun last go first: they
 lose least. An attempt keeps the memory it was granted as long as it runs. When memory falls, outputs are spilled
-beside the work, and kernels are replaced once they are idle: one that has worked holds some 50 MB for ever.
+in the background, and kernels are replaced once they are idle: one that has worked holds some 50 MB for ever.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Elsewhere(Protocol):
 class _Attempt:
     """An attempt between start and report. `kernel` is set while it runs; `lock` guards that.
 
-    revoked: it was stopped because its room was taken away.
+    revoked: it was stopped because its resources were taken away.
     """
 
     spec: TaskSpec
@@ -170,7 +170,7 @@ class LocalBackend:
         self._help(_insist, found, name="qoop-stop")
 
     def resize(self, slots: int | None, memory: int | None) -> None:
-        """Have so many slots and bytes of memory from now on (see the module's text)."""
+        """Have that many slots and bytes of memory from now on (see the module's text)."""
         slots, memory = self._size(slots, memory)
         self._capacity = _capacity(slots, memory)
         self._events.put(SlotsChanged(self._machine, self._capacity))
@@ -178,7 +178,7 @@ class LocalBackend:
         falls = memory < self._memory
         self._memory = self._relief.memory = memory
         self.store.budget = _for_outputs(memory)
-        self._staff(slots, anew=falls)
+        self._staff(slots, fresh=falls)
         if falls:
             self._help(self._shrink, name="qoop-shrink")
 
@@ -242,12 +242,12 @@ class LocalBackend:
             raise ConfigError(f"a machine cannot have {slots} slots and {memory} bytes")
         return slots, memory
 
-    def _staff(self, slots: int, anew: bool = False) -> None:
-        """Have so many workers. Those that are too many leave when they are idle; anew: all that there are."""
+    def _staff(self, slots: int, fresh: bool = False) -> None:
+        """Have one worker for each slot. Surplus workers leave when they are idle. fresh: new ones replace all."""
         self._workers = [worker for worker in self._workers if worker.is_alive()]
         with self._changed:
             self._slots = slots
-            if anew:
+            if fresh:
                 self._generation += 1
                 self._present = 0
             missing = max(0, slots - self._present)
@@ -260,7 +260,7 @@ class LocalBackend:
             worker.start()
 
     def _help(self, work: Callable[..., None], *arguments: object, name: str) -> None:
-        """Do something beside the caller's thread; `close` waits for it."""
+        """Do something in a background thread; `close` waits for it."""
         thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
         self._helpers = [other for other in self._helpers if other.is_alive()]
         self._helpers.append(thread)
@@ -274,7 +274,7 @@ class LocalBackend:
             alive[index].revoked = True
             self.stop(alive[index].spec.attempt)
 
-    # Beside them
+    # In background threads
 
     def _shrink(self) -> None:
         """Spill what no longer may be in memory. If that fails, so will the next output, and tell."""
@@ -381,7 +381,7 @@ class LocalBackend:
         return read
 
     def _fetched(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
-        """What of it lies elsewhere."""
+        """The part of it that lies elsewhere."""
         if self._elsewhere is None:
             return {}
         return self._elsewhere.fetch(spec, [one for one in wanted if not self.store.has(one[0])])

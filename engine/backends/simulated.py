@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an attempt will come to after `seconds` (infinite: it runs until it is stopped).
+    """The outcome of an attempt after `seconds` (infinite: it runs until it is stopped).
 
     rows, bytes: in each partition of its output; None: 8 bytes a row. It is committed with one number for all of them:
     there may be thousands, and nobody reads a simulated one.
@@ -64,7 +64,7 @@ class MachineSlowed:
 
 @dataclass(frozen=True, slots=True)
 class MachineShared:
-    """From now on so many threads of others work on the machine, too. No cluster is told."""
+    """From now on that many threads of others work on the machine, too. No cluster hears of it."""
 
     machine: MachineId
     threads: float
@@ -112,7 +112,7 @@ class SimulatedBackend:
 
     kernels: what it costs to open, to warm and to interrupt one; None: nothing, and nobody waits for any.
     alone: no other thread will wake it: `wait` returns with nothing if nothing will ever happen.
-    crowding: how many times as long everything takes on a machine while so many threads work there; None: they do not
+    crowding: the factor by which everything slows down on a machine where that many threads work; None: they do not
         disturb each other.
     `started`: all attempts so far. `task_events`: their number and that of the reports about them.
     `start`, `stop`, `wait` are for one thread; `wake`, `happen` and `appoint` for any.
@@ -239,7 +239,7 @@ class SimulatedBackend:
         self.wake()
 
     def appoint(self, action: Callable[[], object], at: float) -> None:
-        """Have something done at this time, by whoever waits then; what it returns is ignored."""
+        """Have the thread that waits at this time do something; what that returns is ignored."""
         self._plan(at, lambda: (action(), ())[1])
         self.wake()
 
@@ -371,7 +371,7 @@ class SimulatedBackend:
             self._retime(machine)
 
     def _retime(self, machine: MachineId) -> None:
-        """Plan the ends anew of what is done on a machine that has become faster or slower."""
+        """Plan the ends of all efforts again on a machine that has become faster or slower."""
         here = [effort for effort in self._efforts if effort.machine == machine]
         if not here:
             return
@@ -436,7 +436,11 @@ class SimulatedBackend:
 
     def _lose(self, machine: MachineId) -> None:
         self._machines.pop(machine, None)
-        for known in (self._slowness, self._others, self._worker_pools):  # whoever joins under its name is another one
+        for known in (
+            self._slowness,
+            self._others,
+            self._worker_pools,
+        ):  # who joins under its name is another one
             known.pop(machine, None)
         for attempt in [attempt for attempt, one in self._running.items() if one.machine == machine]:
             del self._running[attempt]
@@ -444,12 +448,12 @@ class SimulatedBackend:
             del self._efforts[effort]
 
     def _have(self, machine: MachineId, capacity: Resources) -> None:
-        """A machine of that size, with a worker for each slot; kernels of new ones are opened beside all work."""
+        """A machine of that size, with a worker for each slot; new kernels are opened while tasks run."""
         before, self._machines[machine] = self._machines.get(machine, capacity), capacity
         if not self._with_worker_pools:
             return
         worker_pool = self._worker_pools.setdefault(machine, WorkerPool(0))
-        for worker in worker_pool.staff(int(capacity.cpu), anew=capacity.memory < before.memory):
+        for worker in worker_pool.staff(int(capacity.cpu), fresh=capacity.memory < before.memory):
             self._work_at(machine, 1.0, self._kernels.opening, partial(self._opened, machine, worker_pool, worker))
 
     def _opened(self, machine: MachineId, worker_pool: WorkerPool[_Running], worker: Worker) -> Sequence[Event]:
@@ -457,7 +461,7 @@ class SimulatedBackend:
         return ()
 
     def _evict(self, machine: MachineId, capacity: Resources) -> None:
-        """Take the room from attempts that no longer fit; those begun first stay first."""
+        """Revoke attempts that no longer fit; those begun first are the last to go."""
         here = [
             attempt
             for attempt, running in self._running.items()

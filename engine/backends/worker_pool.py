@@ -2,10 +2,10 @@
 
 A kernel that is new has to be opened before it takes up an attempt, and reads the footers of a table's files before it
 first scans the table. Slots that come back bring new kernels; when memory falls, all are replaced, each as soon as
-it is idle. Attempts wait for whoever is idle first.
+it is idle. Attempts wait for the first idle worker.
 
-Here is only who works at what; how long things take is told by :class:`Kernels` and worked out by the simulated
-backend.
+This module knows only which worker has which attempt. :class:`Kernels` says how long things take; the simulated backend
+works it out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """What kernels take beside their work, in seconds of one thread.
+    """The cost of kernels besides their work, in seconds of one thread.
 
     opening: until a new one can be used. reading: before it scans a table for the first time, each.
     stopping: from an interrupt until the attempt has ended. read: tables that the first kernels have scanned before.
@@ -34,7 +34,7 @@ class Kernels:
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """One worker with its kernel. generation: of the crew, when it was hired. tables: which it has read."""
+    """One worker with its kernel. generation: of the pool, when it was hired. tables: those that it has read."""
 
     generation: int
     tables: set[str] = field(default_factory=set)
@@ -65,11 +65,11 @@ class WorkerPool(Generic[A]):
         self._idle = deque(Worker(0, set(read)) for _ in range(slots))
         self._waiting: deque[A] = deque()
 
-    def staff(self, slots: int, anew: bool) -> list[Worker]:
-        """Have so many workers, anew: none of those that there are. Returns the new ones: each is to be `idle` once its
-        kernel is open."""
+    def staff(self, slots: int, fresh: bool) -> list[Worker]:
+        """Have one worker for each slot. fresh: new ones replace all. Returns the new ones: each is to be `idle` once
+        its kernel is open."""
         self._slots = slots
-        if anew:
+        if fresh:
             self._generation += 1
             self._present = 0
             self._idle.clear()
@@ -81,14 +81,14 @@ class WorkerPool(Generic[A]):
         return new
 
     def take(self, attempt: A) -> Worker | None:
-        """Who takes up the attempt, the one that is idle longest; None: it waits."""
+        """The worker that takes up the attempt: the one that is idle longest. None: the attempt waits."""
         if self._idle:
             return self._idle.popleft()
         self._waiting.append(attempt)
         return None
 
     def idle(self, worker: Worker) -> A | None:
-        """What the worker takes up, which has nothing to do; None: nothing, and it leaves if it is not wanted."""
+        """The attempt that an idle worker takes up. None: there is none; a worker that is not wanted leaves."""
         if self._waiting:
             return self._waiting.popleft()
         if worker.generation != self._generation:

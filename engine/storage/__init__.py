@@ -8,9 +8,9 @@
     write_behind.py   writes durable outputs behind the running tasks
     segments.py       the data file: an Arrow stream for every partition
     manifest.py       checkpoints in a folder: data first, the manifest last
-    users.py          who uses a folder of checkpoints, known through files and locks
+    users.py          the users of a folder of checkpoints, known through files and locks
     shared_store.py   checkpoints in a store that machines share
-    leases.py         who uses such a store, known through leases
+    leases.py         the users of such a store, known through leases
     guard.py          compares outputs of one signature
     scratch.py        temporary folders that do not outlive their process
 """

@@ -48,7 +48,7 @@ class _Entry:
     """One output. In memory (`tables`), spilled (`mapped`), in a file (`saved`), or both. `busy`: it is being written.
 
     origin: what made it; None if nobody else may have it, or if it was found.
-    let_go: its file may be removed, for no job needed it.
+    unpinned: its file may be removed, for no job needed it.
     """
 
     committed: Committed
@@ -58,7 +58,7 @@ class _Entry:
     durable: bool = False
     busy: bool = False
     origin: Origin | None = None
-    unpin: bool = False
+    unpinned: bool = False
     jobs: set[JobId] = field(default_factory=set)
 
     @property
@@ -73,11 +73,11 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What a store keeps beyond need.
+    """The rules for what a store keeps beyond need.
 
     directory: where durable outputs go, a folder of this machine or the URL of a store that machines share; None:
         nothing outlives the process. budget: bytes that it may take.
-    retain: keep shared outputs that no job needs while there is room, for other queries.
+    retain: keep shared outputs that no job needs while there is space, for other queries.
     quarantine: where mismatches are told; None: in the temporary directory.
     always: make the digest of every shared output at once, not just where two meet.
     key: what lies in the directory must bear its seal; None: a checksum.
@@ -119,7 +119,7 @@ class Store:
 
     budget: bytes that may be held in memory; if it is lowered, `trim` or the next `put` spills what is beyond it.
     spill: an existing directory for the rest.
-    told: hears of every durable output that was written, or had no room.
+    told: hears of every durable output that was written, or found no space.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Store:
         between: called while this waits or writes; may raise to give up, and nothing is committed then.
         origin: what made it, if it may serve others and must therefore hold what others of its signature do.
         mapped: the partitions lie in a file already, and take no memory.
-        Raises DiskFull if there is no room in memory and none on disk, or if an earlier durable output of the job
+        Raises DiskFull if neither memory nor disk has space for it, or if an earlier durable output of the job
         could not be written; GuardMismatch if it differs from what it must equal.
         """
         durable = durable and self._directory is not None
@@ -223,7 +223,7 @@ class Store:
         return self._rows(entry, partition)
 
     def has(self, key: CheckpointKey) -> bool:
-        """Whether the output is at hand: in memory, or in a file that is known of. Looks nowhere else."""
+        """True if the output is at hand: in memory, or in a file that is known. Looks nowhere else."""
         return key in self._entries
 
     def fetch(self, wanted: Sequence[tuple[CheckpointKey, int | None]]) -> None:
@@ -338,22 +338,21 @@ class Store:
                     self._insert(_Entry(saved.committed, None, saved=saved, durable=True))
 
     def _take_up(self, keys: Sequence[CheckpointKey]) -> None:
-        """A job wants these again: the files of what was only kept in memory for whoever might come stay, if they are
-        there still."""
+        """A job wants these again, which were only kept in memory until now: their files stay, if they still exist."""
         with self._lock:
-            unpin = [key for key in keys if (entry := self._entries.get(key)) is not None and entry.unpin]
-        if not unpin or self._directory is None:
+            unpinned = [key for key in keys if (entry := self._entries.get(key)) is not None and entry.unpinned]
+        if not unpinned or self._directory is None:
             return
         try:
-            found = self._directory.find_all(unpin)
+            found = self._directory.find_all(unpinned)
         except CheckpointError:
             return  # the rows are in memory; what a job rests on is only not sure to outlive the process
         useless = []
         with self._lock:
             for saved in found:
                 entry = self._entries.get(saved.committed.key)
-                if entry is not None and entry.unpin and entry.saved is None and not entry.busy:
-                    entry.saved, entry.durable, entry.unpin = saved, True, False
+                if entry is not None and entry.unpinned and entry.saved is None and not entry.busy:
+                    entry.saved, entry.durable, entry.unpinned = saved, True, False
                 else:
                     useless.append(saved.committed.key)
         self._directory.unpin(useless)
@@ -417,7 +416,7 @@ class Store:
         if not keep or entry.tables is None:
             self._drop(key, entry)
         elif entry.durable:
-            entry.durable, entry.saved, entry.unpin = False, None, True  # the file may be removed from now on
+            entry.durable, entry.saved, entry.unpinned = False, None, True  # the file may be removed from now on
 
     def _leave_memory(self, entry: _Entry) -> None:
         entry.tables = None
@@ -453,7 +452,7 @@ class Store:
         try:
             sides = [self._side(entries) for entries in (one, other)]
         except CheckpointError:
-            return  # one of them is gone, or unreadable, which whoever needs it will find out
+            return  # one of them is gone, or unreadable; the job that needs it will find out
         if not sides[0].digest.agrees(sides[1].digest):
             raise self._distrust(sides[0], sides[1], [*one, *other])
 
@@ -577,7 +576,7 @@ class Store:
                     self._leave_memory(entry)
 
     def _admit(self, came: int, held: int, between: Callable[[], None]) -> bool:
-        """An output that is being made holds so many bytes, of which these just came: whether they may stay."""
+        """True if bytes that just came may stay in memory. held: all bytes of their output, which is being made."""
         with self._lock:
             self._used += came
             if held > self.budget // _GROWING:

@@ -1,4 +1,4 @@
-"""One output while it is made: in memory as long as there is room for it, then in a file.
+"""One output while it is made: in memory as long as that has space for it, then in a file.
 
 A task hands over its rows batch by batch, so what it holds of its output is bounded whatever anybody estimated.
 """
@@ -24,7 +24,7 @@ Admit = Callable[[int, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a task has put out, by partition. mapped: the rows lie in a file, and take no memory."""
+    """The output of a task, by partition. mapped: the rows lie in a file, and take no memory."""
 
     tables: tuple[pa.Table, ...]
     mapped: bool = False
@@ -47,7 +47,7 @@ class Output(Protocol):
 
 
 Begin = Callable[[pa.Schema, int], Output]
-"""Makes an output of that schema and so many partitions."""
+"""Makes an output with that schema and number of partitions."""
 
 
 class InMemory:
@@ -71,7 +71,7 @@ class InMemory:
 
 
 class Growing:
-    """An output that moves to a file once there is no room for it. Used by one thread.
+    """An output that moves to a file once memory has no space for it. Used by one thread.
 
     folder: where the file is made. between: called from batch to batch while that is written; may raise to give up.
     """

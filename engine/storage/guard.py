@@ -6,8 +6,8 @@ two layouts) they are compared; a difference means that a rewrite or a signature
 which answer would be right. Then both are quarantined, a file that says how to reproduce it is written, and the
 job ends with GuardMismatch: a wrong answer is never given.
 
-Unfinished rows (of a partial aggregate) mean something only in their own layout, and islands (law 12) may differ
-from run to run: the former are compared part by part, the latter not at all.
+Unfinished rows (of a partial aggregate) mean something only in their own layout: they are compared part by part.
+Outputs of non-deterministic stages (law 12) may differ from run to run: they are not compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What made an output: the stage and the settings it ran under."""
+    """The origin of an output: the stage and the settings it ran under."""
 
     stage: Stage
     settings: tuple[tuple[str, str], ...] = ()

@@ -1,9 +1,9 @@
-"""Who works on a store that several machines share and what they need of it, known to all through leases.
+"""The users of a store that several machines share and what they need of it, known to all through leases.
 
-``users/<user>.json`` belongs to one process, which writes it anew every third of the time for which it holds; that
-time is in it. Who has not done so for as long counts as dead. All times are the store's own, by which it says when an
-object was written, so that the clocks of machines need not agree. A process that was held up for longer than its
-lease may find that what it needed is gone: it is told so when it reads, and makes it anew.
+``users/<user>.json`` belongs to one process, which writes it again every third of the time for which it holds; that
+time is in it. A process that has not done so for as long counts as dead. All times are the store's own, by which it
+says when an object was written, so that the clocks of machines need not agree. A process that was held up for longer
+than its lease may find that what it needed is gone: it learns so when it reads, and makes it again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Leases:
             self._needed.difference_update(names)
 
     def living(self) -> Living:
-        """Who lives, and what they need."""
+        """The living users, and what they need."""
         with self._lock:
             self._write()
         found = {item.name: item for item in self._objects.list(USERS)}
@@ -109,8 +109,8 @@ class Leases:
 
     def _renew(self) -> None:
         while not self._closed.wait(self.seconds / 3):
-            # While the store cannot be reached, nobody else can see the lease run out either; whoever reads or
-            # writes is told.
+            # While the store cannot be reached, nobody else can see the lease run out either. The
+            # next read or write reports it.
             with self._lock, contextlib.suppress(OSError):
                 self._write()
 

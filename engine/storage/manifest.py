@@ -5,11 +5,11 @@
     DIR/<name>.json                the manifest of the checkpoint whose key digests to <name>; it names the data file
     DIR/<name>.<user>-<n>.arrow    data, written by that user; garbage unless a manifest names it
     DIR/<user>.user                one for each process here, with the names it needs (`engine/storage/users.py`)
-    DIR/lock                       held while files are removed or room is taken
+    DIR/lock                       held while files are removed or space is taken
 
-Several processes may use a directory at once. Who finds a user dead removes its garbage. With a budget, room for
-a checkpoint is made by removing others that no living process needs, those worth least first; where that is
-not enough, the checkpoint is not written.
+Several processes may use a directory at once. A process that finds a user dead removes its garbage. With a
+budget, a new checkpoint replaces others that no living process needs, those worth least first; where that is not
+enough, it is not written.
 
 A manifest bears a checksum (:mod:`qoop.catalog.sealed`), and so does every segment of the data. Both find damage. Where
 a key is given, a manifest must bear its seal, and its segments have checksums that nobody can meet on purpose, so that
@@ -54,7 +54,7 @@ VERSION = 3
 _PART_OF_DISK = 0.1
 _MOST = 100 * 10**9
 
-_FULL = 0.9  # fraction of the budget to which eviction makes room, so that it is not needed again at once
+_FULL = 0.9  # fraction of the budget to which eviction frees space, so that it is not needed again at once
 _MANIFEST_BYTES = 1024
 _OURS = re.compile(r"(?P<name>[0-9a-f]{32})\.((?P<user>[0-9a-f]{16})-\d+\.(arrow|json)|json)")
 
@@ -73,7 +73,7 @@ class Checkpoints(Protocol):
 
     @property
     def far(self) -> bool:
-        """Whether it is another machine that holds them."""
+        """True if another machine holds them."""
         ...
 
     @property
@@ -82,8 +82,8 @@ class Checkpoints(Protocol):
         ...
 
     def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
-        """Commit an output; one that exists stays. needed: it is not removed before `unpin`. None: there is no room
-        for it. Raises DiskFull, and leaves nothing that is visible behind then."""
+        """Commit an output; one that exists stays. needed: it is not removed before `unpin`. None: there is no
+        space for it. Raises DiskFull, and leaves nothing that is visible behind then."""
         ...
 
     def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
@@ -103,7 +103,7 @@ class Checkpoints(Protocol):
         ...
 
     def unpin(self, keys: Sequence[CheckpointKey]) -> None:
-        """No job of this process needs these any more; they stay until their room is needed."""
+        """No job of this process needs these any more; they stay until their space is needed."""
         ...
 
     def remove(self, saved: Saved) -> None:
@@ -149,7 +149,7 @@ class CheckpointDirectory:
     def __init__(self, root: Path, budget: int | None = None, key: bytes | None = None) -> None:
         self.root = root
         self._budget = budget
-        self._unseen = 0  # bytes that may be written before the next look at what there is: so many may eight processes
+        self._unseen = 0  # bytes that may be written before the next look at what there is: as many may eight processes
         self._key = key
         self._numbers = count(1)
         try:
@@ -168,7 +168,7 @@ class CheckpointDirectory:
         another process may be reading it, also if it came to be meanwhile.
 
         needed: a running job of this process needs it, so that it is not removed before `unpin`.
-        None: the budget has no room for it. Raises DiskFull. On any error nothing is left behind.
+        None: the budget has no space for it. Raises DiskFull. On any error nothing is left behind.
         """
         present = self.find(committed.key)
         if present is not None:
@@ -214,7 +214,7 @@ class CheckpointDirectory:
 
     def find(self, key: CheckpointKey) -> Saved | None:
         """The checkpoint of that key, or None if there is none that can be believed. It is not removed before
-        `unpin`. Raises CheckpointError if the directory cannot be read, or has no room for a word that it is needed.
+        `unpin`. Raises CheckpointError if the directory cannot be read, or has no space to record that it is needed.
         """
         name = _name(key)
         try:
@@ -247,11 +247,11 @@ class CheckpointDirectory:
         return sum(saved.committed.bytes)
 
     def unpin(self, keys: Sequence[CheckpointKey]) -> None:
-        """No job of this process needs these any more; they stay until their room is needed."""
+        """No job of this process needs these any more; they stay until their space is needed."""
         self._users.unpin([_name(key) for key in keys])
 
     def remove(self, saved: Saved) -> None:
-        """Forget a checkpoint that proved unreadable; first the manifest, unless it was made anew, then the data."""
+        """Forget a checkpoint that proved unreadable; first the manifest, unless it was made again, then the data."""
         name = _name(saved.committed.key)
         with self._users.alone():
             if self._data_of(name) == saved.path.name:
@@ -282,7 +282,7 @@ class CheckpointDirectory:
                 path.unlink(missing_ok=True)
 
     def _take_space(self, data: Path, bytes_: int) -> bool:
-        """Make the data file, of the size it will have at least. False if there is no room for it."""
+        """Make the data file, of the size it will have at least. False if there is no space for it."""
         if self._budget is None:
             write_private(data, b"")
             return True
@@ -423,7 +423,7 @@ def dump_manifest(committed: Committed, data: str, segments: Sequence[Segment], 
 
 
 def load_manifest(text: bytes, key: bytes | None = None) -> tuple[Committed, str, tuple[Segment, ...]]:
-    """What `dump_manifest` was given. Raises CheckpointError if it is damaged, of another version or not sealed with
+    """The arguments of `dump_manifest`. Raises CheckpointError if it is damaged, of another version or not sealed with
     the key."""
     try:
         return _from_json(opened(text, key))

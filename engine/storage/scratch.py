@@ -1,8 +1,8 @@
 """A temporary directory that does not outlive its process for long, however that ends.
 
 ``PARENT/qoop-<kind>-<random>/`` holds a file ``lock``, on which its process has a lock that the system takes back
-when the process ends. Whoever makes another such directory beside it removes those whose lock can be had. By
-process numbers this could not be told: they are used again, and differ between containers.
+when the process ends. A process that makes another such directory next to it removes those whose lock is free.
+Process numbers would not show this: they are used again, and differ between containers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def drafted(path: str) -> Iterator[str]:
     after a kill with the next one, nothing of it is left. What has no place to take is written as it is: a pipe, a
     folder that is there already, a place on another machine.
 
-    Raises DiskFull if nothing can be written beside it.
+    Raises DiskFull if nothing can be written next to it.
     """
     target = Path(os.path.realpath(path))
     if "://" in path or not target.parent.is_dir() or (target.exists() and not target.is_file()):

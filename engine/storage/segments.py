@@ -6,10 +6,10 @@ index, which says where each segment lies, how many rows it must yield and what 
 
 Not compressed: with LZ4 writing 300 MB takes 0.36 s of CPU where it takes 0.11 s plain (checksum included),
 and reading needs 0.65 s where a memory map needs nothing. The checksum is zlib's CRC-32: 4.4 GB/s, where
-BLAKE2b makes 0.9. It finds damage, and can be met on purpose by whoever changes the file: where others can write to
+BLAKE2b makes 0.9. It finds damage, and can be met on purpose by a writer of the file: where others can write to
 it and the user has chosen a key (`manifest`), SHA-256 (1.4 GB/s) is taken besides, and compared instead.
 
-A file that has a name is never mapped: whoever cuts a mapped file short ends the process that touches the map (SIGBUS).
+A file that has a name is never mapped: cutting a mapped file short ends the process that touches the map (SIGBUS).
 It is read, or copied if it is large. Only copies and what is spilled are mapped, for their files have no name: nobody
 else can reach them, and they are gone with the process, however that ends.
 """
@@ -36,7 +36,7 @@ _CHUNK = 1 << 20
 
 
 class Damaged(CheckpointError):
-    """What was written is not there any more, or not as it was; other CheckpointErrors may pass."""
+    """The data are gone, or not as they were written; other CheckpointErrors may pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +136,14 @@ def read_segment(path: Path, segment: Segment, folder: Path | None = None) -> pa
     """The rows of a segment, read into memory and compared with their checksum.
 
     folder: where a large one is copied to, into a file without a name that is mapped; it takes no memory then that the
-    system could not have back. Raises DiskFull if there is no room for that.
+    system could not have back. Raises DiskFull if there is no space for that.
 
     Raises Damaged if the file is missing, too short, or does not hold what the index says, CheckpointError if it cannot
     be read for another reason.
     """
     try:
         with pa.OSFile(str(path)) as file:
-            if file.size() < segment.offset + segment.length:  # before memory is taken for what an index claims
+            if file.size() < segment.offset + segment.length:  # before memory is taken for what an index says
                 raise Damaged(f"{path} is cut short: {file.size()} bytes")
             file.seek(segment.offset)
             if folder is not None and segment.length >= _LARGE:
@@ -195,7 +195,7 @@ def spilled(
 
 class Spilling:
     """Partitions that are written to a file as they come, in runs of a segment each, and mapped from there at the end.
-    The file has no name then: it takes room on the disk for as long as somebody holds the rows, and none in memory that
+    The file has no name then: it takes space on the disk as long as somebody holds the rows, and none in memory that
     the system could not have back.
 
     Raises OSError as the file does. `close` removes what was not finished.

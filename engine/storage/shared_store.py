@@ -16,7 +16,7 @@ of file locks there are three rules:
   whether it is there. Who removes one first marks it as gone, and then looks whether a lease names it. In whatever
   order that happens, at least one of the two sees the other (Dekker's way of mutual exclusion), and gives way. What
   was written less than a lease ago is left alone, too, so that a new output need not be in the lease at once.
-- *Data without a manifest* are garbage once the lease of whoever wrote them has run out.
+- *Data without a manifest* are garbage once the lease of their writer has run out.
 
 A budget is kept by each process as far as it knows: what others write within half a lease may come on top.
 
@@ -49,7 +49,7 @@ from qoop.engine.storage.segments import Damaged, Segment, check, read_segment, 
 from qoop.engine.task import CheckpointKey
 
 _THREADS = 8
-_FULL = 0.9  # fraction of the budget to which eviction makes room
+_FULL = 0.9  # fraction of the budget to which eviction frees space
 _MANIFEST_BYTES = 1024
 _TRIES = 5
 _PAUSE = 0.1  # seconds between tries
@@ -58,7 +58,7 @@ _OURS = re.compile(r"(?P<part>[0-9a-f]{32}/\d+)\.(?:(?P<kind>json|gone)|(?P<user
 
 @dataclass(slots=True)
 class _Part:
-    """What lies in the store for one part of an output."""
+    """The objects in the store for one part of an output."""
 
     manifest: Object | None = None
     gone: Object | None = None
@@ -113,7 +113,7 @@ class SharedCheckpoints:
         """Write data, then the manifest; the checkpoint exists once this returns. One that exists stays.
 
         needed: a running job of this process needs it, so that it is not removed before `unpin`.
-        None: the budget has no room for it, or one of its key is just being removed. Raises DiskFull, and leaves
+        None: the budget has no space for it, or one of its key is just being removed. Raises DiskFull, and leaves
         nothing that is visible behind then.
         """
         name = _name(committed.key)
@@ -205,7 +205,7 @@ class SharedCheckpoints:
         self._fetch(saved, [number])
         cached = self._cached(saved, number)
         if cached is None:
-            raise CheckpointError(f"checkpoint {saved.committed.key}: no room for it in {self._cache.root}")
+            raise CheckpointError(f"checkpoint {saved.committed.key}: no space for it in {self._cache.root}")
         try:
             return read_segment(*cached, folder)
         except CheckpointError as error:
@@ -230,7 +230,7 @@ class SharedCheckpoints:
         )
 
     def unpin(self, keys: Sequence[CheckpointKey]) -> None:
-        """No job of this process needs these any more; they stay until their room is needed."""
+        """No job of this process needs these any more; they stay until their space is needed."""
         self._leases.unpin(map(_name, keys))
 
     def remove(self, saved: Saved) -> None:
@@ -301,7 +301,7 @@ class SharedCheckpoints:
         return True
 
     def _manifest(self, name: str) -> Saved | None:
-        """What the manifest says; None if there is none, or it cannot be believed."""
+        """The content of the manifest; None if there is none, or it cannot be believed."""
         return self._tagged_manifest(name)[1]
 
     def _tagged_manifest(self, name: str) -> tuple[str | None, Saved | None]:
@@ -359,7 +359,7 @@ class SharedCheckpoints:
             return True
 
     def _collect_quietly(self) -> None:
-        with contextlib.suppress(OSError):  # whoever reads or writes is told
+        with contextlib.suppress(OSError):  # the next read or write reports it
             self.collect()
 
     def _collect(self, parts: Mapping[str, _Part], living: Living) -> None:
@@ -376,7 +376,7 @@ class SharedCheckpoints:
             self._remove(part, garbage)
 
     def _mine(self, gone: Object, living: Living) -> bool:
-        """Whether a removal was left unfinished: by this process, which does one at a time, or a dead one."""
+        """True if a removal was left unfinished: by this process, which does one at a time, or a dead one."""
         with contextlib.suppress(FileNotFoundError):
             user = self._objects.read(gone.name)[1].decode(errors="replace")
             return user == self._leases.own or user not in living.users
@@ -426,7 +426,7 @@ class SharedCheckpoints:
         needed = self._leases.living().needed
         going = [name for name in marked if name not in needed]
         if time.monotonic() - began > self._leases.seconds:
-            going = []  # this process was held up: others may have removed them by now, and made some anew
+            going = []  # this process was held up: others may have removed them by now, and made some again
         self._objects.delete([f"{name}.json" for name in going])
         self._objects.delete([item.name for name in going for item in parts[name].data])
         self._objects.delete([f"{name}.gone" for name in marked])

@@ -1,4 +1,4 @@
-"""Who uses a directory of checkpoints and what they need, known to all processes through files and locks.
+"""The users of a directory of checkpoints and what they need, known to all processes through files and locks.
 
 ``DIR/<user>.user`` belongs to one process, which holds a lock on it that the system takes back when the process
 ends, however it ends; process numbers would be used again, and differ between containers. The file is a log:
@@ -22,7 +22,7 @@ from pathlib import Path
 from qoop.catalog.forks import forget_private, keep_private
 
 _USER = re.compile(r"(?P<user>[0-9a-f]{16})\.user")
-_LONG = 10_000  # lines of a log, from which on it is worth writing anew
+_LONG = 10_000  # lines of a log, from which on it is worth rewriting
 
 
 class Users:
@@ -34,7 +34,7 @@ class Users:
         self._mutex = threading.Lock()  # flock belongs to the open file, which the threads share
         self._needed: set[str] = set()
         self._lines = 0
-        self._anew = False  # the log is to be written anew, since its end may be missing
+        self._rewrite = False  # the log is to be written again, since its end may be missing
         self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             with self.alone():  # nobody sees the file before it is locked
@@ -72,7 +72,7 @@ class Users:
         return {user for user in self._users() if self._lifetimes(user)}
 
     def needed(self) -> set[str]:
-        """What any living process needs. Only while `alone`."""
+        """The names that any living process needs. Only while `alone`."""
         names: set[str] = set()
         for user in self.living():
             names |= self._needed if user == self.own else _read_log(self._path(user))
@@ -110,13 +110,13 @@ class Users:
             return
         with self._locked(fcntl.LOCK_SH):
             lines = [f"{sign}{name}\n" for name in names]
-            if self._anew or self._lines > _LONG + 4 * len(self._needed):
+            if self._rewrite or self._lines > _LONG + 4 * len(self._needed):
                 os.ftruncate(self._log, 0)
                 lines, self._lines = [*(f"+{name}\n" for name in sorted(self._needed)), *lines], 0
-            text, self._anew = "".join(lines).encode(), True  # for as long as it is not all there
+            text, self._rewrite = "".join(lines).encode(), True  # for as long as it is not all there
             if os.write(self._log, text) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._lines, self._anew = self._lines + len(lines), False
+            self._lines, self._rewrite = self._lines + len(lines), False
 
     @contextlib.contextmanager
     def _locked(self, kind: int) -> Iterator[None]:

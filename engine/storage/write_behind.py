@@ -17,7 +17,7 @@ from qoop.engine.task import JobId
 
 WAITING_BYTES = 256 << 20
 WAITING_SECONDS = 1.0
-_PAUSE = 0.05  # seconds between looks at whether whoever waits was stopped
+_PAUSE = 0.05  # seconds between looks at whether the waiting thread was stopped
 
 
 class Writable(Protocol):

@@ -1,4 +1,4 @@
-"""The inputs and answers of every scheduling policy. Policies know no plan (paper section 1)."""
+"""The input and the answers of every scheduling policy. Policies know no plan (paper section 1)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
 
 @dataclass(frozen=True)
 class Request:
-    """The view that a scheduler has of one active job.
+    """All that a scheduler may see of one active job.
 
-    arrival: counts jobs in the order they came. used: the resources its attempts hold now.
+    arrival: counts jobs in the order they came. used: the resources that its attempts hold now.
     demands: its ready tasks, most urgent first; of equal tasks only the next one.
-    remaining_work: what the job has still to do, by the estimates of its plan. Only policies that cannot do without
-    ask; ours,
+    remaining_work: what the job has still to do, by the estimates of its plan. Only policies that need it ask; ours,
         max-min fairness, does not.
-    wanted: the most resources that its plan has a use for; None: it does not tell.
+    wanted: the most resources that its plan has a use for; None: unknown.
     """
 
     job: JobId
@@ -83,5 +82,5 @@ class Scheduler(Protocol):
         ...
 
     def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
-        """The resources each job is promised in the long run: a guaranteed minimum, not a cap."""
+        """The resources that each job is promised in the long run: a guaranteed minimum, not a cap."""
         ...

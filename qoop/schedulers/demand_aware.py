@@ -4,8 +4,8 @@ The loop of resources and plans, by its two halves (after the primal-dual view i
 
     shares ──the jobs' policies──> plans ──useful_resources──> what each job wants ──max-min with limits──> shares
 
-A share that is told makes the job choose its plan; the plan's want, a vector and nothing else of it, goes into the next
-`fair_shares`, and the shares that come of it are told if they differ. Shares are max-min fair with limits, found by
+A job that hears of its share chooses its plan. The plan's want, a vector and nothing else of it, goes into the next
+`fair_shares`, and the jobs hear of the new shares if they differ. Shares are max-min fair with limits, found by
 progressive filling (Bertsekas and Gallager, "Data Networks", 1992, section 6.5.2), in dominant shares (DRF: Ghodsi et
 al., NSDI 2011).
 

@@ -1,8 +1,7 @@
 """Dominant resource fairness, as its authors published it.
 
 Source: Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011, algorithm 1:
-the user with the lowest dominant share runs the next task, if there are free resources for it. With weights, section
-4.3.
+the user with the lowest dominant share runs the next task, if it fits. With weights, section 4.3.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class MaxMin:
     """The job with the lowest current share goes first; within it the best aligned task and machine.
 
     The current share is the dominant share of what the job's attempts hold (as in DRF: Ghodsi et al., NSDI
-    2011), divided by its weight. If nothing of that job fits, the next one is tried, so no free resources that some
+    2011), divided by its weight. If nothing of that job fits, the next one is tried, so nothing that some
     ready task could use is left free.
     """
 
@@ -39,7 +39,7 @@ def capacity_of(availability: Mapping[MachineId, Available]) -> Resources:
     """The capacity of all machines together."""
     if isinstance(availability, Availability):
         return availability.capacity
-    return sum((available.capacity for available in availability.values()), Resources())
+    return sum((place.capacity for place in availability.values()), Resources())
 
 
 def first_fitting(requests: Iterable[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
@@ -60,7 +60,7 @@ def first_fitting(requests: Iterable[Request], availability: Mapping[MachineId, 
 
 
 def with_available(availability: Mapping[MachineId, Available]) -> tuple[list[MachineId], list[Available]]:
-    """The machines on which something may start, and what is available on them: every task takes some of the slots."""
+    """The machines with free slots, and their available resources: a task needs some of the slots to start."""
     if isinstance(availability, Availability):
         machines = (
             list(availability.open)
@@ -68,13 +68,13 @@ def with_available(availability: Mapping[MachineId, Available]) -> tuple[list[Ma
             else [machine for machine in availability if machine in availability.open]
         )
     else:
-        machines = [machine for machine, available in availability.items() if available.free.cpu > 0]
+        machines = [machine for machine, place in availability.items() if place.free.cpu > 0]
     return machines, [availability[machine] for machine in machines]
 
 
 def most_free(places: Sequence[Available]) -> tuple[float, float]:
     """The most slots that are free on any machine, and the most memory."""
-    return max([available.free.cpu for available in places]), max([available.free.memory for available in places])
+    return max([place.free.cpu for place in places]), max([place.free.memory for place in places])
 
 
 def even_shares(requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:

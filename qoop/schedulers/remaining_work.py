@@ -15,7 +15,7 @@ from qoop.planner.plan import Resources, Stage
 
 
 class RemainingWork(Protocol):
-    """The rest of a job as its request tells it, under the plan that runs and by that plan's estimates."""
+    """The remaining work of a job in its request, under the plan that runs and by that plan's estimates."""
 
     @property
     def work(self) -> float:
@@ -50,14 +50,14 @@ class Rest:
 class Latest:
     """A schedule that does everything as late as it can.
 
-    seconds: that it takes. steps: slots in use from that many seconds before its end on, the latest step first.
+    seconds: that it takes. steps: (s, slots in use from s seconds before its end on), the latest step first.
     """
 
     seconds: float
     steps: tuple[tuple[float, float], ...]
 
     def slots(self, before_end: float) -> float:
-        """Slots in use a number of seconds before the end; more than all its seconds before that, none need be.
+        """Slots in use that many seconds before the end; none before the schedule begins.
 
         >>> Latest(5.0, ((2.0, 1.0), (5.0, 3.0))).slots(4.0)
         3.0
@@ -71,11 +71,11 @@ _EARLY = 1e-9
 
 
 def latest(rest: Sequence[Rest], slots: float) -> Latest:
-    """The schedule of what is left of a plan on a number of slots, built from its end backwards.
+    """The schedule of what is left of a plan on `slots` slots, built from its end backwards.
 
     Source: the altruistic reverse schedule of Grandl et al., "Altruistic Scheduling in Multi-Resource Clusters" (OSDI
     2016, section 3.2): a list schedule of the plan with its edges turned round. Here by stage, not by task: a stage has
-    as many slots as it has tasks and as are free, until it is done.
+    as many slots as it has tasks and are free, until it is done.
 
     rest: by stage of the plan, in its order; those that are done may be left out.
     """

@@ -21,7 +21,7 @@ _Entry = tuple[float, int, int, "Request"]
 
 
 class Waiting(Sequence["Request"]):
-    """Requests with demands, one a job. The scheduler sees these: it may go through them, and ask for them by share."""
+    """Requests with demands, one for each job. A scheduler may go through them, or ask for them by share."""
 
     def __init__(self) -> None:
         self._requests: dict[JobId, Request] = {}
@@ -44,7 +44,7 @@ class Waiting(Sequence["Request"]):
         return iter(self._requests.values())
 
     def put(self, request: Request) -> None:
-        """The job requests this from now on; without demands it does not wait."""
+        """Replace the request of the job; one without demands does not wait."""
         if not request.demands:
             self.drop(request.job)
             return

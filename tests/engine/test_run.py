@@ -215,7 +215,7 @@ def test_stages_of_equal_meaning_run_once() -> None:
 
 def test_a_task_that_is_not_ready_gets_no_room() -> None:
     s = Script(JOIN)
-    with pytest.raises(PlanError, match=r"c\.0 was granted room but is not ready"):
+    with pytest.raises(PlanError, match=r"c\.0 was granted resources but is not ready"):
         s.start("c.0")
     s.start("a.0")
     with pytest.raises(PlanError, match="not ready"):

@@ -90,7 +90,7 @@ class _Machine:
 
     @property
     def capacity(self) -> Resources:
-        """What this session may use: of the memory as much as of the slots."""
+        """The resources that this session may use: the same part of the memory as of the slots."""
         return Resources(self.slots, int(self.whole.memory * self.slots / self.whole.cpu))
 
 
@@ -118,7 +118,7 @@ class Share(Protocol):
     """Divides the slots of machines with other sessions."""
 
     def tick(self, slots: Mapping[MachineId, int], held: Mapping[MachineId, int]) -> Mapping[MachineId, int] | None:
-        """What this one may have of the slots that there are, given what its attempts take; None: nobody knows."""
+        """The slots that this session may have, given those that its attempts take; None: not known."""
         ...
 
     def leave(self) -> None:
@@ -131,7 +131,7 @@ class RayBackend:
 
     address: see :func:`~qoop.engine.backends.ray.nodes.attach`. keeping: as for a local one; its directory must be the
     same on all nodes. spill_dir: where each node makes a temporary directory. clock: of the notices. share: with other
-    sessions, which also sees to it that Ray gives the room to nobody else; None: this one has the nodes to itself.
+    sessions, which also keeps Ray from giving the resources to others; None: this one has the nodes to itself.
     tls: between its processes; None: see :mod:`qoop.engine.backends.ray.tls`.
     Raises ConfigError for want of Ray, or of a cluster with at least one node that has a CPU.
     """
@@ -440,7 +440,7 @@ class RayBackend:
                 self._coming[node.id] = _Recruit(node, actor, actor.introduce.remote(), time.monotonic() + _START)
 
     def _arrived(self, timeout: float) -> list[_Machine]:
-        """The actors that have come up, within so many seconds; those that will not are forgotten."""
+        """The actors that come up within the timeout; those that fail are forgotten."""
         answers = {recruit.answer: recruit for recruit in self._coming.values()}
         if not answers:
             return []
@@ -463,7 +463,7 @@ class RayBackend:
         return _Machine(node.machine, node, recruit.actor, told.place, told.capacity, 0 if self._share else node.slots)
 
     def _actor(self, node: Node) -> Any:
-        """Start an actor on a node. The room that it uses is held for all sessions at once (`reservation`)."""
+        """Start an actor on a node. Its resources are reserved for all sessions at once (`reservation`)."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         config = NodeConfig(node.machine, node.slots, node.memory, self._spill, self._keeping, self._secret, self._tls)
@@ -547,7 +547,7 @@ class RayBackend:
         self._events.put(event)
 
     def _brought(self, machine: _Machine, event: TaskSucceeded) -> TaskSucceeded | TaskFailed:
-        """What to tell of an output once it is here too, if it is part of the answer: between the end of a job and the
+        """The report of an output, once it is here too if it is part of the answer: between the end of a job and the
         reading of its answer no node may take it away."""
         with self._lock:
             found = self._attempts.get(event.attempt)
@@ -563,7 +563,7 @@ class RayBackend:
             return TaskFailed(event.attempt, *to_failure(error, found[1]))
 
     def _hold(self, machine: _Machine, job: JobId, committed: Committed) -> None:
-        """The first place of an output is its place: of an island, another attempt's may hold other rows."""
+        """The first place of an output is its place: a non-deterministic stage may put out other rows again."""
         output = self._outputs.get(committed.key)
         if output is None:
             self._outputs[committed.key] = _Output(committed, machine, {job})

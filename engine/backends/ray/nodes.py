@@ -29,7 +29,7 @@ class Node:
 
     @property
     def machine(self) -> MachineId:
-        """What it is called as a machine."""
+        """Its name as a machine."""
         return f"node-{self.id[:_NAMED]}"
 
 

@@ -32,7 +32,7 @@ from qoop.engine.task import CheckpointKey, TaskSpec
 _PIECES = b"qoop.pieces"
 _SECRET = "qoop-secret"
 _PLAIN, _TLS = "grpc://", "grpc+tls://"
-_READ = 300.0  # seconds after which whoever has not given all is taken for gone: a host that vanished closes nothing
+_READ = 300.0  # seconds after which a peer that has not given all counts as gone: a host that vanished closes nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ def _cut(whole: pa.Table) -> list[pa.Table]:
 class PeerInputs:
     """The inputs of a node's tasks that other processes hold (see :class:`~qoop.engine.backends.local.Elsewhere`).
 
-    An output that is read whole is what every task of a stage reads, so it is kept in the node's own store, for the
-    job, until that releases it. One that rests on an island is not: it may be made anew, with other rows.
+    An output that is read whole is read by every task of a stage, so the node's own store keeps it until the job
+    releases it. It does not keep one that depends on a non-deterministic stage: a second run may give other rows.
     """
 
     def __init__(self, tls: bool = False) -> None:
@@ -276,7 +276,7 @@ class PeerTable:
 
     @classmethod
     def of(cls, source: ArrowSource, place: Place) -> PeerTable:
-        """What other processes are given in place of the source."""
+        """The description that other processes get in place of the source."""
         return cls(source.id, place, source.rows, source.pieces())
 
     def digest(self) -> str:
@@ -310,7 +310,7 @@ class PeerTable:
         return {}
 
     def places(self) -> Places:
-        """What must be opened to read it: nothing."""
+        """The places that a reader must open: none."""
         return Places()
 
     def attach(self) -> None:

@@ -1,7 +1,7 @@
-"""The room of nodes in Ray's own accounts, so that Ray gives it to nobody else while sessions use it.
+"""The reservation of nodes in Ray's own accounts, so that Ray gives them to nobody else while sessions use them.
 
-A placement group a node holds the room. It belongs to the actor that makes it, and ends with that. The processes of the
-sessions are not within it, so that nothing happens to them if it goes.
+One placement group for each node holds its resources. It belongs to the actor that makes it, and ends with that actor.
+The processes of the sessions are not within it, so that they survive its end.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _PRESENCE = 0.01
 
 
 class Reservation:
-    """The room that is held on each node."""
+    """The resources that are reserved on each node."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, bool], Any] = {}  # by node, and whether the whole of it is held
 
     def keep(self, nodes: Iterable[Node], whole: bool) -> None:
-        """Hold room on these nodes and no others: all slots and memory, or next to nothing; as soon as it is free."""
+        """Reserve these nodes and no others, as soon as they are free: all slots and memory, or next to nothing."""
         from ray.util import remove_placement_group
 
         wanted = {(node.id, whole): node for node in nodes}

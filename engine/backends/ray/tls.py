@@ -19,7 +19,7 @@ _FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What a process shows of itself, and whom it believes; PEM."""
+    """The certificate and key of a process, and the authority that it trusts; PEM."""
 
     own: bytes
     key: bytes = field(repr=False)
@@ -27,7 +27,7 @@ class Certificates:
 
 
 def is_wanted(asked: bool | None, host: str) -> bool:
-    """Whether peers talk by TLS. asked: the option ``ray_tls``; None: where certificates are named, unless the address
+    """True if peers talk by TLS. asked: the option ``ray_tls``; None: where certificates are named, unless the address
     is a loopback one. Raises ConfigError if it is asked for and certificates are missing."""
     if asked:
         certificates()

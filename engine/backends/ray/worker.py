@@ -1,4 +1,4 @@
-"""What runs on a node: one actor that holds a :class:`~qoop.engine.backends.local.LocalBackend` of the node's size.
+"""The actor on a node: it holds a :class:`~qoop.engine.backends.local.LocalBackend` of the node's size.
 
 Its calls come in order, so orders need no answers; events are the stream of one call that is always under way.
 """
@@ -29,7 +29,7 @@ _STREAM = 10_000  # times that it does so in one call, whose account Ray keeps
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """What a node needs to know of its session. memory: bytes for everything, as for a local one."""
+    """The settings that a node gets from its session. memory: bytes for everything, as for a local one."""
 
     machine: MachineId
     slots: int
@@ -128,7 +128,7 @@ class NodeWorker:
         return self._backend.store.held(keys, job)
 
     def events(self) -> Iterator[Sequence[Event]]:
-        """What happens, as it does; ends after a while, to be asked for again."""
+        """The events as they happen. The stream ends after a while; the caller asks for it again."""
         for _ in range(_STREAM):
             found = list(self._backend.wait(_LISTEN))
             refused, self._refused = self._refused, []
