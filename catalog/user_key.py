@@ -43,7 +43,7 @@ def user_key() -> bytes:
     if chosen is not None:
         return chosen
     path = config_directory() / "key"
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path.exists, false for a folder that must not be looked into
         _make(path)
     return _made_of(_read(path, others=0o077), str(path))
 

@@ -119,7 +119,7 @@ def from_files() -> tuple[dict[str, str], tuple[Path, ...]]:
     """
     told = os.environ.get("QOOP_CONFIG")
     own, here = config_directory() / "qoop.toml", Path("qoop.toml").absolute()
-    files = [Path(told).expanduser().absolute()] if told else [path for path in (own, here) if path.is_file()]
+    files = [Path(told).expanduser().absolute()] if told else [path for path in (own, here) if os.path.isfile(path)]
     said: dict[str, str] = {}
     for path in files:
         values = _from_file(path)

@@ -16,10 +16,15 @@ import pytest
 import qoop
 from qoop.session import Session
 
+_BEFORE: set[threading.Thread] = set()
+"""Threads of sessions that other tests of this process have left open."""
+
 
 @pytest.fixture(autouse=True)
 def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QOOP_SPILL", str(tmp_path / "spill"))
+    _BEFORE.clear()
+    _BEFORE.update(threading.enumerate())
 
 
 def opened(folder: Path) -> Session:
@@ -29,7 +34,9 @@ def opened(folder: Path) -> Session:
 
 
 def left(folder: Path) -> list[str]:
-    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("qoop-")]
+    threads = [
+        thread.name for thread in threading.enumerate() if thread not in _BEFORE and thread.name.startswith("qoop-")
+    ]
     users = [path.name for path in (folder / "kept").glob("*.user")]
     return [*threads, *users, *(path.name for path in (folder / "spill").iterdir())]
 

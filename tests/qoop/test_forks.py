@@ -64,7 +64,7 @@ CHILDREN = {
         lambda: session.sql("SELECT 1"), lambda: session.submit("SELECT 1"), lambda: session.register("x", "y.parquet"),
         lambda: session.explain("SELECT 1"), lambda: session.describe("SELECT 1"), lambda: session.resize(slots=1),
         lambda: session.set("TimeZone", "UTC"), lambda: session.statistics("t"), lambda: session.sql("DROP TABLE u"),
-        lambda: session.tables(), lambda: session.views(), lambda: session.room,
+        lambda: session.tables(), lambda: session.views(), lambda: session.available,
     ):
         refused(use)
     repr(session)
@@ -72,7 +72,7 @@ CHILDREN = {
     """,
     "uses jobs": """
     for job in (ended, running):
-        for use in (job.result, job.wait, job.batches, job.cancel, job.progress, job.standing, job.history,
+        for use in (job.result, job.wait, job.batches, job.cancel, job.progress, job.status, job.history,
                     lambda: job.suspend(sys.argv[1] + "/bundle"), lambda: job.when_ended(print)):
             refused(use)
         repr(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from soak_run import TICKS, Happened, perform, scenario
 
 from qoop.catalog.errors import GuardMismatch
 from qoop.engine.kernel import Kernel
+from qoop.engine.storage.growing import Made
 from qoop.session import Session
 
 PLACES = tuple(TICKS * (number - 1) + number % TICKS for number in (1, 7, 15, 25, 42, 51))
@@ -38,8 +40,9 @@ def test_the_soak_finds_rows_that_are_missing(
 ) -> None:
     run = Kernel.run
 
-    def lossy(kernel: Kernel, *arguments: object) -> object:
-        return [table.slice(1) for table in run(kernel, *arguments)]  # type: ignore[arg-type]
+    def lossy(kernel: Kernel, *arguments: object) -> Made:
+        made = run(kernel, *arguments)  # type: ignore[arg-type]
+        return replace(made, tables=tuple(table.slice(1) for table in made.tables))
 
     monkeypatch.setattr(Kernel, "run", lossy)
     with Subjects(partial(benchmark_data, "tpcds")) as subjects, pytest.raises((AssertionError, GuardMismatch)):

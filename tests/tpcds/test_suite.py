@@ -121,7 +121,7 @@ def test_results_of_another_truth_are_refused(
         kept.append(replace(make(plan), items={"3": 3}, measure=squared))
     runner.run(kept[0], tmp_path)
     assert runner.run(kept[0], tmp_path).values == {"3": 9}
-    with pytest.raises(ConfigError, match="'truth': 'another'"):
+    with pytest.raises(ConfigError, match="'ground_truth': 'another'"):
         runner.run(kept[1], tmp_path)
 
 
