@@ -55,8 +55,10 @@ def _add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     what = "Take a slot and most of the memory away in mid-query: qoop, qoop without re-planning, DuckDB"
     parser = commands.add_parser("shrink", help=what, description=f"{what}.")
     _add_common(parser)
-    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="medians of so many (5)")
-    parser.add_argument("--kinds", default=",".join(KINDS), metavar="A,B", help=f"contestants ({','.join(KINDS)})")
+    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="runs of each, for the median (5)")
+    parser.add_argument(
+        "--kinds", default=",".join(KINDS), metavar="A,B", help=f"systems under test ({','.join(KINDS)})"
+    )
     parser.set_defaults(run=_shrink)
 
 
@@ -154,7 +156,7 @@ def _add_eta(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _add_ray_spot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "A spot market replayed on real Ray nodes that come and go, with the simulator's prediction beside it"
+    what = "A spot market replayed on real Ray nodes that come and go, next to the simulator's prediction"
     parser = commands.add_parser("ray-spot", help=what, description=f"{what}.")
     parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
     parser.add_argument("--queries", default="23,64,72,78", metavar="1,3,7-9", help="which ones (23,64,72,78)")
@@ -231,7 +233,7 @@ def _add_fidelity(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     kept = "real runs are kept there as they come; a broken-off run goes on from there (in ~/.cache/qoop/suite)"
     parser.add_argument("--results", metavar="FILE", help=kept)
     parser.add_argument(
-        "--fresh", action="store_true", help="begin anew, and put the figures on the report's page whatever is there"
+        "--fresh", action="store_true", help="begin again, and put the figures on the report's page whatever is there"
     )
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_fidelity)
@@ -244,7 +246,7 @@ def _add_tables(parser: argparse.ArgumentParser, scale: str = "") -> None:
 
 
 def _add_resources(parser: argparse.ArgumentParser) -> None:
-    """What a session has."""
+    """The resources of a session."""
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
     parser.add_argument("--memory", metavar="SIZE", help='for all tasks, such as "2GB" (80 %% of what there is)')
 
@@ -252,7 +254,7 @@ def _add_resources(parser: argparse.ArgumentParser) -> None:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (the longest)")
-    parser.add_argument("--longest", type=int, default=20, metavar="N", help="so many of the longest (20)")
+    parser.add_argument("--longest", type=int, default=20, metavar="N", help="how many of the longest (20)")
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
 
 
@@ -260,9 +262,9 @@ def _shrink(options: argparse.Namespace) -> int:
     kinds = tuple(options.kinds.split(","))
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
-        raise ConfigError(f"there is no contestant {unknown[0]!r}; there are {', '.join(KINDS)}")
+        raise ConfigError(f"there is no system {unknown[0]!r}; there are {', '.join(KINDS)}")
     done = shrink.run(
-        shrink.Options(
+        shrink.ShrinkOptions(
             Path(options.directory), _queries(options), _positive("--longest", options.longest),
             _positive("--repeat", options.repeat), kinds, _file(options.results),
         ),
@@ -274,7 +276,7 @@ def _shrink(options: argparse.Namespace) -> int:
 
 def _interrupt(options: argparse.Namespace) -> int:
     done = interrupt.run(
-        interrupt.Options(
+        interrupt.InterruptOptions(
             Path(options.directory), _queries(options), _positive("--longest", options.longest),
             _positive("--seeds", options.seeds), _means(options.means), results=_file(options.results),
         ),
@@ -288,7 +290,7 @@ def _adversary(options: argparse.Namespace) -> int:
     if options.policy not in adversary.POLICIES:
         raise ConfigError(f"there is no policy {options.policy!r}; there are {', '.join(adversary.POLICIES)}")
     found = adversary.run(
-        adversary.Options(
+        adversary.AdversaryOptions(
             Path(options.directory), parse_selection(options.queries), options.stats_scale,
             _positive("--slots", options.slots), _positive("--evaluations", options.evaluations), options.seed,
             options.policy,
@@ -302,7 +304,7 @@ def _adversary(options: argparse.Namespace) -> int:
 
 def _shared(options: argparse.Namespace) -> int:
     seeds = tuple(range(1, _positive("--seeds", options.seeds) + 1))
-    asked = shared_cluster.Options(Path(options.directory), seeds, options.hours, options.warm)
+    asked = shared_cluster.SharedClusterOptions(Path(options.directory), seeds, options.hours, options.warm)
     clusters = shared_cluster.run(asked, lambda seed, lifetimes: _tell(f"seed {seed}: {len(lifetimes.came)} jobs"))
     print(shared_cluster.table(clusters))
     if options.output is not None:
@@ -324,7 +326,7 @@ def _pareto(options: argparse.Namespace) -> int:
 
 def _forecasts(options: argparse.Namespace) -> int:
     found = forecasts.run(
-        forecasts.Options(
+        forecasts.ForecastOptions(
             Path(options.directory), parse_selection(options.queries), options.stats_scale,
             _positive("--slots", options.slots), _positive("--count", options.count), options.seed,
         ),
@@ -337,7 +339,7 @@ def _forecasts(options: argparse.Namespace) -> int:
 
 def _overhead(options: argparse.Namespace) -> int:
     done = overhead.run(
-        overhead.Options(
+        overhead.OverheadOptions(
             Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.slots,
             options.memory, options.known, _file(options.results),
         ),
@@ -350,7 +352,7 @@ def _overhead(options: argparse.Namespace) -> int:
 
 def _checkpoints(options: argparse.Namespace) -> int:
     done = checkpoint_cost.run(
-        checkpoint_cost.Options(
+        checkpoint_cost.CheckpointCostOptions(
             Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.slots,
             options.memory,
         ),
@@ -363,7 +365,7 @@ def _checkpoints(options: argparse.Namespace) -> int:
 
 def _ray(options: argparse.Namespace) -> int:
     done = ray_cost.run(
-        ray_cost.Options(
+        ray_cost.RayCostOptions(
             Path(options.directory), _queries(options), _positive("--repeat", options.repeat),
             _positive("--slots", options.slots),
         ),
@@ -375,7 +377,7 @@ def _ray(options: argparse.Namespace) -> int:
 
 
 def _eta(options: argparse.Namespace) -> int:
-    done = eta.measure(eta.Options(Path(options.directory), _queries(options), options.slots, options.memory), _tell)
+    done = eta.measure(eta.EtaOptions(Path(options.directory), _queries(options), options.slots, options.memory), _tell)
     print(eta.table(done))
     _write(done.json(), options.json)
     return 1 if done.failed else 0
@@ -383,7 +385,7 @@ def _eta(options: argparse.Namespace) -> int:
 
 def _ray_spot(options: argparse.Namespace) -> int:
     done = ray_spot.run(
-        ray_spot.Options(
+        ray_spot.RaySpotOptions(
             Path(options.directory), _queries(options), Volatility(options.volatility), options.seed,
             _positive("--nodes", options.nodes),
         ),
@@ -395,7 +397,7 @@ def _ray_spot(options: argparse.Namespace) -> int:
 
 def _reuse(options: argparse.Namespace) -> int:
     done = reuse_share.run(
-        reuse_share.Options(
+        reuse_share.ReuseShareOptions(
             Path(options.directory), parse_selection(options.queries), _positive("--points", options.points),
             options.seed, _positive("--slots", options.slots), options.stats_scale, options.real,
         ),
@@ -423,7 +425,9 @@ def _measure(options: argparse.Namespace) -> int:
     directory, queries = Path(options.directory), parse_selection(options.queries)
     sizes = measuring.parse_sizes(directory, options.also)
     repeat = _positive("--repeat", options.repeat)
-    failed = measuring.run(measuring.Options(directory, queries, sizes, repeat, options.again, options.memory), _tell)
+    failed = measuring.run(
+        measuring.MeasureOptions(directory, queries, sizes, repeat, options.again, options.memory), _tell
+    )
     for scales in ((1.0, scale) for scale in sizes if scale > 1.0):
         print(ground_truth.rules(directory, queries, scales))
     return 1 if failed else 0
@@ -447,7 +451,7 @@ def _fidelity(options: argparse.Namespace) -> int:
     queries = fidelity.QUICK if options.quick and options.queries is None else parse_selection(options.queries)
     repeat = _positive("--repeat", options.repeat or (1 if options.quick else 3))
     results = _file(options.results)
-    asked = fidelity.Options(Path(options.directory), queries, profiles, repeat=repeat, results=results)
+    asked = fidelity.FidelityOptions(Path(options.directory), queries, profiles, repeat=repeat, results=results)
     folder = cache_directory() / "suite"
     found = fidelity.run_kept(asked, folder, options.fresh, _tell)
     print(fidelity.table(found))

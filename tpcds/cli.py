@@ -63,7 +63,7 @@ def _add_qerror(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
     parser.add_argument("--json", metavar="FILE", help="write the report there")
-    parser.add_argument("--worst", type=int, default=20, metavar="N", help="print so many of the worst estimates (20)")
+    parser.add_argument("--worst", type=int, default=20, metavar="N", help="worst estimates to print (20)")
     parser.add_argument("--limit", type=float, default=5.0, metavar="SECONDS", help="to count one operator's rows (5)")
     _add_suite(parser)
     parser.set_defaults(run=_qerror)
@@ -78,7 +78,7 @@ def _add_cost(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs; the least seconds count (1)")
     parser.add_argument("--shipped", action="store_true", help="by the constants that ship, not by `qoop calibrate`")
     parser.add_argument("--json", metavar="FILE", help="write the report there")
-    parser.add_argument("--worst", type=int, default=20, metavar="N", help="print so many of the worst estimates (20)")
+    parser.add_argument("--worst", type=int, default=20, metavar="N", help="worst estimates to print (20)")
     _add_suite(parser)
     parser.set_defaults(run=_cost)
 
@@ -120,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--repeat must be at least 1, not {options.repeat}")
     wanted = parse_selection(options.queries, options.suite)
     target = _target(options.json)
-    chosen = bench.Options(
+    chosen = bench.SideBySideOptions(
         Path(options.directory), options.suite, wanted, options.slots, options.memory, options.checkpoints,
         options.repeat, options.check, options.cold, options.timeout,
     )  # fmt: skip
@@ -139,7 +139,7 @@ def _qerror(options: argparse.Namespace) -> int:
     with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
         task = bar.add_task("counting", total=len(wanted))
         done = qerror.measure(
-            qerror.Options(Path(options.directory), wanted, options.suite, options.limit),
+            qerror.QErrorOptions(Path(options.directory), wanted, options.suite, options.limit),
             lambda number: bar.update(task, advance=1, description=f"query {number}"),
         )
     print(qerror.table(done, options.worst))
@@ -156,7 +156,7 @@ def _cost(options: argparse.Namespace) -> int:
     with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
         task = bar.add_task("running", total=len(wanted))
         done = stage_cost.measure(
-            stage_cost.Options(
+            stage_cost.StageCostOptions(
                 Path(options.directory), wanted, options.suite, options.slots, options.repeat, options.shipped
             ),
             lambda number: bar.update(task, advance=1, description=f"query {number}"),
@@ -185,7 +185,7 @@ def _alternatives(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run_with_bar(options: bench.Options, size: int) -> bench.BenchReport:
+def _run_with_bar(options: bench.SideBySideOptions, size: int) -> bench.BenchReport:
     """On a terminal a bar now and the lines at the end, else each line as soon as it is known."""
     lines: list[str] = []
     with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:

@@ -6,7 +6,7 @@ are several files to spread, and ``DIR/<table>.parquet`` for a dimension.
 Tables are made in ``DIR/.making`` (a large one at a time, the small ones together, since each start of the
 generator takes up to a second), moved into place when they are whole and then entered in the manifest
 ``DIR/qoop-data.json``. Only what the manifest lists counts: a run that was broken off goes on where it stopped.
-The generator itself decides that a fact table below a million orders is one file whatever it is told.
+The generator itself decides that a fact table below a million orders is one file, whatever its options say.
 
 Row groups keep the generator's default of 7 MiB uncompressed (about 150,000 rows of store_sales). DuckDB 1.5.5
 scans them as fast as groups of 16, 32 or 64 MiB (SF2, 2 threads: sum 40, 42, 44, 47 ms; star join 47, 46, 48,
@@ -39,7 +39,7 @@ MINIMUM_SCALE = 0.01
 _WORKSHOP = ".making"
 
 # Tables and their size in MB at scale 1; those of zero hardly grow. Sizes only feed the progress bar and the
-# check for room on the disk.
+# check for space on the disk.
 _TPCDS_TABLES = {
     "call_center": 0, "catalog_page": 1, "catalog_returns": 13, "catalog_sales": 122, "customer": 7,
     "customer_address": 2, "customer_demographics": 9, "date_dim": 3, "dbgen_version": 0,
@@ -72,7 +72,7 @@ class TableFiles:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder of generated data holds: the suite, scale, generator and finished tables."""
+    """The contents of a folder of generated data: the suite, scale, generator and finished tables."""
 
     suite: str
     scale: float
@@ -111,7 +111,7 @@ def generate(
     progress: is called about five times a second.
 
     Raises ConfigError if the scale is below 0.01, the folder cannot be written or holds something else (another
-    scale, suite, or files of another origin), or `tpcgen-cli` is not installed; DiskFull if there is no room left;
+    scale, suite, or files of another origin), or `tpcgen-cli` is not installed; DiskFull if there is no space left;
     ExecutionError if the generator fails. Whatever happens, the folder can be finished by a later call.
     """
     _check(scale, suite)
@@ -155,9 +155,9 @@ def read_manifest(directory: str | Path) -> Manifest | None:
 
 
 def find_generator() -> Path:
-    """The program tpcgen-cli: beside the running Python, else on the PATH. ConfigError if it is in neither."""
-    beside = Path(sys.executable).parent / "tpcgen-cli"
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("tpcgen-cli")
+    """The program tpcgen-cli: next to the running Python, else on the PATH. ConfigError if it is in neither."""
+    neighbour = Path(sys.executable).parent / "tpcgen-cli"
+    found = str(neighbour) if os.access(neighbour, os.X_OK) else shutil.which("tpcgen-cli")
     if found is None:
         raise ConfigError("the generator tpcgen-cli is not installed: pip install tpcgen-cli (or 'qoop[tpcds]')")
     return Path(found)
@@ -211,7 +211,7 @@ def _own_errors(folder: Path) -> Iterator[None]:
 
 def _storage_error(folder: Path, reason: str, number: int | None) -> QoopError:
     if number in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"no room left for the data in {folder}; free some and run it again to go on")
+        return DiskFull(f"no space left for the data in {folder}; free some and run it again to go on")
     return ConfigError(f"cannot write in {folder}: {reason}")
 
 
@@ -253,7 +253,7 @@ def _expected_bytes(suite: str, scale: float, table: str) -> int:
 
 
 def _batches(suite: str, tables: list[str]) -> list[list[str]]:
-    """What is made in one go: the small tables together, each large one alone."""
+    """The tables that are made in one go: the small tables together, each large one alone."""
     small = [table for table in tables if table not in _SPLIT[suite]]
     return ([small] if small else []) + [[table] for table in tables if table in _SPLIT[suite]]
 
@@ -281,7 +281,7 @@ def _make(folder: Path, manifest: Manifest, batch: list[str], program: Path, rep
     parts = ["--parts", str(_parts(manifest.scale))] if batch[0] in _SPLIT[manifest.suite] else []
     tables = ["--tables", ",".join(batch)]
     _run([*command, *tables, *parts, "--no-progress", "--output-dir", str(workshop)], workshop, report)
-    made = {table: _move(folder, _demand_aware(workshop, table), table) for table in batch}
+    made = {table: _move(folder, _generated(workshop, table), table) for table in batch}
     whole = replace(manifest, tables={**manifest.tables, **made})
     _write(folder, whole)
     return whole
@@ -323,8 +323,8 @@ def _run(command: list[str], workshop: Path, report: Callable[[int], None]) -> N
         raise ExecutionError(f"tpcgen-cli failed with exit code {process.returncode}: {said.strip() or 'no message'}")
 
 
-def _demand_aware(workshop: Path, table: str) -> Path:
-    """What the generator left for a table: a folder of several files, or one file called like the table."""
+def _generated(workshop: Path, table: str) -> Path:
+    """The output of the generator for a table: a folder of several files, or one file called like the table."""
     folder = workshop / table
     files = sorted(folder.glob("*.parquet"))
     if len(files) != 1:

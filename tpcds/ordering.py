@@ -1,4 +1,4 @@
-"""What the text of a query says about the order of its answer and where it is cut."""
+"""The order of a query's answer and where it is cut, as its text says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """What a text says about the order of its answer.
+    """The order of an answer, as its text says.
 
     keys: the output column of each ORDER BY key, as far as the first key that is not an output column.
     complete: all keys are output columns.

@@ -1,4 +1,4 @@
-"""Processes beside this one, each with an interpreter of its own, which do not outlive it."""
+"""Child processes, each with an interpreter of its own, which do not outlive it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from threading import Thread
 
 
 def pool(processes: int) -> ProcessPoolExecutor:
-    """So many processes that end when this one does, however it ends.
+    """A pool of processes that end when this one does, however it ends.
 
-    They are started anew ("spawn"): a fork of a process with threads may hang.
+    Each starts a new interpreter ("spawn"): a fork of a process with threads may hang.
     """
     return ProcessPoolExecutor(processes, get_context("spawn"), initializer=_end_with_parent)
 

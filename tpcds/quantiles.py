@@ -1,4 +1,4 @@
-"""What a sample says: its quantiles, and how sure a ratio of sums is."""
+"""Statistics of a sample: its quantiles, and the interval of a ratio of sums."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[dict[s
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a file holds. whole: False: its last line was not written to its end, or it is of the first version, which
-    was one JSON value: nothing can be appended."""
+    """The contents of a file. whole: False: nothing can be appended, since its last line was not written to its end or
+    it is of the first version, which was one JSON value."""
 
     settings: Mapping[str, Any]
     values: Mapping[str, Any]
@@ -82,7 +82,7 @@ class Kept:
 
 
 def read(path: Path) -> Kept:
-    """What a file holds. Raises ConfigError if that is no results."""
+    """The contents of a file. Raises ConfigError if they are no results."""
     try:
         text = path.read_text()
         lines = text.split("\n")

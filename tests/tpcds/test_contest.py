@@ -79,7 +79,7 @@ def test_what_goes_wrong_is_told(tpcds_small: Path, tmp_path: Path) -> None:
 
 
 def test_a_shrink_run_keeps_what_it_has(tpcds_small: Path, tmp_path: Path) -> None:
-    options = shrink.Options(tpcds_small, (3,), repeat=1, results=tmp_path / "kept.json")
+    options = shrink.ShrinkOptions(tpcds_small, (3,), repeat=1, results=tmp_path / "kept.json")
     (one,) = shrink.run(options, lambda _: None)
     assert not one.errors and set(one.seconds) == set(KINDS)
     begun = time.monotonic()
@@ -89,7 +89,7 @@ def test_a_shrink_run_keeps_what_it_has(tpcds_small: Path, tmp_path: Path) -> No
 
 
 def test_kills_hit_both_sides_alike_and_the_answer_is_right(tpcds_small: Path, tmp_path: Path) -> None:
-    options = interrupt.Options(tpcds_small, (3,), seeds=1, means=(0.6,), results=tmp_path / "kept.json")
+    options = interrupt.InterruptOptions(tpcds_small, (3,), seeds=1, means=(0.6,), results=tmp_path / "kept.json")
     trials = interrupt.run(options, lambda _: None)
     assert [trial.side for trial in trials] == ["qoop", "running"]
     assert all(trial.error is None for trial in trials)
@@ -108,7 +108,7 @@ def test_a_life_in_which_duckdb_has_no_hope_counts_without_being_run(
 
     monkeypatch.setattr(interrupt, "intervals", lambda *_: iter([0.4, 0.8, 0.1] * 10))
     monkeypatch.setattr(interrupt, "_live", live)
-    ours, theirs = interrupt.run(interrupt.Options(tpcds_small, (3,), seeds=1, means=(0.6,)), lambda _: None)
+    ours, theirs = interrupt.run(interrupt.InterruptOptions(tpcds_small, (3,), seeds=1, means=(0.6,)), lambda _: None)
     assert not ours.ended and not theirs.ended and ours.kills == theirs.kills == 22
     assert ours.seconds == theirs.seconds == pytest.approx(10 * ours.undisturbed)
     assert [round(life / ours.undisturbed, 1) for life in lifetimes] == [0.4, 0.8, 0.1] * 7 + [0.4, 0.5] + [0.8] * 7 + [

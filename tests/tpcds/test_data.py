@@ -160,7 +160,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_believed(tmp_path: Path, monkeyp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(data, "_run", full)
-    with pytest.raises(DiskFull, match="no room left"):
+    with pytest.raises(DiskFull, match="no space left"):
         generate(0.01, tmp_path)
     monkeypatch.undo()
     assert len(generate(0.01, tmp_path).made) == 25

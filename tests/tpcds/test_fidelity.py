@@ -12,7 +12,7 @@ from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, Tabl
 from qoop.simulation import Kernels
 from qoop.tpcds.results import read
 from qoop.tpcds.simulate import fidelity
-from qoop.tpcds.simulate.fidelity import Fidelity, Options, Pair
+from qoop.tpcds.simulate.fidelity import Fidelity, FidelityOptions, Pair
 from qoop.tpcds.simulate.replica import Done, Replica, Solo, fastest
 
 COLUMNS = (("x", "INTEGER"),)
@@ -145,7 +145,7 @@ def figures_of(count: int) -> Fidelity:
 
 
 def test_a_run_of_fewer_queries_does_not_take_the_place_of_one_of_more(tmp_path: Path) -> None:
-    full, quick = (Options(tmp_path, tuple(range(count)), repeat=repeat) for count, repeat in ((4, 3), (2, 1)))
+    full, quick = (FidelityOptions(tmp_path, tuple(range(count)), repeat=repeat) for count, repeat in ((4, 3), (2, 1)))
     path = tmp_path / "fidelity.jsonl"
     assert fidelity.keep_summary(figures_of(2), quick, tmp_path)
     assert fidelity.keep_summary(figures_of(4), full, tmp_path)
@@ -160,7 +160,7 @@ def test_a_run_of_fewer_queries_does_not_take_the_place_of_one_of_more(tmp_path:
 def test_all_profiles_run_for_real_and_in_the_simulator_and_are_not_run_again(
     tpcds_small: Path, tmp_path: Path
 ) -> None:
-    options = Options(tpcds_small, (3, 55, 96, 42), repeat=1, results=tmp_path / "results.json")
+    options = FidelityOptions(tpcds_small, (3, 55, 96, 42), repeat=1, results=tmp_path / "results.json")
     lines: list[str] = []
     found = fidelity.run(options, lines.append)
     assert found.failed == {}
@@ -174,7 +174,7 @@ def test_all_profiles_run_for_real_and_in_the_simulator_and_are_not_run_again(
 
 
 def test_results_of_other_settings_are_refused(tpcds_small: Path, tmp_path: Path) -> None:
-    options = Options(tpcds_small, (3,), ("steady",), repeat=1, results=tmp_path / "results.json")
+    options = FidelityOptions(tpcds_small, (3,), ("steady",), repeat=1, results=tmp_path / "results.json")
     fidelity.run(options)
     with pytest.raises(ConfigError, match="other settings"):
-        fidelity.run(Options(tpcds_small, (3,), ("steady",), repeat=2, results=tmp_path / "results.json"))
+        fidelity.run(FidelityOptions(tpcds_small, (3,), ("steady",), repeat=2, results=tmp_path / "results.json"))

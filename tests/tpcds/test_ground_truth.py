@@ -43,12 +43,12 @@ def found(tpcds_small: Path, cache: Path) -> dict[int, Query]:
 
 
 @pytest.fixture(scope="module")
-def options(tpcds_small: Path) -> measuring.Options:
-    return measuring.Options(tpcds_small, SOME, {1.0: tpcds_small, 10.0: tpcds_small})
+def options(tpcds_small: Path) -> measuring.MeasureOptions:
+    return measuring.MeasureOptions(tpcds_small, SOME, {1.0: tpcds_small, 10.0: tpcds_small})
 
 
 @pytest.fixture(scope="module")
-def known(options: measuring.Options, cache: Path) -> measuring.Measurements:
+def known(options: measuring.MeasureOptions, cache: Path) -> measuring.Measurements:
     assert measuring.run(options, cache_dir=cache) == {}
     return measuring.measurements(options.directory, cache)
 
@@ -64,7 +64,7 @@ def work(ground_truth: GroundTruth, plan: Plan) -> float:
 
 
 def test_every_stage_of_every_plan_is_measured_and_what_is_known_is_not_run_again(
-    known: measuring.Measurements, found: dict[int, Query], options: measuring.Options, cache: Path
+    known: measuring.Measurements, found: dict[int, Query], options: measuring.MeasureOptions, cache: Path
 ) -> None:
     for number, query in found.items():
         stages = known.of(1.0, number)

@@ -49,7 +49,9 @@ def test_reasons_are_told_apart() -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_run_keeps_what_it_has_and_goes_on(known: bool, tpcds_small: Path, tmp_path: Path) -> None:
-    options = overhead.Options(tpcds_small, (3, 7), repeat=2, slots=2, known=known, results=tmp_path / "kept.json")
+    options = overhead.OverheadOptions(
+        tpcds_small, (3, 7), repeat=2, slots=2, known=known, results=tmp_path / "kept.json"
+    )
     done = overhead.run(options, lambda _: None)
     assert [one.error for one in done] == [None, None] and [len(one.held) for one in done] == [2, 2]
     assert all(one.wall > 0 and one.cpu > 0 for result in done for one in (*result.adaptive, *result.held))

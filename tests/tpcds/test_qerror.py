@@ -12,7 +12,7 @@ from qoop.__main__ import main
 from qoop.planner.algebra.expr import Column
 from qoop.planner.algebra.relation import Aggregate, Scan
 from qoop.tpcds.estimates import qerror
-from qoop.tpcds.estimates.qerror import Counter, NodeError, Options, QErrorReport
+from qoop.tpcds.estimates.qerror import Counter, NodeError, QErrorOptions, QErrorReport
 
 A = Column("a", "BIGINT")
 SCAN = Scan("t", "1", (("a", A),))
@@ -85,7 +85,7 @@ def test_all_joins_and_aggregates_of_a_query(
 
 @pytest.mark.slow
 def test_estimates_at_sf1_are_good_enough(benchmark_texts: None, benchmark_data) -> None:  # type: ignore[no-untyped-def]
-    report = qerror.measure(Options(benchmark_data("tpcds", 1.0)))
+    report = qerror.measure(QErrorOptions(benchmark_data("tpcds", 1.0)))
     totals = report.totals()["all"]
     assert not report.failed
     assert totals["median"] <= 2 and totals["p90"] <= 20

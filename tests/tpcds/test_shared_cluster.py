@@ -9,10 +9,20 @@ import pytest
 from qoop.catalog.errors import ConfigError
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
 from qoop.profiles.shared import SLOTS, JobLifetimes, seconds
-from qoop.tpcds.simulate.shared_cluster import APART, LOAD, SPREAD, Options, calibrated, cluster, run, save, table
+from qoop.tpcds.simulate.shared_cluster import (
+    APART,
+    LOAD,
+    SPREAD,
+    SharedClusterOptions,
+    calibrated,
+    cluster,
+    run,
+    save,
+    table,
+)
 
 COLUMNS = (("x", "INTEGER"),)
-SHORT = Options(Path(), (1,), hours=0.25, warm=0.0)
+SHORT = SharedClusterOptions(Path(), (1,), hours=0.25, warm=0.0)
 
 
 def plan(name: str, width: int, task_seconds: float) -> Plan:
@@ -53,6 +63,10 @@ def test_a_cluster_says_when_its_jobs_came_and_ended(tmp_path: Path) -> None:
 
 
 def test_nothing_to_look_at_is_refused() -> None:
-    for wrong in (Options(Path(), ()), Options(Path(), (1,), hours=0), Options(Path(), (1,), warm=-1)):
+    for wrong in (
+        SharedClusterOptions(Path(), ()),
+        SharedClusterOptions(Path(), (1,), hours=0),
+        SharedClusterOptions(Path(), (1,), warm=-1),
+    ):
         with pytest.raises(ConfigError, match="time to look at"):
             run(wrong)

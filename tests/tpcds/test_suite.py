@@ -149,7 +149,7 @@ def test_results_of_other_code_are_refused(tmp_path: Path, monkeypatch: pytest.M
     )
 
 
-def real_runs(asked: fidelity.Options, told: fidelity.LazyFacts) -> Fidelity:
+def real_runs(asked: fidelity.FidelityOptions, told: fidelity.OnProgress) -> Fidelity:
     """In place of runs: keeps something, by the settings of the runs."""
     Results(asked.results, asked.settings).put("machine", 1)
     return Fidelity(tuple(Pair("dip", query, None, 1.0, 1.1) for query in asked.queries), {}, {})
@@ -341,7 +341,7 @@ def test_the_adversary_plays_against_every_policy_on_some_queries(
     few, many = (commands._adversary(Plan(tmp_path, quick, tuple(range(1, 41)), None, 1)) for quick in (True, False))
     assert [len(one.items) for one in (few, many)] == [2 * len(POLICIES), 10 * len(POLICIES)]
     assert {"tables", "code"} < few.settings.keys() and not few.items.keys() & many.items.keys()
-    monkeypatch.setattr(worst, "_arena", lambda directory, query: scenario)
+    monkeypatch.setattr(worst, "_scenario", lambda directory, query: scenario)
     duel = replace(next(iter(few.items.values())), tries=6)
     value = worst.measure(duel)
     found = adversary.worst(scenario, duel.policy, duel.seed, 6)

@@ -28,8 +28,8 @@ SIDES = ("none", "worthwhile", "all")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What to run. queries: none: all 99. repeat: runs of each on every side. slots, memory: None: all there is."""
+class CheckpointCostOptions:
+    """The runs to make. queries: none: all 99. repeat: of each on every side. slots, memory: None: all there is."""
 
     directory: Path
     queries: tuple[int, ...] = ()
@@ -67,7 +67,7 @@ class QueryResult:
 HEADER = f"cpu s {' '.join(f'{side:>10}' for side in SIDES)}"
 
 
-def run(options: Options, told: Callable[[str], None] = print) -> list[QueryResult]:
+def run(options: CheckpointCostOptions, told: Callable[[str], None] = print) -> list[QueryResult]:
     """Measure. Raises ConfigError or SourceError if it cannot begin."""
     told(HEADER)
     done = []
@@ -77,7 +77,7 @@ def run(options: Options, told: Callable[[str], None] = print) -> list[QueryResu
     return done
 
 
-def _query(options: Options, number: int) -> QueryResult:
+def _query(options: CheckpointCostOptions, number: int) -> QueryResult:
     text = texts()[number]
     taken: dict[str, list[Taken]] = {side: [] for side in SIDES}
     try:
@@ -95,7 +95,7 @@ def _query(options: Options, number: int) -> QueryResult:
     return QueryResult(number, taken)
 
 
-def _run(options: Options, text: str, side: str) -> tuple[pa.Table, Taken]:
+def _run(options: CheckpointCostOptions, text: str, side: str) -> tuple[pa.Table, Taken]:
     """The answer, and what it took. Raises QoopError."""
     with TemporaryDirectory() as name:
         folder, persist = (None, None) if side == "none" else (name, side)

@@ -1,7 +1,6 @@
-"""Contestants seen from outside: start one in a process, take CPUs and memory from it, kill it, judge its answer.
+"""Systems under test from outside: start one in a process, take CPUs and memory from it, kill it, judge its answer.
 
-What happens to a contestant happens to its whole process: the threads are bound to as many CPUs as it has slots,
-whatever it makes of them.
+A change of resources is one for the whole process: its threads are bound to as many CPUs as it has slots.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _START_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a contestant ended. seconds: until it had the whole answer, or gave up. error: None if it answered.
+    """The end of a system under test. seconds: until it had the whole answer, or gave up. error: None if it answered.
 
-    facts: what it told of itself. limited: it was stopped since it took longer than allowed.
+    facts: its own report. limited: it took longer than allowed and was stopped.
     """
 
     seconds: float
@@ -43,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Other room, from a moment on: seconds after the beginning."""
+    """Other resources. at: seconds after the beginning from which they hold."""
 
     at: float
     size: Size
@@ -69,7 +68,7 @@ class SystemUnderTest:
             raise ExecutionError(f"{self.task.kind} is not ready after {within:g} s: {self._complaint()}")
 
     def go(self, changes: Sequence[Change] = (), limit: float = float("inf")) -> Outcome:
-        """Let it begin, change its room when due, and wait for its end, at most `limit` seconds."""
+        """Let it begin, change its resources when due, and wait for its end, at most `limit` seconds."""
         self.bind(self.task.size.slots)
         begun = time.monotonic()
         self._tell("go")
@@ -89,12 +88,12 @@ class SystemUnderTest:
         return self._outcome(reply) if reply is not None else None
 
     def resize(self, size: Size) -> None:
-        """Give it other room: CPUs to the process, and a word to what runs in it."""
+        """Give it other resources: bind the process to the CPUs, and tell what runs in it."""
         self.bind(size.slots)
         self._tell(json.dumps(asdict(size)))
 
     def bind(self, slots: int) -> None:
-        """Bind every thread of the process to so many CPUs; threads made later inherit it."""
+        """Bind every thread of the process to that many CPUs; threads made later inherit it."""
         cpus = self._cpus[:slots]
         for thread in _threads(self._process.pid):
             with contextlib.suppress(ProcessLookupError):

@@ -49,7 +49,7 @@ class Speed:
 def run(
     jobs: Sequence[int], tasks: int, seed: int = 1, told: Callable[[Speed], None] = lambda speed: None
 ) -> list[Speed]:
-    """For each number of jobs, the speed of a run of that many with so many tasks in all."""
+    """The speed of one run for each number of jobs. tasks: of all jobs of a run together."""
     found = []
     for number in jobs:
         found.append(measured(number, max(1, tasks // number), seed))
@@ -58,7 +58,7 @@ def run(
 
 
 def measured(jobs: int, tasks: int, seed: int) -> Speed:
-    """The speed with so many jobs at once, of about so many tasks each."""
+    """The speed with that many jobs at once. tasks: of each job, about."""
     chance = random.Random(seed)
     plans = [plan_of(f"job {number}", tasks, random.Random(f"{seed} {number}")) for number in range(jobs)]
     batch = [SimulatedJob(f"job {number}", 0.0, plan) for number, plan in enumerate(plans)]
@@ -78,7 +78,7 @@ def to_json(found: Sequence[Speed]) -> dict[str, object]:
 
 
 def plan_of(name: str, tasks: int, chance: random.Random) -> Plan:
-    """A plan of about so many tasks in 6 to 12 stages, joined to a tree by shuffles and broadcasts.
+    """A plan of about that many tasks in 6 to 12 stages, joined to a tree by shuffles and broadcasts.
 
     Tasks take 1 to 8 s of one slot and 0.2 to 4 GB: more memory than a slot's part of a machine is not rare.
     """

@@ -30,8 +30,8 @@ SHOWN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """Which queries on which data, on so many slots and so much memory."""
+class EtaOptions:
+    """The queries, their data, and the slots and memory of the session."""
 
     directory: Path
     queries: tuple[int, ...] = ()
@@ -41,8 +41,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a query said at about half time. seconds: that it took. at: when it was asked. likely, least, most: the
-    seconds left that it told. left: those that there were."""
+    """The prediction of a query at about half time. seconds: that it took. at: when it was asked. likely, least, most:
+    the seconds left that it predicted. left: the seconds that were left."""
 
     query: int
     seconds: float
@@ -95,7 +95,7 @@ def _summary(predicted: Sequence[Prediction]) -> dict[str, Any]:
     }
 
 
-def measure(options: Options, progress: Callable[[str], object] = lambda text: None) -> EtaReport:
+def measure(options: EtaOptions, progress: Callable[[str], object] = lambda text: None) -> EtaReport:
     """Run the chosen queries; `progress` hears of each one. Raises ConfigError or SourceError if it cannot begin."""
     import qoop
 
@@ -120,7 +120,7 @@ def measure(options: Options, progress: Callable[[str], object] = lambda text: N
 
 
 def _asked(session: Session, number: int, text: str) -> Prediction | float:
-    """What the query told at half time; if it told nothing, the seconds that it took."""
+    """The prediction of the query at half time; if it made none, the seconds that it took."""
     session.prepare(text)  # statistics, which are collected once
     job = session.submit(text)
     begun, answers = perf_counter(), _answers(job)

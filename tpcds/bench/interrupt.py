@@ -2,7 +2,7 @@
 
 Kills (SIGKILL) come at exponentially distributed intervals whose mean is a fraction of the time that DuckDB needs
 undisturbed, from the start of its process to the answer. The same intervals hold for both sides; a killed process is
-started again at once. Whoever needs more than ten times the undisturbed time is stopped, and that time is counted.
+started again at once. A side that needs more than ten times the undisturbed time is stopped, and that time counts.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from qoop.tpcds.results import Results
 MEANS = (1.0, 0.5, 0.25)
 LIMIT = 10.0
 HOPELESS = 0.75
-"""Of the undisturbed time: DuckDB keeps nothing of a life and brings no answer in one so short, so it is not run then;
-its time counts as if it had been. At a mean of 0.25 that is 19 of 20 lives and 80 % of their time."""
+"""Of the undisturbed time: a DuckDB process with a shorter lifetime cannot answer and leaves nothing behind. So it is
+not run; its time counts as if it had been. At a mean of 0.25 that is 19 of 20 lifetimes and 80 % of their time."""
 SIDES = ("qoop", "running")
-"""Kinds of contestants: qoop, and DuckDB, which starts again with every process."""
+"""Kinds of systems under test: qoop, and DuckDB, which starts again with every process."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What to run. queries: none: the `longest` of all 99. seeds: how many sequences of kills for each mean.
+class InterruptOptions:
+    """The runs to make. queries: none: the `longest` of all 99. seeds: how many sequences of kills for each mean.
 
     means: mean intervals, as fractions of the undisturbed time. results: a file taken up and kept.
     """
@@ -69,7 +69,7 @@ class Trial:
     error: str | None = None
 
 
-def run(options: Options, told: Callable[[str], None] = print) -> list[Trial]:
+def run(options: InterruptOptions, told: Callable[[str], None] = print) -> list[Trial]:
     """Run what is not in the results yet, all queries with one seed before the next seed.
 
     Raises ConfigError or SourceError if it cannot begin.
@@ -105,7 +105,7 @@ def intervals(query: int, mean: float, seed: int) -> Iterator[float]:
         yield chance.expovariate(1.0 / mean)
 
 
-def _undisturbed(options: Options, number: int, results: Results, scratch: Path) -> float:
+def _undisturbed(options: InterruptOptions, number: int, results: Results, scratch: Path) -> float:
     """DuckDB from the start of the process to the answer, the median of three."""
     name = f"undisturbed {number}"
     if results.get(name) is None:
@@ -123,7 +123,7 @@ def _undisturbed(options: Options, number: int, results: Results, scratch: Path)
 
 
 def _trial(
-    options: Options, number: int, mean: float, seed: int, side: str, undisturbed: float, results: Results,
+    options: InterruptOptions, number: int, mean: float, seed: int, side: str, undisturbed: float, results: Results,
     scratch: Path, theirs: Callable[[int], pa.Table], told: Callable[[str], None],
 ) -> Trial:  # fmt: skip
     name = f"trial {number} {side} {mean} {seed}"
@@ -142,7 +142,7 @@ def _trial(
 
 
 def _kill_and_start_again(
-    options: Options, number: int, mean: float, seed: int, side: str, undisturbed: float, scratch: Path,
+    options: InterruptOptions, number: int, mean: float, seed: int, side: str, undisturbed: float, scratch: Path,
     theirs: Callable[[int], pa.Table],
 ) -> Trial:  # fmt: skip
     text, answer, kept = texts()[number], scratch / "answer.arrow", scratch / "checkpoints"
@@ -150,8 +150,8 @@ def _kill_and_start_again(
     task = Task(side, str(options.directory), text, options.size, str(answer), checkpoints, waits=False)
     limit, spent, kills, ended, error = LIMIT * undisturbed, 0.0, 0, False, None
     for gap in intervals(number, mean, seed):
-        life = min(gap * undisturbed, limit - spent)
-        outcome, seconds = (None, life) if side == "running" and gap < HOPELESS else _live(task, life, scratch)
+        lifetime = min(gap * undisturbed, limit - spent)
+        outcome, seconds = (None, lifetime) if side == "running" and gap < HOPELESS else _live(task, lifetime, scratch)
         spent += seconds
         if outcome is not None:
             ended, error = outcome.error is None, outcome.error
@@ -167,7 +167,7 @@ def _kill_and_start_again(
 
 
 def _live(task: Task, seconds: float, scratch: Path) -> tuple[Outcome | None, float]:
-    """One process, killed after so many seconds: what it brought by then, and the seconds it took with its burial."""
+    """Run one process and kill it after that many seconds: its outcome by then, and the seconds until it was gone."""
     begun = time.monotonic()
     with SystemUnderTest(task, scratch) as system:
         outcome = system.finished(begun + seconds)

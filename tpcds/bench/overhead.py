@@ -1,8 +1,8 @@
-"""What being able to change plan costs where nothing changes: adaptive runs against runs held to the same plan.
+"""The cost of being able to change plan where nothing changes: adaptive runs against runs held to the same plan.
 
 Both start from the same plan, in one process, in turn, and which comes first alternates: a busy machine disturbs
-both alike. The adaptive side has all its reasons to think again; without a change of resources those are rows that
-differ from the estimates, and that the alternatives became known. A switch for such a reason is a bet on estimates:
+both alike. The adaptive side has all its reasons to re-plan. Without a change of resources these are two: rows
+differ from the estimates, or the alternatives became known. A switch for such a reason is a bet on estimates:
 where it was lost, the query is behind. The first answer of each side is compared with DuckDB's.
 """
 
@@ -35,11 +35,11 @@ START, ROWS, OTHER = "the alternatives became known", "rows", "other"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What to run. queries: none: all 99. repeat: pairs of each. slots, memory: of the session; None: all there is.
+class OverheadOptions:
+    """The runs to make. queries: none: all 99. repeat: pairs of each. slots, memory: None: all there is.
 
-    known: the alternatives are there before a job starts, as when a query comes again; else each job that wants them
-    has them made, as when it comes for the first time. results: taken up and kept.
+    known: the alternatives are there before a job starts, as when a query comes again; else each job that needs them
+    makes them, as when it comes for the first time. results: taken up and kept.
     """
 
     directory: Path
@@ -53,7 +53,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one run took: seconds until the answer was there, and cpu seconds, decisions that came too late included."""
+    """The time of one run: seconds until the answer was there, and cpu seconds, those of late decisions included."""
 
     wall: float
     cpu: float
@@ -111,7 +111,7 @@ class QueryResult:
 HEADER = "query held wall  adaptive  held cpu  adaptive   behind decisions switches"
 
 
-def run(options: Options, told: Callable[[str], None] = print) -> list[QueryResult]:
+def run(options: OverheadOptions, told: Callable[[str], None] = print) -> list[QueryResult]:
     """Run what is not in the results yet. Raises ConfigError or SourceError if it cannot begin."""
     settings = {"repeat": options.repeat, "slots": options.slots, "memory": options.memory, "known": options.known}
     results = Results(options.results, settings)
@@ -126,7 +126,7 @@ def run(options: Options, told: Callable[[str], None] = print) -> list[QueryResu
     return done
 
 
-def _query(options: Options, number: int) -> QueryResult:
+def _query(options: OverheadOptions, number: int) -> QueryResult:
     """In a session of its own, since a session learns from what it has run."""
     text = texts()[number]
     with connect(options.slots, options.memory, replan=True, reuse=False) as session:
@@ -156,7 +156,7 @@ def _paired(number: int, pairs: Pairs, repeat: int) -> QueryResult:
 
 
 class Pairs:
-    """Runs one text from one plan, adaptive or held to it. known: as in :class:`Options`."""
+    """Runs one text from one plan, adaptive or held to it. known: as in :class:`OverheadOptions`."""
 
     def __init__(self, session: Session, text: str, known: bool) -> None:
         self._session = session
@@ -190,7 +190,7 @@ def thoughts_of(job: Job) -> list[Thought]:
 
 
 def kind(cause: str) -> str:
-    """What sort of reason a decision had.
+    """The kind of reason of a decision.
 
     >>> kind("stage s1 had 7 rows where 100,000 were expected and the alternatives became known")
     'the alternatives became known'

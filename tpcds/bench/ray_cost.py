@@ -1,4 +1,4 @@
-"""What it costs to run on a Ray cluster: one node of it against as many slots of this process.
+"""The cost of a Ray cluster: one node of it against as many slots of this process.
 
 Both sessions have the same plans, since neither may change them, and answer in turn; which comes first alternates. A
 task that does nothing shows what one costs at least.
@@ -21,7 +21,7 @@ from qoop.tpcds.queries import texts
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RayCostOptions:
     """queries: none: all 99. repeat: timed runs of each on either side. slots: of the node, and of this process."""
 
     directory: Path
@@ -51,7 +51,7 @@ class QueryCost:
 HEADER = "query    local      ray  ratio  tasks"
 
 
-def run(options: Options, told: Callable[[str], None] = print) -> list[QueryCost]:
+def run(options: RayCostOptions, told: Callable[[str], None] = print) -> list[QueryCost]:
     """Measure. Raises ConfigError without Ray, or data."""
     with (
         LocalNodes(options.slots, int(0.5 * available_memory())) as nodes,

@@ -20,9 +20,9 @@ _SOON = {"health_check_failure_threshold": 3, "health_check_period_ms": 500, "he
 
 
 class LocalNodes:
-    """A cluster whose head has so many CPUs, on which a session can be opened at `address`. Use as a context manager.
+    """A cluster on which a session can be opened at `address`. Use as a context manager.
 
-    memory: bytes that each node says it has. Raises ConfigError if Ray is not installed.
+    head_cpus: of the head. memory: bytes that each node says it has. Raises ConfigError if Ray is not installed.
     """
 
     def __init__(self, head_cpus: int = 0, memory: int = 2 << 30) -> None:
@@ -50,7 +50,7 @@ class LocalNodes:
         self._ask("kill", node=node)
 
     def be(self, count: int) -> None:
-        """Have so many of one CPU; the oldest go first."""
+        """Have `count` nodes of one CPU; the oldest go first."""
         while len(self.there) > count:
             self.kill(self.there[0])
         while len(self.there) < count:

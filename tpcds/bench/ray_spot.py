@@ -1,4 +1,4 @@
-"""Spot machines that come and go, on real Ray nodes, with what the simulator says beside it.
+"""Spot machines that come and go, on real Ray nodes, next to what the simulator predicts.
 
 A region of the market (`qoop.profiles`) is made small: its numbers of machines become numbers of nodes of one CPU on
 this machine, its ten minutes a multiple of the time that a query takes undisturbed. A node that goes is killed with all
@@ -42,7 +42,7 @@ _LONGER = 2.0  # times that a query takes on one node: so long is the part of th
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RaySpotOptions:
     """queries: which. volatility, seed: of the region. nodes: at most, of one CPU each."""
 
     directory: Path
@@ -87,7 +87,7 @@ def follow(nodes: LocalNodes, script: Sequence[tuple[float, int]], job: Job) -> 
         nodes.be(count)
 
 
-def run(options: Options, told: Callable[[str], None] = print) -> list[Replayed]:
+def run(options: RaySpotOptions, told: Callable[[str], None] = print) -> list[Replayed]:
     """Replay. Raises ConfigError without Ray, or data."""
     done = []
     with LocalNodes() as nodes, TemporaryDirectory() as folder, Oracle(options.directory) as oracle:
@@ -102,7 +102,7 @@ def run(options: Options, told: Callable[[str], None] = print) -> list[Replayed]
     return done
 
 
-def _replayed(number: int, session: Session, nodes: LocalNodes, oracle: Oracle, options: Options) -> Replayed:
+def _replayed(number: int, session: Session, nodes: LocalNodes, oracle: Oracle, options: RaySpotOptions) -> Replayed:
     query = text(number)
     plan = session.prepare(query).planning().plan(Variant(), Resources(TASKS, 1e9 * TASKS))
     try:
@@ -136,7 +136,7 @@ def _ran(job: Job) -> Sequence[Record]:
 
 
 def _wait(session: Session, nodes: LocalNodes, count: int) -> None:
-    """Until the session has so many nodes. Raises ExecutionError."""
+    """Wait until the session has `count` nodes. Raises ExecutionError."""
     nodes.be(count)
     deadline = time.monotonic() + _WAIT
     while session.available.cpu != count:

@@ -40,9 +40,9 @@ MEMORY = 4e9
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What to look at. points: moments of each run. slots: of the machine. stats_scale: rows as at that scale, for data
-    of scale 1, in virtual time. real: run each query once instead, here; then the scale is that of the data.
+class ReuseShareOptions:
+    """The runs to look at. points: moments of each run. slots: of the machine. stats_scale: rows as at that scale, for
+    data of scale 1, in virtual time. real: run each query once instead, here; then the scale is that of the data.
     """
 
     directory: Path
@@ -56,7 +56,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What there is at one moment for one other plan, in bytes: finished; of that used; and by identical subtrees."""
+    """The bytes at one moment for one other plan: finished; of these, used; and used by identical subtrees alone."""
 
     at: float
     plan: str
@@ -95,7 +95,7 @@ class QueryResult:
 HEADER = "query plans switches finished MB     used identical"
 
 
-def run(options: Options, told: Callable[[str], None] = print) -> list[QueryResult]:
+def run(options: ReuseShareOptions, told: Callable[[str], None] = print) -> list[QueryResult]:
     """Look at each query. Raises ConfigError or SourceError if it cannot begin, QueryError or ExecutionError if a run
     fails."""
     told(HEADER)
@@ -109,7 +109,7 @@ def run(options: Options, told: Callable[[str], None] = print) -> list[QueryResu
     return done
 
 
-def _query(session: Session, options: Options, number: int) -> QueryResult:
+def _query(session: Session, options: ReuseShareOptions, number: int) -> QueryResult:
     chance = random.Random(options.seed * 1000 + number)
     points = sorted(chance.random() for _ in range(options.points))
     plans, share = (_planned_here if options.real else _planned_at_scale)(session, options, number)
@@ -123,13 +123,15 @@ def _query(session: Session, options: Options, number: int) -> QueryResult:
     return QueryResult(number, len(choices), taken)
 
 
-def _planned_here(session: Session, options: Options, number: int) -> tuple[tuple[Candidate, ...], Resources]:
+def _planned_here(session: Session, options: ReuseShareOptions, number: int) -> tuple[tuple[Candidate, ...], Resources]:
     """The launch plan and the others worth keeping, for this machine and these tables."""
     found = keep(pool(session.prepare(text(number)).planning(), local_grid(session.available)))
     return (found.pool.candidates[0], *found.kept), session.available
 
 
-def _planned_at_scale(session: Session, options: Options, number: int) -> tuple[tuple[Candidate, ...], Resources]:
+def _planned_at_scale(
+    session: Session, options: ReuseShareOptions, number: int
+) -> tuple[tuple[Candidate, ...], Resources]:
     prepared = at_scale(session.prepare(text(number)), options.stats_scale)
     available = Resources(options.slots, options.slots * MEMORY)
     found = keep(pool(prepared.planning(), local_grid(available)))
@@ -173,7 +175,7 @@ def _passed(outputs: Sequence[Succeeded], at: float, launch: Plan) -> SwitchPoin
 
 
 def compared(options: Sequence[Option], share: Resources, point: SwitchPoint) -> list[Taken]:
-    """What every other plan than the first, which runs, would take over at a moment."""
+    """The bytes that every other plan than the first, which runs, would take over at a moment."""
     launch = options[0]
     held = {
         content: point.done[stage.id] for stage, content, usable in launch.stages if usable and point.done[stage.id]

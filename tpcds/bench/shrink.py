@@ -1,4 +1,4 @@
-"""Room is taken away in mid-query and comes back: qoop, qoop held to its plan, and DuckDB in two ways.
+"""Resources are taken away in mid-query and come back: qoop, qoop held to its plan, and DuckDB in two ways.
 
 Slots fall from 2 to 1 and memory from 8 GB to 1 GB at a third of the time that DuckDB needs undisturbed, and return
 at 1.5 times it. The same moments hold for all; each answers in a process of its own, in turn, so that a busy machine
@@ -23,12 +23,12 @@ from qoop.tpcds.results import Results
 FULL, SHRUNK = Size(2, 8 * 10**9), Size(1, 10**9)
 LOSS, RETURN = 1 / 3, 1.5
 LIMIT = 20.0
-"""Times the undisturbed time after which a contestant is stopped."""
+"""Times the undisturbed time after which a system under test is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What to run. queries: none: the `longest` of all 99. repeat: medians of so many. results: taken up and kept."""
+class ShrinkOptions:
+    """The runs to make. queries: none: the `longest` of all 99. repeat: of each. results: taken up and kept."""
 
     directory: Path
     queries: tuple[int, ...] = ()
@@ -40,7 +40,7 @@ class Options:
 
 @dataclass(frozen=True)
 class QueryResult:
-    """One query: DuckDB's undisturbed seconds, and by contestant the seconds of each repetition (None: failed)."""
+    """One query: DuckDB's undisturbed seconds, and by system the seconds of each repetition (None: failed)."""
 
     query: int
     undisturbed: float
@@ -62,7 +62,7 @@ class QueryResult:
 HEADER = f"query undisturbed {' '.join(f'{kind:>8}'[:9] for kind in KINDS)}  switches"
 
 
-def run(options: Options, told: Callable[[str], None] = print) -> list[QueryResult]:
+def run(options: ShrinkOptions, told: Callable[[str], None] = print) -> list[QueryResult]:
     """Run what is not in the results yet. Raises ConfigError or SourceError if it cannot begin."""
     need_affinity()
     results = Results(options.results, {"full": asdict(FULL), "shrunk": asdict(SHRUNK), "repeat": options.repeat})
@@ -91,12 +91,12 @@ def longest(directory: Path, count: int, results: Results, told: Callable[[str],
 
 
 def undisturbed(directory: Path, text: str, scratch: Path, repeat: int) -> float:
-    """Seconds that DuckDB takes with all the room there is: the median."""
+    """Seconds that DuckDB takes with all the resources there are: the median."""
     task = Task("running", str(directory), text, FULL, str(scratch / "answer.arrow"))
     return median(_once(task, scratch, (), float("inf")).seconds for _ in range(repeat))
 
 
-def _query(options: Options, number: int) -> QueryResult:
+def _query(options: ShrinkOptions, number: int) -> QueryResult:
     text = texts()[number]
     seconds: dict[str, list[float | None]] = {kind: [] for kind in options.kinds}
     errors: dict[str, str] = {}
@@ -123,7 +123,7 @@ def _query(options: Options, number: int) -> QueryResult:
 
 
 def in_turn(kinds: Sequence[str], repetition: int) -> Sequence[str]:
-    """Each goes first in some repetition: whoever does finds files and caches as others have left them."""
+    """Each goes first in some repetition, since the first finds files and caches as others have left them."""
     first = repetition % len(kinds)
     return [*kinds[first:], *kinds[:first]]
 

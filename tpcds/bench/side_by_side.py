@@ -34,9 +34,11 @@ SLOW_RATIO, SLOW_SECONDS = 6.0, 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What to run and how: `check` compares the answer of every run of a query, not only that of the last;
-    `cold` leaves out the untimed run; `timeout` in seconds for one run of a query."""
+class SideBySideOptions:
+    """The runs to make. check: compare the answer of every run of a query, not only that of the last.
+
+    cold: leave out the untimed run. timeout: in seconds, for one run of a query.
+    """
 
     directory: Path
     suite: str = "tpcds"
@@ -135,7 +137,7 @@ class BenchReport:
         }
 
 
-def run(options: Options, told: Callable[[QueryReport], None] = lambda report: None) -> BenchReport:
+def run(options: SideBySideOptions, told: Callable[[QueryReport], None] = lambda report: None) -> BenchReport:
     """Run the chosen queries (all of the suite if none are chosen); `told` hears of each as it is done.
 
     Raises ConfigError or SourceError if the run cannot begin: no texts, no such folder, wrong options.
@@ -167,7 +169,9 @@ class _Timed:
 class _Bench:
     """One query: asks both sides in turn and makes the report."""
 
-    def __init__(self, session: Session, oracle: OracleProcess, options: Options, number: int, text: str) -> None:
+    def __init__(
+        self, session: Session, oracle: OracleProcess, options: SideBySideOptions, number: int, text: str
+    ) -> None:
         self._session, self._oracle, self._options = session, oracle, options
         self._number, self._text = number, text
         self._memory = PeakMemory()
@@ -257,7 +261,7 @@ def _task_seconds(job: Job) -> tuple[float, ...]:
     return tuple(record.committed.seconds for record in job.history() if isinstance(record, Succeeded))
 
 
-def _settings(options: Options, session: Session) -> dict[str, Any]:
+def _settings(options: SideBySideOptions, session: Session) -> dict[str, Any]:
     manifest = read_manifest(options.directory)
     return {
         "suite": options.suite,

@@ -1,9 +1,8 @@
 """One side of a comparison under changing resources, in a process of its own that may be killed: qoop or DuckDB.
 
 Run as ``python -m qoop.tpcds.bench.system_under_test`` by :mod:`qoop.tpcds.bench.contest`, which writes JSON lines to
-standard
-input: first a :class:`Task`, then any number of :class:`Size`. It answers with a line when it is ready, and another
-when the answer is complete. The answer itself goes to a file, after the clock has been stopped.
+standard input: first a :class:`Task`, then any number of :class:`Size`. It answers with a line when it is ready, and
+another when the answer is complete. The answer itself goes to a file, after the clock has been stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any, Protocol, TextIO
 import pyarrow as pa
 
 KINDS = ("qoop", "held", "restarted", "running")
-"""qoop; qoop held to its launch plan; DuckDB started again when it loses room; DuckDB left running."""
+"""qoop; qoop held to its launch plan; DuckDB started again when it loses resources; DuckDB left running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +34,10 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a contestant is to do. kind: one of :data:`KINDS`. room: what it starts with. answer: where the rows go.
+    """The task of a system under test. kind: one of :data:`KINDS`. size: at the start. answer: where the rows go.
 
-    checkpoints: a folder for durable outputs, and taken up by the next life of the same task; only for qoop.
-    waits: whether it waits for a line after it is ready; else it begins at once.
+    checkpoints: a folder for durable outputs, which the next process with the same task takes up; only for qoop.
+    waits: it waits for a line after it is ready; else it begins at once.
     """
 
     kind: str
@@ -60,14 +59,14 @@ class Task:
 
 
 class Side(Protocol):
-    """A contestant: answers the text, and hears of other room meanwhile."""
+    """A system under test: answers the text, and hears of other resources meanwhile."""
 
     def answer(self) -> pa.Table: ...
 
     def resize(self, size: Size) -> None: ...
 
     def facts(self) -> Mapping[str, Any]:
-        """What else there is to report once it has answered."""
+        """Its further report once it has answered."""
         ...
 
 
@@ -104,7 +103,7 @@ class Qoop:
 
 
 class DuckDB:
-    """DuckDB on the same files. restarts: it is stopped and begins again whenever room is taken from it."""
+    """DuckDB on the same files. restarts: it is stopped and begins again whenever it loses resources."""
 
     def __init__(self, task: Task, restarts: bool) -> None:
         from qoop.tpcds.oracle import Oracle
@@ -131,7 +130,7 @@ class DuckDB:
                 self.limit(threads=self.size.slots)
 
     def resize(self, size: Size) -> None:
-        """Less room: stop and begin again, or set the new limit while it runs. More: it goes on with what it has."""
+        """Fewer resources: stop and begin again, or set the new limit while it runs. More: go on with what it has."""
         less = size.slots < self.size.slots or size.memory < self.size.memory
         self.size = size
         if self.restarts and less:
@@ -141,7 +140,7 @@ class DuckDB:
             self.limit(threads=None)
 
     def limit(self, threads: int | None) -> None:
-        """Apply the room. The number of threads cannot be set while a query runs: that would wait for its end."""
+        """Apply the size. The number of threads cannot be set while a query runs: that would wait for its end."""
         import duckdb
 
         try:
@@ -154,7 +153,7 @@ class DuckDB:
 
 
 def side(task: Task) -> Side:
-    """The contestant that a task asks for."""
+    """The system under test that a task asks for."""
     if task.kind in ("qoop", "held"):
         return Qoop(task, replan=task.kind == "qoop")
     return DuckDB(task, restarts=task.kind == "restarted")
@@ -181,7 +180,7 @@ def serve(requests: TextIO, replies: TextIO) -> None:
 
 @contextmanager
 def _listening(requests: TextIO, resize: Callable[[Size], None]) -> Iterator[None]:
-    """Pass on changes of room as they come, in a thread that ends with the process."""
+    """Pass on changes of the size as they come, in a thread that ends with the process."""
 
     def listen() -> None:
         for line in requests:

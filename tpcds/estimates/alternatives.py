@@ -111,7 +111,7 @@ def _times(value: Scalar | None, factor: float) -> Scalar | None:
 
 @dataclass(frozen=True)
 class QueryAlternatives:
-    """What was found for one query.
+    """The plans found for one query.
 
     pool, pool_shapes: plans and shapes that were costed. kept, kept_shapes: of those kept. covering: of the kept those
     that cover needs; the others are kept because they are cheap to switch to. joins: of the query as it is written.

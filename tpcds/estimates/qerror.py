@@ -32,7 +32,7 @@ from qoop.tpcds.queries import texts
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class QErrorOptions:
     """Which queries on which data; `seconds` is how long DuckDB may count the rows of one node."""
 
     directory: Path
@@ -89,7 +89,7 @@ def qerror(estimate: float, actual: float) -> float:
     return max(estimate / actual, actual / estimate)
 
 
-def measure(options: Options, told: Callable[[int], object] = lambda query: None) -> QErrorReport:
+def measure(options: QErrorOptions, told: Callable[[int], object] = lambda query: None) -> QErrorReport:
     """Estimate and count every join and aggregate of the chosen queries; `told` hears of each query done.
 
     Raises ConfigError or SourceError if there are no texts or no tables.
@@ -170,7 +170,7 @@ def _judged(number: int, planner: _Planner, text: str, counter: Counter) -> Iter
 
 
 def kind_of(node: Join | Aggregate) -> str:
-    """What the report calls the operator."""
+    """The name of the operator in the report."""
     if isinstance(node, Join):
         return f"{node.kind} join" if node.on else "cross join"
     if node.grouping_sets is not None:

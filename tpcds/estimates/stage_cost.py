@@ -1,6 +1,6 @@
 """How good the estimates of seconds are: for every stage of a query, predicted against measured seconds.
 
-Each query runs the plan that it would have on so many slots, but with one thread a task, since a thread's processor
+Each query runs the plan that it would have on the given slots, but with one thread a task, since a thread's processor
 seconds are known exactly and other work on the machine disturbs them little. Of several runs the least counts.
 Predicted
 is what the completion time estimate believes of the same stage (:meth:`qoop.planner.finish.Finish.thread_seconds`); the
@@ -30,7 +30,7 @@ NOISE = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class StageCostOptions:
     """Which queries on which data; `slots` of the session; each query is run `repeat` times.
 
     shipped: predict by the constants that ship, even if this machine was calibrated.
@@ -113,7 +113,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [(first[value] + last[value]) / 2 for value in values]
 
 
-def measure(options: Options, told: Callable[[int], object] = lambda query: None) -> CostReport:
+def measure(options: StageCostOptions, told: Callable[[int], object] = lambda query: None) -> CostReport:
     """Run the chosen queries and compare; `told` hears of each query done.
 
     Raises ConfigError or SourceError if the run cannot begin.
@@ -134,7 +134,7 @@ def measure(options: Options, told: Callable[[int], object] = lambda query: None
     return CostReport(tuple(stages), failed)
 
 
-def _compared(session: Session, options: Options, number: int, text: str) -> list[StageCost]:
+def _compared(session: Session, options: StageCostOptions, number: int, text: str) -> list[StageCost]:
     prepared = replace(session.prepare(text), seen=NOTHING)  # earlier queries must not help
     if options.shipped:
         prepared = replace(prepared, cost=DEFAULT)

@@ -74,8 +74,8 @@ POLICIES = ("greedy", "naive", "learning", "forecast", "unguarded")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What to look at. stats_scale: rows as at that scale, for data of scale 1. slots: at the start.
+class AdversaryOptions:
+    """The search to make. stats_scale: rows as at that scale, for data of scale 1. slots: at the start.
 
     policy: one of `POLICIES`.
     """
@@ -89,7 +89,7 @@ class Options:
     policy: str = "greedy"
 
 
-def run(options: Options, told: Callable[[int, Worst], None] = lambda query, worst: None) -> dict[int, Worst]:
+def run(options: AdversaryOptions, told: Callable[[int, Worst], None] = lambda query, worst: None) -> dict[int, Worst]:
     """Search for each query, with the plans that it keeps for such a machine. Raises ConfigError, SourceError."""
     found = {}
     for query, plain in scenarios(options.directory, options.queries, options.stats_scale, options.slots):
@@ -99,7 +99,7 @@ def run(options: Options, told: Callable[[int, Worst], None] = lambda query, wor
 
 
 def worst(plain: Scenario, policy: str, seed: int, evaluations: int) -> Worst:
-    """What is found against one of `POLICIES`, and how the others do on that profile."""
+    """The worst profile found against one of `POLICIES`, and how the others do on it."""
     known = policies(plain, seed)
     found = search(plain.against(known.pop(policy)), seed, evaluations)
     return replace(found, others={name: plain.against(other).ratio(found.steps) for name, other in known.items()})

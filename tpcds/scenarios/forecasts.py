@@ -23,8 +23,8 @@ STAYS = (0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What to look at. stats_scale: rows as at that scale. slots: at most. count: profiles for each query and stay."""
+class ForecastOptions:
+    """The runs to make. stats_scale: rows as at that scale. slots: at most. count: profiles for each query and stay."""
 
     directory: Path
     queries: tuple[int, ...]
@@ -45,7 +45,7 @@ class Drawn:
     switches: Mapping[str, int]
 
 
-def run(options: Options, told: Callable[[str], None] = lambda line: None) -> list[Drawn]:
+def run(options: ForecastOptions, told: Callable[[str], None] = lambda line: None) -> list[Drawn]:
     """All queries under all profiles. Raises ConfigError, SourceError."""
     found: list[Drawn] = []
     for query, scenario in scenarios(options.directory, options.queries, options.stats_scale, options.slots):

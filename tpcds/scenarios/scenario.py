@@ -30,7 +30,7 @@ from qoop.tpcds.queries import text
 MACHINE = "m"
 MEMORY = 4e9
 """Bytes of memory a slot."""
-_RESERVING = Limits(max_revocations=1_000_000)
+_LIMITS = Limits(max_revocations=1_000_000)
 """Capacity may change so fast that a task loses its slot again and again."""
 
 
@@ -102,22 +102,22 @@ class Scenario:
         return self.run(steps).seconds / self.hindsight(steps)
 
     def _run(self, steps: Steps, pinned: int | None) -> Ran:
-        availability = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
+        shares = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
         fleet = Fleet(
-            {MACHINE: availability[0][1]},
-            tuple((at, SlotsChanged(MACHINE, available)) for at, available in availability[1:]),
+            {MACHINE: shares[0][1]},
+            tuple((at, SlotsChanged(MACHINE, share)) for at, share in shares[1:]),
         )
         adaptive = None
         if pinned is None:
-            adaptive = Adaptive(lambda _: self.plans, availability[0][1], at_once=True, policy=self._policy)
-        job = SimulatedJob("job", 0.0, self.plans[pinned or 0].plan, adaptive, tables=self._tables, limits=_RESERVING)
+            adaptive = Adaptive(lambda _: self.plans, shares[0][1], at_once=True, policy=self._policy)
+        job = SimulatedJob("job", 0.0, self.plans[pinned or 0].plan, adaptive, tables=self._tables, limits=_LIMITS)
         (ran,) = simulate(fleet, [job], self._outcome).jobs
         if ran.error is not None:
             raise ran.error
         return Ran(ran.seconds, ran.switches)
 
     def _outcome(self, spec: TaskSpec) -> Outcome:
-        """What the planner believes: work on the slots granted, moving data, spilling what does not fit."""
+        """The outcome as the planner expects it: work on the slots granted, moving data, spilling what does not fit."""
         estimate = spec.stage.estimate
         made_for_reuse = (estimate.task_seconds, DEFAULT.task_overhead_seconds, estimate.task_wants)
         seconds, local, wants = self._tasks.get(_work(spec.stage), made_for_reuse)
@@ -136,14 +136,14 @@ class Scenario:
 
 
 def _work(stage: Stage) -> tuple[object, ...]:
-    """What a task of the stage does. Not its signature: that of an island is the job's own."""
+    """The work of a task of the stage. Not its signature: that of a non-deterministic stage is the job's own."""
     return stage.sql, stage.layout, stage.width, stage.slots
 
 
 def scenarios(
     directory: Path, queries: Iterable[int], stats_scale: float, slots: int
 ) -> Iterator[tuple[int, Scenario]]:
-    """Each query with the plans that it keeps for a machine of so many slots. Raises ConfigError, SourceError."""
+    """Each query with the plans that it keeps for a machine of `slots` slots. Raises ConfigError, SourceError."""
     with connect() as session:
         session.register_folder(directory)
         for query in queries:

@@ -30,17 +30,17 @@ def walk(scenario: Scenario, stay: float, chance: random.Random) -> Steps:
 
 
 def seen(scenario: Scenario, stay: float, chance: random.Random, walks: int = 20) -> Moves:
-    """What so many walks show of how the share moves."""
+    """The moves of the share that a number of walks show."""
     return sum((_moves(walk(scenario, stay, chance)) for _ in range(walks)), Moves())
 
 
 def gloom(scenario: Scenario) -> Moves:
     """A belief that is wrong: whatever the share is, it soon falls to one slot, for good."""
     levels, stay = [2.0**power for power in range(1, scenario.slots.bit_length())], 0.1 * scenario.undisturbed
-    availability = [Resources(slots, slots * scenario.memory) for slots in levels]
+    shares = [Resources(slots, slots * scenario.memory) for slots in levels]
     bottom = Resources(1.0, scenario.memory)
-    held = dict.fromkeys(availability, stay) | {bottom: 1e6 * stay}
-    return Moves(held, {(available, bottom): 1.0 for available in availability})
+    held = dict.fromkeys(shares, stay) | {bottom: 1e6 * stay}
+    return Moves(held, {(share, bottom): 1.0 for share in shares})
 
 
 def _moves(steps: Steps) -> Moves:

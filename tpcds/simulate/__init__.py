@@ -1,11 +1,11 @@
-"""What tasks take in a simulation.
+"""The duration of tasks in a simulation.
 
 ::
 
     workload.py         the queries with their plans, as the paper's cluster runs them
     measuring.py        measures stages on small data
     extrapolation.py    from small data to large
-    ground_truth.py            what happens to the tasks
+    ground_truth.py     what happens to the tasks
     replica.py          a real machine as the simulator sees it
     fidelity.py         real runs against their simulation
     shared_cluster.py   the cluster that many jobs share

@@ -57,7 +57,7 @@ _MOST = 8.0
 
 @dataclass(frozen=True, slots=True)
 class StageTruth:
-    """What follows for one stage of one plan at the target, but for the residual of its kind.
+    """The demands of one stage of one plan at the target, without the residual of its kind.
 
     seconds: of one task on one thread by true rows. everywhere, parted: bytes read, by every task and by all together.
     wants: bytes a task would hold. kind: its dearest operator. measured, model: seconds of its operators at the largest
@@ -103,7 +103,7 @@ def _bounded(factor: float) -> float:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was measured of one query on data of one scale."""
+    """The measurements of one query on data of one scale."""
 
     scale: float
     stages: Mapping[StageKey, Measured]
@@ -175,7 +175,7 @@ class Extrapolation:
                 )
 
     def belief(self, scale: float) -> Cardinality:
-        """What is believed of data of a scale."""
+        """The cardinalities that are believed of data of a scale."""
         if scale not in self._beliefs:
             self._beliefs[scale] = _Sized(self.planning, self._stats(scale))
         return self._beliefs[scale]
@@ -351,7 +351,7 @@ def _work(node: Relation, cardinality: Cardinality, cost: CostModel) -> _Work:
 
 
 def _done_by_all(join: Join, left_spread: bool, cardinality: Cardinality, cost: CostModel) -> float:
-    """What every task does of a join of which it has one side whole."""
+    """The work that every task does of a join of which it has one side whole."""
     right = cardinality.rows(join.right)
     if left_spread:
         return cost.build(right, cardinality.width(join.right.columns))

@@ -59,12 +59,12 @@ QUICK = (3, 7, 15, 19, 25, 34, 43, 46, 52, 55, 68, 73, 79, 88, 98)
 _FITTED = 5
 _DIFFERENT = 0.10
 
-LazyFacts = Callable[[str], object]
+OnProgress = Callable[[str], object]
 
 
 @dataclass(frozen=True)
-class Options:
-    """What to run. repeat: of each run, of which the fastest counts. together: queries at once.
+class FidelityOptions:
+    """The runs to make. repeat: of each run, of which the fastest counts. together: queries at once.
 
     results: where runs are kept as they come; None: nowhere.
     """
@@ -80,7 +80,7 @@ class Options:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What results must agree in to be mixed."""
+        """The settings that results must have in common to be mixed."""
         return {
             "directory": str(self.directory.absolute()), "slots": self.slots, "memory": self.memory,
             "repeat": self.repeat, "together": self.together, "planner": planner_version(),
@@ -140,7 +140,7 @@ class Fidelity:
         return right, every
 
 
-def run(options: Options, told: LazyFacts = lambda line: None) -> Fidelity:
+def run(options: FidelityOptions, told: OnProgress = lambda line: None) -> Fidelity:
     """Run what is not known yet, then simulate all of it. Raises ConfigError, SourceError."""
     results = Results(options.results, options.settings)
     with connect(options.slots, options.memory, reuse=False) as planner:
@@ -152,10 +152,10 @@ def run(options: Options, told: LazyFacts = lambda line: None) -> Fidelity:
 
 @dataclass
 class _Bench:
-    options: Options
+    options: FidelityOptions
     results: Results
     planner: Session
-    told: LazyFacts
+    told: OnProgress
 
     def __post_init__(self) -> None:
         self.failed: dict[str, str] = {}
@@ -246,7 +246,7 @@ class _Bench:
         return float(found[0]["seconds"]) / self.options.slots if found else 0.3
 
     def changing(self, query: int, steps: Sequence[tuple[float, int, float]]) -> Any:
-        """A run with re-planning while room comes and goes."""
+        """A run with re-planning while resources come and go."""
         return min((self.changed(query, steps) for _ in self.repeats), key=lambda one: float(one["seconds"]))
 
     def changed(self, query: int, steps: Sequence[tuple[float, int, float]]) -> dict[str, Any]:
@@ -316,7 +316,7 @@ class _Bench:
         return frozenset(known[::_FITTED])
 
     def changing_runs(self, queries: Iterable[int]) -> Iterator[Any]:
-        """What was recorded of runs with changes."""
+        """The records of runs with changes."""
         found = (self.results.get(f"{profile}/{query}") for query in sorted(queries) for profile in ("dip", "memory"))
         return (value for value in found if value is not None)
 
@@ -326,7 +326,7 @@ class _Bench:
         return median(found) if found else 0.0
 
     def kernels(self, solos: Mapping[int, Sequence[Solo]], fitted: Iterable[int]) -> Kernels:
-        """What the kernels of this machine cost: what a cold one takes beside a warm one is for reading footers."""
+        """The cost of the kernels of this machine: a cold one takes longer than a warm one since it reads footers."""
         cold = [(query, self.results.get(f"cold/{query}")) for query in solos]
         extra = sum(max(0.0, seconds - solos[query][0].working) for query, seconds in cold if seconds is not None)
         tables = sum(len(tables_of(self.plans(query)[0])) for query, seconds in cold if seconds is not None)
@@ -365,7 +365,7 @@ class _Bench:
 
     @property
     def warm(self) -> bool:
-        """Whether the fastest run in a session found kernels that had run the same before."""
+        """True if the fastest run in a session found kernels that had run the same before."""
         return self.options.repeat > 1
 
     def adaptive(self, query: int) -> Adaptive:
@@ -454,19 +454,19 @@ def to_json(found: Fidelity) -> dict[str, Any]:
 SUMMARY = "fidelity"
 """Of the file in the suite's folder, and of the one value in it."""
 RUNS = "fidelity-runs"
-"""What the names of files with real runs begin with."""
+"""The beginning of the names of files with real runs."""
 KEPT = "the report keeps its figures of more queries; --fresh replaces them"
 
 
-def kept_runs(options: Options, folder: Path) -> Path:
-    """Where real runs are kept in the suite's folder: those of other settings, such as `--quick`, beside each other."""
+def kept_runs(options: FidelityOptions, folder: Path) -> Path:
+    """Where real runs are kept in the suite's folder: a file for each group of settings, such as `--quick`."""
     return folder / f"{RUNS}-{digest(json.dumps(options.settings))[:8]}.jsonl"
 
 
-def run_kept(asked: Options, folder: Path, fresh: bool, told: LazyFacts) -> Fidelity:
+def run_kept(asked: FidelityOptions, folder: Path, fresh: bool, told: OnProgress) -> Fidelity:
     """:func:`run` with its real runs kept in the suite's folder, unless `asked` says where else.
 
-    fresh: begin anew there. Raises ConfigError, SourceError.
+    fresh: begin again there. Raises ConfigError, SourceError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     results = asked.results or kept_runs(asked, folder)
@@ -475,7 +475,7 @@ def run_kept(asked: Options, folder: Path, fresh: bool, told: LazyFacts) -> Fide
     return run(replace(asked, results=results), told)
 
 
-def keep_summary(found: Fidelity, options: Options, folder: Path, fresh: bool = False) -> bool:
+def keep_summary(found: Fidelity, options: FidelityOptions, folder: Path, fresh: bool = False) -> bool:
     """For the report of the suite: the latest figures, in its folder, with what they were measured with.
 
     What is there of more queries stays, unless it is to be fresh; whether it was replaced. Raises ConfigError.

@@ -1,9 +1,9 @@
-"""What really happens to the tasks of a simulation, as far as it is known; what is believed is in the plans.
+"""The ground truth of a simulation: what really happens to its tasks. What is believed is in the plans.
 
-    believed(queries)                 what the estimates say, the way over the network included
-    measured(directory, queries)      what real runs at small scales say of large ones (:mod:`.extrapolation`)
-    distorted(truth, percent, seed)   another truth, so many percent off
-    Straggling(truth)                 another world, in which equal tasks take longer or shorter by chance
+    believed(queries)                        what the estimates say, the way over the network included
+    measured(directory, queries)             what real runs at small scales say of large ones (:mod:`.extrapolation`)
+    distorted(ground_truth, percent, seed)   another ground truth, off by `percent`
+    Straggling(ground_truth)                 another world, in which equal tasks take longer or shorter by chance
 
 A :class:`GroundTruth` is what `qoop.simulation.simulate` takes for its argument of that name.
 """
@@ -60,7 +60,7 @@ class TaskFacts:
     bytes: float
 
     def times(self, factor: float) -> TaskFacts:
-        """A task that takes, holds and moves so many times as much."""
+        """A task that takes, holds and moves `factor` times as much."""
         return replace(
             self,
             seconds=self.seconds * factor,
@@ -74,21 +74,21 @@ class TaskFacts:
 TaskKey = str
 
 CROSSING = True
-"""Whether a truth says what rows from other machines take to arrive; False where the backend does."""
+"""True: the ground truth says how long rows from other machines take to arrive. False: the backend does."""
 
 
 def task_key(stage: Stage) -> TaskKey:
-    """Names what a task of the stage does. Not its signature alone: that of an island is the job's own, and a stage
-    that finishes the work of another puts out the same as one that does all of it."""
+    """The key of a task's work. Not the signature alone: that of a non-deterministic stage is the job's own, and a
+    stage that finishes the work of another puts out the same as one that does all of it."""
     text = repr((stage.sql, stage.layout, stage.width, stage.slots, stage.cut))
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 class GroundTruth:
-    """Says of every attempt what it comes to.
+    """The outcome of every attempt.
 
     facts: by :func:`task_key`; of stages that are not among them (those that take over another plan's work) the
-    estimate holds. setting: the machines; how many there are at a time is told by :meth:`on`.
+    estimate holds. setting: the machines; how many there are at a time, :meth:`on` says.
     """
 
     def __init__(self, facts: Mapping[TaskKey, TaskFacts], setting: Setting = PAPER) -> None:
@@ -101,11 +101,11 @@ class GroundTruth:
         return self.outcome(spec, self.setting.machines)
 
     def on(self, machines: Callable[[], Mapping[MachineId, Resources]]) -> Callable[[TaskSpec], Outcome]:
-        """For so many machines as there are at the moment."""
+        """The outcomes on as many machines as there are at the moment."""
         return lambda spec: self.outcome(spec, len(machines()))
 
     def outcome(self, spec: TaskSpec, machines: int) -> Outcome:
-        """What the attempt comes to: work, the way in and out, what does not fit the memory and is written and read.
+        """The outcome of an attempt: work, the way in and out, and spilling what does not fit the memory.
 
         Rows that other machines hold come in over its machine's link, which the tasks of the stage there share, as
         the completion time estimate has it (:mod:`qoop.planner.finish`).
@@ -127,7 +127,7 @@ class GroundTruth:
         )
 
     def of(self, stage: Stage) -> TaskFacts:
-        """What is known of the stage's tasks."""
+        """The facts of the stage's tasks."""
         known = self._known.get(id(stage))
         if known is None:
             facts = self.facts.get(task_key(stage)) or self._as_estimated(stage)
@@ -141,7 +141,7 @@ class GroundTruth:
 
 
 def share_of(total: float, tasks: int, part: int) -> int:
-    """What one of several tasks has of a whole, so that all of them together have all.
+    """The part that one of several tasks has of a total; their sum is the total.
 
     >>> [share_of(10, 4, part) for part in range(4)]
     [2, 3, 3, 2]
@@ -150,7 +150,7 @@ def share_of(total: float, tasks: int, part: int) -> int:
 
 
 def believed(queries: Iterable[Query], setting: Setting = PAPER) -> GroundTruth:
-    """What the estimates of the plans say comes true."""
+    """The ground truth in which the estimates of the plans come true."""
     facts: dict[TaskKey, TaskFacts] = {}
     for query in queries:
         for one in query.candidates:
@@ -169,8 +169,8 @@ def measured(
     scales: Sequence[float] = (1.0, 10.0),
     cache_dir: Path | None = None,
 ) -> GroundTruth:
-    """What follows from the measurements of `qoop bench measure`; what was not measured is as believed, but for the
-    seconds that its kind of operator takes.
+    """The ground truth by the measurements of `qoop bench measure`. What was not measured is as believed, except for
+    the seconds that its kind of operator takes.
 
     directory: the tables that the plans were made for. scales: of which the measurements count. The first call works
     it out, in some seconds; later ones read it. Raises ConfigError, SourceError.
@@ -200,7 +200,7 @@ def measured(
 def stage_truths(
     directory: Path, queries: Workload, setting: Setting, scales: Sequence[float], cache_dir: Path | None = None
 ) -> dict[int, tuple[StageTruth, ...]]:
-    """What the measurements say of each stage of these queries' plans, from the cache or worked out anew."""
+    """The demands of each stage of these queries' plans by the measurements, from the cache or worked out now."""
     kept = _kept(directory, setting, scales, cache_dir)
     codec = Codec({})
     found: dict[int, tuple[StageTruth, ...]] = {}
@@ -267,7 +267,7 @@ def _kept(directory: Path, setting: Setting, scales: Sequence[float], cache_dir:
 
 
 def distorted(ground_truth: GroundTruth, percent: float, seed: int | None = None) -> GroundTruth:
-    """A truth that is off by so many percent in demands and durations, as in figure 2.14 (demand × (1 + X/100)).
+    """A ground truth that is off by `percent` in demands and durations, as in figure 2.14 (demand × (1 + X/100)).
 
     seed: None: everything is off by just as much; else each stage by an amount of its own, from -percent to percent,
     which follows from the seed and the stage alone.
@@ -290,7 +290,7 @@ Ananthanarayanan et al. looked at (Mantri, OSDI 2010, section 4), where those ar
 class Straggling:
     """A world like `ground_truth`, but for what each attempt takes: times a lognormal factor of mean 1, so that there
     is as much work in all. What a task's first, second … attempt draws follows from the seed and the task alone,
-    whoever runs it and when.
+    not from who runs it and when.
 
     spread: standard deviation of the factor's logarithm.
     """
@@ -299,7 +299,7 @@ class Straggling:
         self.ground_truth, self.spread, self.seed = ground_truth, spread, seed
 
     def on(self, machines: Callable[[], Mapping[MachineId, Resources]]) -> Callable[[TaskSpec], Outcome]:
-        """For one simulation, on so many machines as there are at the moment."""
+        """The outcomes of one simulation, on as many machines as there are at the moment."""
         steady, tries = self.ground_truth.on(machines), Counter[str]()
 
         def outcome(spec: TaskSpec) -> Outcome:

@@ -37,8 +37,8 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Options:
-    """What to measure.
+class MeasureOptions:
+    """The measurements to make.
 
     directory: tables of scale 1, for which the plans are known. sizes: folders of data by scale. repeat: runs of each
     plan, of which the fastest counts. again: also run plans of which all is known; the fastest of all runs counts.
@@ -55,7 +55,7 @@ class Options:
 
 
 def stage_keys(plan: Plan) -> dict[StageId, StageKey]:
-    """What each stage is called in the measurements: by what it puts out and what it is made of."""
+    """The key of each stage in the measurements: its output and the stages below it."""
     return {
         stage.id: hashlib.blake2b(
             "|".join((stage.signature, *sorted(read_by(stage, plan)))).encode(), digest_size=12
@@ -99,13 +99,13 @@ def results_file(directory: Path, cache_dir: Path | None = None) -> Path:
 
 
 def measurements(directory: Path, cache_dir: Path | None = None) -> Measurements:
-    """What was measured so far. Raises ConfigError if the file is damaged."""
+    """The measurements so far. Raises ConfigError if the file is damaged."""
     path = results_file(directory, cache_dir)
     return Measurements(Results(path if path.exists() else None, {}))
 
 
 class Measurements:
-    """What is known, by scale, query and stage."""
+    """The measured stages by scale, query and stage."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -133,7 +133,7 @@ def _name(scale: float, query: int) -> str:
 
 
 def run(
-    options: Options, told: Callable[[str], object] = lambda line: None, cache_dir: Path | None = None
+    options: MeasureOptions, told: Callable[[str], object] = lambda line: None, cache_dir: Path | None = None
 ) -> dict[str, str]:
     """Measure what is not known yet; what failed and why, by ``scale/query``.
 
@@ -162,7 +162,11 @@ def run(
 
 
 def _measured(
-    session: Session, versions: Mapping[str, str], query: Query, known: Mapping[StageKey, Measured], options: Options
+    session: Session,
+    versions: Mapping[str, str],
+    query: Query,
+    known: Mapping[StageKey, Measured],
+    options: MeasureOptions,
 ) -> dict[StageKey, Measured]:
     """All stages of all plans; a plan of which every stage is known is not run,
     unless it is to be."""

@@ -1,8 +1,8 @@
 """A small real machine as the simulator sees it, and runs on it done again in virtual time.
 
 What is known of the machine comes from runs with one slot, in which nothing disturbs anything (:class:`Solo`): the
-processor seconds of each task, and what passes between tasks beside them.  :class:`Replica` says from that how any
-other run goes: on two slots, with room that comes and goes, with several jobs.  What it knows beside:
+processor seconds of each task, and the overhead between tasks.  :class:`Replica` says from that how any other run
+goes: on two slots, with resources that come and go, with several jobs.  It also knows that
 
 * a task on several threads obeys Amdahl's law (:func:`qoop.planner.packing.on_threads`), with the serial part that is
   found from runs on all slots;
@@ -60,18 +60,18 @@ class Solo:
         return sum(task.seconds for parts in self.tasks.values() for task in parts)
 
     @property
-    def beside(self) -> float:
+    def overhead(self) -> float:
         """Seconds that the processor seconds of the tasks do not account for: starting them, committing them."""
         return max(0.0, self.seconds - self.working)
 
     @property
     def between(self) -> float:
         """The same for each task."""
-        return self.beside / max(1, sum(map(len, self.tasks.values())))
+        return self.overhead / max(1, sum(map(len, self.tasks.values())))
 
 
 def solo(history: Sequence[Record]) -> Solo:
-    """What a run on one slot tells."""
+    """The tasks and seconds of a run on one slot, from its history."""
     parts: dict[str, dict[int, Done]] = {}
     for record in history:
         if isinstance(record, Succeeded) and record.used:
@@ -82,10 +82,10 @@ def solo(history: Sequence[Record]) -> Solo:
 
 
 def fastest(runs: Sequence[Solo]) -> Solo:
-    """Of several runs of one plan the least seconds of each task, and the least that passed beside the tasks of a run.
+    """Of several runs of one plan the least seconds of each task, and the least overhead of a run.
 
-    What passed beside them is that of one run: the seconds of the fastest run, less the least of each task, would have
-    in it what other programs cost the tasks of that run.
+    The overhead is that of one run: the seconds of the fastest run, less the least of each task, would contain what
+    other programs cost the tasks of that run.
     """
     first = runs[0]
     tasks = {
@@ -96,7 +96,7 @@ def fastest(runs: Sequence[Solo]) -> Solo:
         for stage, parts in first.tasks.items()
     }
     best = Solo(tasks, 0.0)
-    return replace(best, seconds=best.working + min(run.beside for run in runs))
+    return replace(best, seconds=best.working + min(run.overhead for run in runs))
 
 
 def ended(history: Sequence[Record]) -> float:
@@ -105,7 +105,7 @@ def ended(history: Sequence[Record]) -> float:
 
 
 def interrupted(history: Sequence[Record]) -> tuple[float, ...]:
-    """Seconds from when room was taken away to the end of each attempt that this cost."""
+    """Seconds from the loss of resources to the end of each attempt that it cost."""
     found, since = [], 0.0
     for record in history:
         if isinstance(record, CapacityTold):
@@ -133,10 +133,10 @@ def resource_changes(history: Sequence[Record]) -> tuple[tuple[float, Resources]
 class Replica:
     """A machine, and plans of which the tasks are known.
 
-    room: at the start. between: seconds that each task takes beside its work. cores: of the machine, which may have
-    more or fewer than slots; infinite: nobody waits for one. kernels: what theirs cost. side_by_side: how many times as
-    long a thread takes for each other that works. serial: the part of a task that only one thread does.
-    decision: seconds that a decision takes. surprise: how many times its estimate a task takes that was never measured.
+    available: at the start. between: overhead of each task in seconds. cores: of the machine, which may have more or
+    fewer than slots; infinite: nobody waits for one. kernels: their cost. side_by_side: how many times as long a thread
+    takes for each other that works. serial: the part of a task that only one thread does. decision: seconds that a
+    decision takes. misestimate: how many times its estimate a task takes that was never measured.
     """
 
     available: Resources
@@ -161,16 +161,16 @@ class Replica:
         return cls(available, tasks, between, misestimate=measured / estimated if estimated else 1.0)
 
     def figures(self) -> dict[str, float]:
-        """What is known of it, by name; seconds of one thread, factors and parts."""
+        """The figures of the machine by name; seconds of one thread, factors and parts."""
         kernels = self.kernels
         return {
-            "cores": self.cores, "seconds beside a task": self.between, "factor side by side": self.side_by_side,
+            "cores": self.cores, "overhead of a task": self.between, "factor side by side": self.side_by_side,
             "serial part": self.serial, "seconds to open a kernel": kernels.opening,
             "to read a table's footers": kernels.reading, "to stop": kernels.stopping, "to decide": self.decision,
         }  # fmt: skip
 
     def outcome(self, spec: TaskSpec) -> Outcome:
-        """What an attempt comes to while it runs alone."""
+        """The outcome of an attempt while it runs alone."""
         stage, available = spec.stage, spec.resources
         known, part = self.tasks.get(task_key(stage)), spec.attempt.task.part
         if known is not None and part < len(known):
@@ -193,7 +193,7 @@ class Replica:
         warm: bool = True,
         planning: float = 0.0,
     ) -> SimulatedRun:
-        """Jobs, each from a second on, while the machine's room changes.
+        """Jobs, each from a second on, while the machine's resources change.
 
         warm: its kernels have read the tables before. planning: until then a client has the next queries planned, which
         keeps a core busy.
@@ -211,7 +211,7 @@ class Replica:
         )  # fmt: skip
 
     def crowding(self, threads: float) -> float:
-        """How many times as long everything takes while so many threads work."""
+        """How many times as long everything takes while that many threads work."""
         others = max(0.0, min(threads, self.cores) - 1.0)
         return (1.0 + (self.side_by_side - 1.0) * others) * max(1.0, threads / self.cores)
 

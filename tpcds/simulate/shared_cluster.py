@@ -11,7 +11,7 @@ least four. What they demand it does not tell; it is calibrated so that this com
 - the work of a query relative to that of the others by a power, `SPREAD`: how much it varies sets how many jobs are too
   short to see anything, and how many see a lot;
 - the fairness knob of Tetris, `FAIRNESS`;
-- how often a job is told its share, `qoop.profiles.shared.STEP`: the less often, the fewer changes it sees.
+- how often a job hears of its share, `qoop.profiles.shared.STEP`: the less often, the fewer changes it sees.
 
 With the constants below the four clusters that are recorded (``qoop bench shared DIR --seeds 4 -o FILE``) have 2,181
 jobs: 79 % see at least one event, 19 % at least four; they take 564 s in the mean (429 to 705 by cluster, half of them
@@ -45,7 +45,7 @@ _MOST_SECONDS, _LEAST_SECONDS, _TASKS = 120.0, 4.0, 12
 
 
 @dataclass(frozen=True)
-class Options:
+class SharedClusterOptions:
     """hours: looked at, after `warm` hours in which the cluster fills; then jobs come for half an hour more."""
 
     directory: Path
@@ -56,7 +56,7 @@ class Options:
 
 
 def run(
-    options: Options, told: Callable[[int, JobLifetimes], None] = lambda seed, lifetimes: None
+    options: SharedClusterOptions, told: Callable[[int, JobLifetimes], None] = lambda seed, lifetimes: None
 ) -> dict[int, JobLifetimes]:
     """Simulate the cluster once a seed. Raises ConfigError, SourceError."""
     if not (options.seeds and options.hours > 0 and options.warm >= 0):
@@ -70,7 +70,7 @@ def run(
     return clusters
 
 
-def cluster(plans: Mapping[int, Plan], seed: int, options: Options) -> JobLifetimes:
+def cluster(plans: Mapping[int, Plan], seed: int, options: SharedClusterOptions) -> JobLifetimes:
     """When jobs with these plans come and end."""
     begin, end = 3600 * options.warm, 3600 * (options.warm + options.hours)
     jobs = _arrivals(plans, seed, end + 1800)
@@ -127,7 +127,7 @@ def _merged(plan: Plan) -> Plan:
 
 
 def table(clusters: Mapping[int, JobLifetimes]) -> str:
-    """What comes out, of each cluster and of all, beside what the paper tells."""
+    """The results of each cluster and of all, next to those of the paper."""
     lines = ["seed   jobs  mean s  median s  see >= 1  see >= 4"]
     counts = {seed: seen(lifetimes) for seed, lifetimes in clusters.items()}
     took = {seed: seconds(lifetimes) for seed, lifetimes in clusters.items()}

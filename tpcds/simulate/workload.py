@@ -55,11 +55,11 @@ Show = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Setting:
-    """What the plans are made for: the cluster of the paper's evaluation (paper section 6).
+    """The setting that the plans are made for: the cluster of the paper's evaluation (paper section 6).
 
     scale: of the data. pace: how many times our kernel's seconds everything takes there (see above).
     grain: the work of a task, as part of what it would be if tasks became longer with the pace: more and shorter tasks.
-    machines: of so many slots and bytes of memory, each with a link of so many bytes per second.
+    machines: how many. slots, memory, link: of each; memory in bytes, link in bytes per second.
     """
 
     scale: float = 500.0
@@ -81,7 +81,7 @@ class Setting:
         return self.share(self.machines * self.slots)
 
     def share(self, slots: float) -> Resources:
-        """The share of so many slots: their part of the memory, and the links of as few machines as have them."""
+        """The share with that many slots: their part of the memory, and the links of as few machines as have them."""
         network = self.link * ceil(slots / self.slots) if slots > self.slots else 0.0
         return Resources(slots, slots * self.memory / self.slots, network=network)
 
@@ -96,8 +96,8 @@ class Setting:
         links as they are and a quarter of that."""
         each, some = self.memory / self.slots, (600, 360, 240, 120, 60, 30, 8, 1)
         slots = [count for count in some if count <= self.machines * self.slots]
-        availability = [count for count in (600, 240, 60, 8, 1) if count in slots]
-        return Grid.of(slots, (each / 4, each), 1, self.slots, (self.link, self.link / 4), availability)
+        shares = [count for count in (600, 240, 60, 8, 1) if count in slots]
+        return Grid.of(slots, (each / 4, each), 1, self.slots, (self.link, self.link / 4), shares)
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -133,7 +133,7 @@ class Query:
         return min(self.candidates, key=lambda one: one.finish.seconds(share))
 
     def adaptive(self, available: Resources, **more: Any) -> Adaptive:
-        """What a job needs to change among the plans. room: what it was launched for. more: policy, triggers."""
+        """The settings of a job that may change among the plans. available: at its launch. more: policy, triggers."""
         return Adaptive(lambda _: self.candidates, available, at_once=True, **more)
 
 
@@ -147,7 +147,7 @@ def workload(
     show: Show = lambda query: None,
     cache_dir: Path | None = None,
 ) -> dict[int, Query]:
-    """The plans of TPC-DS queries (None: of all), from the cache or made anew.
+    """The plans of TPC-DS queries (None: of all), from the cache or made now.
 
     directory: tables of scale 1, whose statistics are scaled. show: is called with each query that is planned, which
     takes up to a few seconds. Raises ConfigError, SourceError.
@@ -233,7 +233,7 @@ class Kept:
             return None
 
     def save(self, name: str, values: Any) -> None:
-        """Keep them for whoever loads them; a reader sees all or nothing."""
+        """Keep them for later readers; a reader sees all or nothing."""
         data = {"version": self._version, "values": values}
         write_whole(self._path(name), json.dumps(data, separators=(",", ":"), allow_nan=False))
 
@@ -249,7 +249,7 @@ def _dump(query: Query) -> Any:
 
 
 def _load(data: Any) -> Query | None:
-    """What :func:`_dump` took apart; None if it is damaged."""
+    """The query that :func:`_dump` took apart; None if it is damaged."""
     try:
         stages: list[Stage] = [_fields_codec().read(Stage, item) for item in data["stages"]]
         query: Query = _codec(stages).read(Query, data["query"])
@@ -293,7 +293,7 @@ class Contest:
 
     @classmethod
     def of(cls, query: Query, slots: Sequence[int], setting: Setting = PAPER) -> Contest:
-        """All plans on shares of so many slots."""
+        """All plans on shares of these numbers of slots."""
         shares = [setting.share(count) for count in slots]
         seconds = tuple(tuple(one.finish.seconds(share) for share in shares) for one in query.candidates)
         return cls(query, tuple(slots), seconds)

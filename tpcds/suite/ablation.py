@@ -1,4 +1,4 @@
-"""What each part of re-planning is worth: the same queries and regions with one thing changed at a time.
+"""The worth of each part of re-planning: the same queries and regions with one thing changed at a time.
 
 Numbers that are swept (figures 2.14, 2.15 and the share threshold), parts that are taken away or added, what is left
 out of the simulation otherwise (that a change of plan takes time, that equal tasks do not all take the same, and that
@@ -45,7 +45,7 @@ THRESHOLDS = (1, 5, 20, 40)
 NO_ROWS, BOLD = "QOOP without row counts", "QOOP not careful"
 
 SWITCHING = {f"QOOP switching takes {seconds:g} s": seconds for seconds in (SWITCH_SECONDS, 100 * SWITCH_SECONDS)}
-"""What a change of plan takes: as measured, and a hundred times that."""
+"""The seconds that a change of plan takes: as measured, and a hundred times that."""
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     NO_ROWS: {"triggers": NO_ROW_COUNTS},
@@ -109,7 +109,7 @@ SPEED_CLASSES = ("medium", "high")
 
 
 def speed_items(ground: Ground, queries: Sequence[int], kind: str) -> dict[str, Situation]:
-    """Some queries and regions under profiles of a kind in which time passes so many times faster."""
+    """Some queries and regions under profiles of a kind in which time passes faster."""
     there = classes_of(ground)
     classes = tuple(name for name in SPEED_CLASSES if name in there) or there
     return {
@@ -124,7 +124,7 @@ def speed_items(ground: Ground, queries: Sequence[int], kind: str) -> dict[str, 
 
 
 def measure_speed(situation: Situation) -> dict[str, Any]:
-    """QOOP, Clarinet and the best plan in hindsight; the speed is told with the kind of profile."""
+    """QOOP, Clarinet and the best plan in hindsight; the kind of profile says the speed."""
     here = micro.scenario(situation)
     runs = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch), HINDSIGHT: here.hindsight()}
     kind = passing(situation.kind, situation.ground.faster)

@@ -28,5 +28,5 @@ def policies(kind: str) -> Mapping[str, Policy]:
 
 @lru_cache(maxsize=8)
 def history(kind: str) -> Moves:
-    """What three profiles of a kind show."""
+    """The moves that three profiles of a kind show."""
     return sum((fit(MAKERS[kind](seed)) for seed in _PAST), Moves()).merged(12)

@@ -114,5 +114,5 @@ def bars(
 
 
 def paper_line(axes: Axes, value: float, text: str, across: bool = False, colour: str = COLOURS["paper"]) -> None:
-    """What the paper has, as a dashed line. across: at that height, else at that x."""
+    """Draw the paper's value as a dashed line. across: at that height, else at that x."""
     (axes.axhline if across else axes.axvline)(value, color=colour, linestyle=(0, (4, 3)), linewidth=1.1, label=text)

@@ -35,7 +35,7 @@ QUICK_QUERIES = 10
 FIDELITY = "fidelity"
 _SUITE = "qoop.tpcds.suite"
 _SHARED = ("qoop.tpcds.simulate.ground_truth", f"{_SUITE}.situations", f"{_SUITE}.micro")
-"""Modules that the simulations of the suite rest on, beside the core."""
+"""Modules that the simulations of the suite rest on, besides the core."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -75,7 +75,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of profiles and regions (1)")
     parser.add_argument("--processes", type=int, metavar="N", help="how many at a time (the CPUs there are)")
     parser.add_argument("--json", metavar="FILE", help="write all values there")
-    parser.add_argument("--fresh", action="store_true", help="leave out what is kept of these parts; begin anew")
+    parser.add_argument("--fresh", action="store_true", help="leave out what is kept of these parts; begin again")
     _add_results(parser)
 
 
@@ -86,7 +86,7 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure. quick: little of it. profile: of the user's own, None: generated ones."""
+    """The measurements to make. quick: little of it. profile: of the user's own, None: generated ones."""
 
     directory: Path
     quick: bool
@@ -104,7 +104,7 @@ class Plan:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What results depend on, whatever is measured."""
+        """The settings that all results depend on."""
         settings = {
             "version": qoop.__version__, "planner": planner_version()[:8], "seed": self.seed,
             "directory": str(self.directory),
@@ -112,7 +112,7 @@ class Plan:
         return settings if self.profile is None else {**settings, "profile": self.profile}
 
     def simulated(self, *modules: str) -> Mapping[str, object]:
-        """What results depend on where tasks take what they really take. modules: that the simulations are in.
+        """The settings of results where tasks take as long as they really do. modules: that the simulations are in.
 
         Raises SourceError if there are no tables.
         """
@@ -142,7 +142,7 @@ def _ablation(plan: Plan) -> Part:
 
 
 def _changed(plan: Plan) -> Mapping[str, object]:
-    """What the runs of the ablation depend on."""
+    """The settings that the runs of the ablation depend on."""
     return plan.simulated(*_SHARED, f"{_SUITE}.ablation", f"{_SUITE}.beyond")
 
 
@@ -165,7 +165,7 @@ def _macro(plan: Plan) -> Part:
 
 
 def _adversary(plan: Plan) -> Part:
-    """Truth is as believed here, so nothing rests on what was measured; the plans do on the tables."""
+    """The ground truth is as believed here, so nothing rests on what was measured; the plans do on the tables."""
     most, tries = (worst.QUICK_QUERIES, worst.QUICK_TRIES) if plan.quick else (worst.QUERIES, worst.TRIES)
     numbers = plan.queries or situations.chosen(plan.directory)
     some = numbers[:: max(1, len(numbers) // most)][:most]
@@ -222,7 +222,7 @@ def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity.Fidelity:
         for path in folder.glob(f"{fidelity.RUNS}-*.jsonl"):
             path.unlink()
     queries = fidelity.QUICK if plan.quick else plan.queries or tuple(range(1, 100))
-    asked = fidelity.Options(plan.directory, queries, repeat=1 if plan.quick else 3)
+    asked = fidelity.FidelityOptions(plan.directory, queries, repeat=1 if plan.quick else 3)
     found = fidelity.run_kept(asked, folder, fresh, print)
     if not fidelity.keep_summary(found, asked, folder, fresh):
         print(fidelity.KEPT)
@@ -247,7 +247,7 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 @contextmanager
-def _shown(name: str) -> Iterator[runner.LazyFacts]:
+def _shown(name: str) -> Iterator[runner.OnProgress]:
     """A progress bar on stderr; where that is no terminal a line now and then."""
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

@@ -1,6 +1,6 @@
-"""What the evaluation must show, what it showed, and whether that is met: the table of the report.
+"""The criteria of the evaluation, its results, and which criteria they meet: the table of the report.
 
-The figures asked for are those of the paper (paper section 6). A claim of which nothing was measured is left out.
+The figures asked for are those of the paper (paper section 6). A criterion of which nothing was measured is left out.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def _middle_and_worst(ratios: Sequence[float]) -> str:
 
 
 def reasons(suite: Suite) -> list[str]:
-    """What explains the gains, from the same runs: how much there was to gain at all, and of whom it was got."""
+    """Explanations of the gains, from the same runs: how much there was to gain at all, and of whom it was got."""
     return [line for kind in runs.kinds(suite.micro) for line in _reasons_of(suite.micro, kind)]
 
 

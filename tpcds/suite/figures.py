@@ -1,4 +1,4 @@
-"""The figures of the paper's evaluation (paper section 6) drawn from our results, with the paper's values beside ours.
+"""The figures of the paper's evaluation (paper section 6) drawn from our results, next to the paper's values.
 
 One function a figure, from what was measured to a picture; None where nothing of it was measured yet.
 """
@@ -60,7 +60,7 @@ class Suite:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """number: as in the paper, or a letter for those it does not have. paper: what is seen there."""
+    """number: as in the paper, or an initial for those it does not have. paper: what is seen there."""
 
     number: str
     title: str
@@ -151,7 +151,7 @@ def _cut(values: Sequence[Any], number: int) -> list[Sequence[Any]]:
 
 @_both
 def against_joins(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
-    """2.8: mean gain of queries with so many joins."""
+    """2.8: mean gain of queries by their number of joins."""
     for name, mets in groups.items():
         bins: dict[int, list[float]] = defaultdict(list)
         for query in by_query(mets):
@@ -171,7 +171,7 @@ def _join_bin(joins: int) -> int:
 
 @_both
 def against_switches(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
-    """2.9: mean gain of runs with so many switches."""
+    """2.9: mean gain of runs by their number of switches."""
     most = max(met.runs[QOOP].switches for mets in groups.values() for met in mets)
     for name, mets in groups.items():
         by_count: dict[int, list[float]] = defaultdict(list)
@@ -257,7 +257,7 @@ def backtracking(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> Non
 
 
 def variant(name: str, value: float) -> str:
-    """The name of a contestant that differs in one number from QOOP.
+    """The name of a system that differs in one number from QOOP.
 
     >>> variant("hysteresis", 10)
     'hysteresis 10'
@@ -289,7 +289,7 @@ def _is(key: str, name: str) -> bool:
 STRAGGLING, CLARINET_STRAGGLING = "QOOP with stragglers", "Clarinet with stragglers"
 STAGE_ERRORS, CLARINET_STAGE_ERRORS = "QOOP with errors by stage", "Clarinet with errors by stage"
 _SAME_GROUND_TRUTH = {STRAGGLING: CLARINET_STRAGGLING, STAGE_ERRORS: CLARINET_STAGE_ERRORS}
-"""Who is compared with Clarinet where tasks take as long as they do for it, which is not as usual."""
+"""The systems whose tasks take longer or shorter than usual, and the Clarinet that meets the same tasks."""
 HYSTERESIS, ERROR, CLARINET_ERROR, THRESHOLD = "hysteresis", "error", "Clarinet with error", "share threshold"
 
 
@@ -363,7 +363,7 @@ def hindsight(suite: Suite) -> Picture | None:
 
 
 def parts_alone(suite: Suite) -> Picture | None:
-    """What each part of QOOP is worth: mean gain over Clarinet without it, or with what is added; below, the median of
+    """The worth of each part of QOOP: mean gain over Clarinet without it, or with what is added; below, the median of
     its time over that of the best single plan in hindsight."""
     kinds = runs.kinds(suite.ablation)
     panels = {kind: groups for kind in kinds if (groups := _by_class(suite.ablation, kind, CLARINET, QOOP))}
@@ -381,15 +381,15 @@ def parts_alone(suite: Suite) -> Picture | None:
 
 
 def _part(name: str, ratios: Sequence[float]) -> str:
-    """What stands below its bars."""
+    """The text below its bars."""
     words = fill(name, 15)
     return f"{words}\n{median(ratios):.2f} × hindsight" if ratios else words
 
 
 def over_hindsight(mets: Sequence[Met], name: str) -> list[float]:
-    """By run, the time of a contestant over that of the best single plan in hindsight.
+    """By run, the time of a system over that of the best single plan in hindsight.
 
-    None of one that met another truth than the plans of hindsight did.
+    Empty for a system whose ground truth is not that of the plans of hindsight.
     """
     if name in _SAME_GROUND_TRUTH:
         return []
@@ -403,7 +403,7 @@ def _mean_gain(mets: Sequence[Met], name: str) -> float:
 
 
 def variants_of(mets: Sequence[Met]) -> list[str]:
-    """Contestants of the ablation that are not one of a sweep, ours first."""
+    """Systems of the ablation that are not one of a sweep, ours first."""
     swept = (HYSTERESIS, ERROR, CLARINET_ERROR, THRESHOLD)
     baselines = (QOOP, CLARINET, VOLCANO, HINDSIGHT, *_SAME_GROUND_TRUTH.values())
     names = dict.fromkeys(name for met in mets for name in met.runs)
@@ -412,7 +412,7 @@ def variants_of(mets: Sequence[Met]) -> list[str]:
 
 
 def speed(suite: Suite) -> Picture | None:
-    """What is gained, and what there is to gain, where the market moves faster."""
+    """The gain, and the gain there could be, where the market moves faster."""
     if not suite.speed:
         return None
     kinds = sorted(runs.kinds(suite.speed), key=lambda kind: passed(kind)[1])
@@ -433,7 +433,7 @@ def speed(suite: Suite) -> Picture | None:
 
 
 def passing(kind: str, faster: float) -> str:
-    """What profiles of a kind are called in which time passes faster.
+    """The name of profiles of a kind in which time passes faster.
 
     >>> passing("spot", 10.0), passed("spot x10")
     ('spot x10', ('spot', 10.0))
@@ -472,7 +472,7 @@ def macro(suite: Suite) -> Picture | None:
             colours = [COLOURS[QOOP] if name.startswith(QOOP) else "#bbbbbb" for name in means]
             drawn = axes.barh(list(means), values, color=colours)
             axes.bar_label(drawn, [f"{value:.3g}" if key == "jain" else f"{value:.0f}" for value in values], fontsize=7)
-            axes.margins(x=0.15)  # room for the numbers
+            axes.margins(x=0.15)  # space for the numbers
             axes.invert_yaxis()
             axes.grid(visible=False, axis="y")
             charts.labels(axes, title, "", "")

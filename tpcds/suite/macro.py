@@ -3,15 +3,15 @@
 200 jobs, each a TPC-DS query drawn from the 50 with the most alternatives, arrive 80 s apart in the mean (Poisson) on
 20 machines of 30 slots at scale 500. Seven combinations of a scheduler and a planner run the same arrivals, in virtual
 time on the engine's own core, and two as controls: our scheduler with plans that never change, which tells what of ours
-is the scheduler's and what the planner's, and ours with shares that settle with the plans
-(:mod:`qoop.schedulers.demand_aware`). Of each: the mean completion time, the makespan (from the first arrival to the
-last end), and Jain's index of fairness over how many times longer a job takes for the others. That is its time with the
-whole cluster to itself, under the same planner, divided by its time among the others, so that a poor plan does not
-count as unfairness.
+is the scheduler's and what the planner's, and ours with demand-aware shares (:mod:`qoop.schedulers.demand_aware`).
 
-What happens to tasks is said by :mod:`qoop.tpcds.simulate.ground_truth`, what the planners believe by the estimates of
-the plans. The
-work that arrives per second of all slots, the load, is reported beside the figures: fairness and queueing hang on it.
+Of each: the mean completion time, the makespan (from the first arrival to the last end), and Jain's index of fairness
+over how many times longer a job takes for the others. That is its time with the whole cluster to itself, under the same
+planner, divided by its time among the others, so that a poor plan does not count as unfairness.
+
+:mod:`qoop.tpcds.simulate.ground_truth` says what happens to tasks, and the estimates of the plans what the planners
+believe. The report also gives the load, the work that arrives per second of all slots: fairness and queueing depend on
+it.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ JOBS, APART = 200, 80.0
 
 @dataclass(frozen=True)
 class Combination:
-    """Who shares the machines, and who chooses the plans.
+    """The scheduler that shares the machines, and the planner that chooses the plans.
 
-    control: none of the paper's, and out of the ranking. settle: jobs tell how much room their plans have a use for.
+    control: none of the paper's, and out of the ranking. demand_aware: jobs report the resources that they can use.
     """
 
     name: str
@@ -84,7 +84,7 @@ CONTROLS = frozenset(name for name, one in COMBINATIONS.items() if one.control)
 
 @dataclass(frozen=True)
 class Setting:
-    """What the figures depend on.
+    """The settings of the figures.
 
     directory: tables of scale 1. apart: mean seconds between arrivals. seeds: of arrivals and queries, one run each.
     """
@@ -123,8 +123,8 @@ class Arrival:
 
 
 def items(setting: Setting) -> dict[str, Alone | Together]:
-    """What is to be measured, each alone, by name; all of one seed before the next, so that a run which is broken off
-    has something whole."""
+    """The measurements by name; all of one seed before the next, so that a run which is broken off has something
+    whole."""
     planners = dict.fromkeys(one.planner for one in COMBINATIONS.values())
     found: dict[str, Alone | Together] = {}
     for seed in setting.seeds:
@@ -200,7 +200,7 @@ def _job(coming: Arrival, query: Query, planner: Planner, demand_aware: bool = F
 
 
 def _adaptive(query: Query, planner: Planner, demand_aware: bool) -> Adaptive:
-    """Both choose by the share that the job is told when it comes; then one of them never again."""
+    """Both choose by the share that the job has when it comes; then one of them never again."""
     if planner == "Clarinet":
         return query.adaptive(PAPER.whole, policy=AtLaunch(), triggers=NEVER, demand_aware=demand_aware)
     return query.adaptive(PAPER.whole, policy=AtLaunch(Greedy()), demand_aware=demand_aware)

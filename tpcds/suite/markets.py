@@ -1,4 +1,4 @@
-"""What the profiles are like that queries meet: figure 2.3, and the numbers the paper gives of its own.
+"""Statistics of the profiles that queries meet: figure 2.3, and the numbers the paper gives of its own.
 
 A spot profile is one series of five hours. Of a shared cluster it is what each job of it sees while it is there.
 """

@@ -1,7 +1,7 @@
 """Single queries under profiles, in virtual time: one record of a run serves figures 2.6 to 2.13 and the hindsight.
 
-Every contestant begins with the plan that ends first on what there is at launch, Volcano aside, and has the same
-candidates and the same estimates. Truth is what tasks really take (:mod:`~qoop.tpcds.simulate.ground_truth`).
+Every system begins with the plan that ends first on what there is at launch, Volcano aside, and has the same
+candidates and the same estimates. The ground truth is of :mod:`~qoop.tpcds.simulate.ground_truth`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ mean, so this is rather too much."""
 
 
 class Scenario:
-    """One query on one fleet. truth: what tasks come to. switching: seconds that a change of plan takes."""
+    """One query on one fleet. ground_truth: what tasks come to. switching: seconds that a change of plan takes."""
 
     def __init__(self, query: Query, fleet: Fleet, ground_truth: Script | World, switching: float = 0.0) -> None:
         self.query, self.fleet, self.ground_truth, self.switching = query, fleet, ground_truth, switching
@@ -79,12 +79,12 @@ class Scenario:
         if job.error is not None:
             raise job.error
         if job.ended == float("inf"):
-            raise ExecutionError(f"query {self.query.number} never ends: there is no room left for it")
+            raise ExecutionError(f"query {self.query.number} never ends: there are no resources left for it")
         return job
 
 
 def ran(job: JobRun, plan: int | None = None) -> Ran:
-    """What a run came to."""
+    """The record of a run."""
     decisions = [record for record in job.history if isinstance(record, Decided)]
     tasks = sum(isinstance(record, Succeeded) for record in job.history)
     return Ran(
@@ -116,15 +116,15 @@ def scenario(situation: Situation, percent: float = 0.0) -> Scenario:
 
 
 def fleet_of(profile: CapacityProfile) -> Fleet:
-    """The machines of a profile with the links of the paper's. A share of a cluster is told as one machine, whose
-    slots are anywhere: what crosses the network then is not known, and left out of belief and truth alike."""
+    """The machines of a profile with the links of the paper's. A share of a cluster comes as one machine, whose
+    slots are anywhere: what crosses the network then is not known, and left out of belief and ground truth alike."""
     several = any(point.machines > 1 for point in profile.points)
     return Fleet.of(profile, network=PAPER.link if several else 0.0)
 
 
 @lru_cache(maxsize=64)
 def known_ground_truth(directory: Path, query: int) -> GroundTruth:
-    """What the tasks of a query come to, kept for the process."""
+    """The ground truth of a query, kept for the process."""
     return truth_of(directory, {query: situations.query(directory, query)})
 
 
@@ -134,11 +134,11 @@ def measure(situation: Situation) -> dict[str, Any]:
 
 
 HINDSIGHT_REGIONS = 3
-"""In so many regions of each class every plan is run, for Volcano and for the best in hindsight: most of the work."""
+"""In that many regions of each class every plan is run, for Volcano and for the best in hindsight: most of the work."""
 
 
 def measured(here: Scenario, situation: Situation) -> Met:
-    """The runs of all contestants of a query in one region."""
+    """The runs of all systems of a query in one region."""
     candidates = here.query.candidates
     ours = here.adaptive()
     # without backtracking nothing is decided otherwise where nothing is gone back on

@@ -2,8 +2,8 @@
 
 A plan on a number of slots takes the seconds that its finish time says, and costs the price of the slots for so long.
 Some offers of the line are run in virtual time, as a job that :class:`~qoop.replanning.price.Priced` decides for by the
-worth of a second at which the line has that offer: what they then take, and cost, is drawn beside. Such a job sets anew
-how many slots it takes whenever it decides, so what it costs is added up from one decision to the next.
+worth of a second at which the line has that offer; the picture shows the time that they then take, and their cost. Such
+a job chooses its slots again whenever it decides, so its cost is added up from one decision to the next.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Taking:
 
 
 def slot_seconds(taken: Sequence[tuple[float, float]], seconds: float) -> float:
-    """Slots times the time for which they were taken, until the job ended after so many seconds.
+    """Slots times the time for which they were taken. seconds: until the job ended.
 
     Tasks that run when fewer are taken go on to their end: they are few, and not counted.
 

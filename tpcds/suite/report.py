@@ -41,7 +41,7 @@ class Found:
         return Found({part: self.settings[part] for part in kept}, kept)
 
     def suite(self) -> Suite:
-        """What the figures are drawn from."""
+        """The results that the figures are drawn from."""
         single = ("micro", "ablation", "speed")
         micro, ablation, speed = ([Met.of(value) for value in self.values(part).values()] for part in single)
         return Suite(
@@ -52,7 +52,7 @@ class Found:
 
 
 def load(folder: Path) -> Found:
-    """What is kept in a folder. Raises ConfigError if there is nothing."""
+    """The results in a folder. Raises ConfigError if there is nothing."""
     files = {part: folder / f"{part}.jsonl" for part in PARTS}
     kept = {part: read(path) for part, path in files.items() if path.exists()}
     if not kept:
@@ -64,7 +64,7 @@ def load(folder: Path) -> Found:
 
 
 def make(found: Found, target: Path) -> list[Criterion]:
-    """Write the page ``report.html`` and the figures, as SVG and PNG, to a folder; return the table of claims.
+    """Write the page ``report.html`` and the figures, as SVG and PNG, to a folder; return the table of criteria.
 
     Raises ConfigError if that cannot be written.
     """
@@ -139,7 +139,7 @@ def _table(table: Sequence[Criterion]) -> str:
 
 
 def summary(table: Sequence[Criterion]) -> str:
-    """How many of the claims are met, in a sentence."""
+    """A sentence: how many of the criteria are met."""
     held = [criterion for criterion in table if criterion.met is not None]
     return f"{sum(bool(criterion.met) for criterion in held)} of {len(held)} things that must be shown are met."
 

@@ -28,7 +28,7 @@ _AHEAD = 2
 class Part:
     """One part of the suite.
 
-    name: also of its file. settings: what the figures depend on beside the items; results of others are refused.
+    name: also of its file. settings: what the figures depend on besides the items; results of others are refused.
     items: arguments by name, in the order in which they are wanted: a run that is broken off has the first of them.
     measure: a function of a module, from an argument to a JSON value; runs in any process.
     """
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known of a part: values by name, for those of its items that have been measured.
+    """The results of a part: values by name, for those of its items that have been measured.
 
     cpu_seconds: that all of them took, whenever that was. failed: what went wrong, by name.
     """
@@ -51,11 +51,13 @@ class Measured:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
-LazyFacts = Callable[[int, int, str], None]
+OnProgress = Callable[[int, int, str], None]
 """Is called with how many items are done, of how many, and the name of the last."""
 
 
-def run(part: Part, folder: Path | None, processes: int = 1, told: LazyFacts = lambda done, of, name: None) -> Measured:
+def run(
+    part: Part, folder: Path | None, processes: int = 1, told: OnProgress = lambda done, of, name: None
+) -> Measured:
     """Measure what has not been measured yet; all results are kept in the folder as they come.
 
     Raises ConfigError if the folder holds results of other settings.
@@ -72,7 +74,7 @@ def run(part: Part, folder: Path | None, processes: int = 1, told: LazyFacts = l
     return _of(results.values, part.items)
 
 
-_OTHERWISE = "--fresh begins anew in their place, --results FOLDER elsewhere"
+_OTHERWISE = "--fresh begins again in their place, --results FOLDER elsewhere"
 
 
 def file_of(name: str, folder: Path) -> Path:
@@ -86,12 +88,12 @@ def forget(name: str, folder: Path) -> None:
 
 
 def known(results: Mapping[str, Any]) -> Measured:
-    """What a file of results holds (:func:`~qoop.tpcds.results.read`)."""
+    """The contents of a file of results (:func:`~qoop.tpcds.results.read`)."""
     return _of(results, results)
 
 
 def processes_for(asked: int | None) -> int:
-    """How many processes to use: so many as asked for, else as there are CPUs. Raises ConfigError below 1."""
+    """How many processes to use: as many as asked for, else as there are CPUs. Raises ConfigError below 1."""
     if asked is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if asked < 1:
@@ -147,8 +149,8 @@ def _measured(
 
 
 def _in_worker(measure: Callable[[Any], Any], argument: Any) -> dict[str, Any]:
-    """What is kept from one item to the next, such as plans, is not walked over for garbage with each: a tenth of the
-    time."""
+    """Measure an item. Garbage collection skips what is kept from one item to the next, such as plans, which saves a
+    tenth of the time."""
     gc.freeze()
     return _timed(measure, argument)
 

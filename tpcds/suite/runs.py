@@ -1,4 +1,4 @@
-"""What single-query runs came to: one record of a query under a profile serves many figures."""
+"""Results of single-query runs: one record of a query under a profile serves many figures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """A query in one region of a profile. joins: in its text. plans: that were kept. runs: by contestant."""
+    """A query in one region of a profile. joins: in its text. plans: that were kept. runs: by system."""
 
     query: int
     kind: str
@@ -82,7 +82,7 @@ class Query:
 
 
 def of(mets: Iterable[Met], kind: str, volatility: str | None = None, ours: Sequence[str] = ()) -> list[Met]:
-    """Those of a kind of profile and a class (None: all) in which all of these contestants ran."""
+    """Those of a kind of profile and a class (None: all) in which all of these systems ran."""
     return [
         met
         for met in mets

@@ -26,7 +26,7 @@ _SEEDS = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What runs are made on.
+    """The ground of runs: tables, profiles and their speed.
 
     directory: tables of scale 1, whose statistics are scaled. seed: of profiles and regions. file: a profile, or the
     name of one, in place of the generated ones. faster: by how much time in profiles is made to pass faster.
@@ -76,7 +76,7 @@ def place(situation: Situation) -> Region:
 
 
 def profile(situation: Situation) -> CapacityProfile:
-    """What the query meets from its start on."""
+    """The profile that the query meets from its start on."""
     return place(situation).profile.compressed(situation.ground.faster)
 
 

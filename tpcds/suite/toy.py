@@ -61,7 +61,7 @@ def _plan(*stages: tuple[object, ...]) -> Plan:
 
 
 def _stage(tables: str, width: int, seconds: float, *reads: str) -> Stage:
-    """The join of some tables, so many tasks of so many seconds each. reads: joins that it is made of."""
+    """The join of some tables. width: its tasks. seconds: of each task. reads: joins that it is made of."""
     inputs = tuple(StageInput(one, one, "all") for one in reads)
     estimate = Estimate(rows=float(width), task_seconds=seconds)
     label = " ⋈ ".join(tables.upper())

@@ -14,7 +14,7 @@ CORE = (
     "qoop", "qoop.control", "qoop.engine", "qoop.engine.backends", "qoop.engine.storage", "qoop.profiles",
     "qoop.replanning", "qoop.schedulers", "qoop.statements",
 )  # fmt: skip
-"""What every simulation runs beside the planner, which has a version of its own."""
+"""The packages that every simulation runs besides the planner, which has a version of its own."""
 
 
 @cache

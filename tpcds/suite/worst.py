@@ -47,7 +47,7 @@ def measure(duel: Duel) -> dict[str, Any]:
     ratio: of the adaptive run to the best single plan in hindsight; held: of the launch plan on the same profile;
     others: of each other policy there. switches: of the adaptive run.
     """
-    worst = adversary.worst(_arena(duel.directory, duel.query), duel.policy, duel.seed, duel.tries)
+    worst = adversary.worst(_scenario(duel.directory, duel.query), duel.policy, duel.seed, duel.tries)
     return {
         "policy": duel.policy,
         "query": duel.query,
@@ -60,8 +60,8 @@ def measure(duel: Duel) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=2)
-def _arena(directory: Path, query: int) -> Scenario:
+def _scenario(directory: Path, query: int) -> Scenario:
     """As `qoop bench adversary` has it, kept for the next policy: its plans take seconds to find."""
-    usual = adversary.Options(directory, (query,))
+    usual = adversary.AdversaryOptions(directory, (query,))
     ((_, scenario),) = scenarios(directory, usual.queries, usual.stats_scale, usual.slots)
     return scenario
