@@ -146,7 +146,7 @@ MUTANTS = (
         "self._need_tables(plan)\n    self._take_held(held)",
     ),
     Mutant("islands are owned, what rests on them is not", cluster, "own_non_deterministic",
-           "item.stage in non_deterministic", "False"),
+           "item.stage in own", "False"),
     Mutant("a late output of an old island stays", Run, "_void_attempts_at", "attempt.key == key", "False"),
     Mutant("an ended job is told more", Run, "handle", "if self.state.final:", "if False:"),
     Mutant(
