@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from house_glossary import GLOSSARY, terms
 from house_imports import backwards, circles, folders, imports
-from house_words import ALL, findings
+from house_words import PLACES, findings
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
     for circle in circles():
         print(f"  circle: {', '.join(circle)}")
     retired = Counter(one.path.split("/")[0] for one in findings())
-    print(f"{retired.total()} retired words: {', '.join(f'{retired[place]} in {place}' for place in ALL)}")
+    print(f"{retired.total()} retired words: {', '.join(f'{retired[place]} in {place}' for place in PLACES)}")
     print(f"{len(list(terms(GLOSSARY.read_text())))} words of our own in the glossary")
     return 1 if circles() else 0
 
