@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +16,28 @@ _numbers = count(1)
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    """The address of moto's server, in a thread of this process."""
+    """The address of moto's server, in a thread of this process.
+
+    S3 looks for an object and writes it in one step where a write is conditional; moto takes two, between which another
+    of its threads may write the same object. So it takes one write at a time here.
+    """
     server_module = pytest.importorskip("moto.server")
+    from moto.s3.responses import S3Response
+
+    one_at_a_time, put = threading.Lock(), S3Response._key_response_put
+
+    def put_in_one_step(*arguments: Any, **named: Any) -> Any:
+        with one_at_a_time:
+            return put(*arguments, **named)
+
+    S3Response._key_response_put = put_in_one_step
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     running = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
     host, port = running.get_host_and_port()
     yield f"http://{host}:{port}"
     running.stop()
+    S3Response._key_response_put = put
 
 
 @pytest.fixture
