@@ -63,7 +63,7 @@ def main() -> None:
 
 def decided(data: Path) -> tuple[Question, Switch, Decided]:
     """A question, the answer, and the record of it in the job's history."""
-    with qoop.connect(slots=1, memory="1GB") as session:
+    with qoop.connect(slots=1, memory="1GB", staged=True) as session:
         session.register_folder(data)
         prepared = at_scale(session.prepare(text(QUERY)), SCALE)
     plans = keep(pool(prepared.planning(), local_grid(FULL))).kept

@@ -10,6 +10,7 @@ from qoop.catalog.access import Access
 from qoop.catalog.opening import confine, open_duckdb
 from qoop.catalog.quiet import silence
 from qoop.catalog.sources.remote import mount
+from qoop.engine.storage.partition import quoted
 
 _CONFIG = {
     "threads": 1,
@@ -29,6 +30,7 @@ class Instance:
         for name, value in _CONFIG.items():
             self.connection.execute(f"SET {name} = {as_value(value)}")
         self._applied: dict[str, object] = {}
+        self._views: dict[str, str] = {}
 
     def confine(self, access: Access) -> None:
         """Let it open this, and what it spills, and nothing else, for good."""
@@ -55,6 +57,17 @@ class Instance:
         if access is None or self.access is None:
             return access is None and self.access is None
         return all(map(self.access.covers, access))
+
+    def view(self, name: str, query: str) -> None:
+        """Give a query a name. One that has it already stays: a view costs 0.3 ms and a look at its file."""
+        if self._views.get(name) != query:
+            self.connection.execute(f"CREATE OR REPLACE VIEW {quoted(name)} AS {query}")
+            self._views[name] = query
+
+    def drop_view(self, name: str) -> None:
+        """Forget a view."""
+        self._views.pop(name, None)
+        self.connection.execute(f"DROP VIEW {quoted(name)}")
 
     def seal(self) -> None:
         """Keep the options as they are, whatever it is told."""

@@ -90,8 +90,9 @@ class Kernel:
         """
         with contextlib.ExitStack() as undo:
             self._forget_footers(spec)
-            self._connection = self._instance(spec).connection
-            sql = self._bind(spec, read, undo)
+            instance = self._instance(spec)
+            self._connection = instance.connection
+            sql = self._bind(spec, instance, read, undo)
             return self._read(sql, spec, between, begin)
 
     def _read(self, sql: str, spec: TaskSpec, between: Callable[[], None], begin: Begin) -> Made:
@@ -196,10 +197,13 @@ class Kernel:
         number = next(self._numbers)
         return Instance(self._spill.with_name(f"{self._spill.name}-{number}") if number else self._spill)
 
-    def _bind(self, spec: TaskSpec, read: Callable[[str], pa.Table], undo: contextlib.ExitStack) -> str:
+    def _bind(
+        self, spec: TaskSpec, instance: Instance, read: Callable[[str], pa.Table], undo: contextlib.ExitStack
+    ) -> str:
         """Make the inputs known under their names; return the SQL to run."""
         scans: dict[str, str] = {}
         attached: dict[str, str] = {}
+        registered = False
         for item in spec.stage.inputs:
             found = self._scan(spec, item, attached, undo) if isinstance(item, TableInput) else read(item.name)
             if isinstance(found, str):
@@ -210,15 +214,18 @@ class Kernel:
                 name = f"{item.name}:rows"
                 scans[item.name] = f"FROM {quoted(name)}"
             arrow_input.register(self._connection, name, found)
+            registered = True
             undo.callback(self._connection.unregister, name)
         stage = spec.stage
         if stage.layout.parts > 1:
             return with_scans(with_partition_number(stage), scans)
         if stage.opaque is None:
             return with_scans(stage.sql, scans)
+        lasting = not attached and not registered
         for name, scan in scans.items():  # text of the user's may have any form, so it gets views
-            self._connection.execute(f"CREATE VIEW {quoted(name)} AS {scan}")
-            undo.callback(self._connection.execute, f"DROP VIEW {quoted(name)}")
+            instance.view(name, scan)
+            if not lasting:
+                undo.callback(instance.drop_view, name)
         return stage.sql
 
     def _scan(
@@ -262,11 +269,19 @@ def _options(spec: TaskSpec) -> dict[str, object]:
     if spec.resources.memory > 0:
         wanted["memory_limit"] = f"{int(spec.resources.memory)}B"
     arrow = any(isinstance(spec.tables[item.table].source, ArrowSource) for item in spec.stage.table_inputs)
-    wanted["parquet_metadata_cache"] = spec.stage.opaque is None  # opaque text may read files that nobody looks at
+    wanted["parquet_metadata_cache"] = spec.stage.opaque is None or not _may_read_files(spec.stage.sql)
     wanted["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
     # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
     wanted["preserve_insertion_order"] = spec.stage.layout.parts == 1
     return wanted
+
+
+_READS_FILES = re.compile(r"parquet|read_|scan", re.I)
+
+
+def _may_read_files(text: str) -> bool:
+    """True if a text of the user's may read files that nobody looks at, by a function of DuckDB's or an extension's."""
+    return _READS_FILES.search(text) is not None
 
 
 def _access(spec: TaskSpec) -> Sequence[Access] | None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
+from math import floor
 
 from qoop.catalog.errors import Cancelled, CheckpointError, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
 from qoop.catalog.table import Table
@@ -249,6 +250,13 @@ class Run:
         self._frontier.begin(node)
         self.history.append(Started(self._at, attempt.id, node.key, machine, resources))
         return Start(machine, self._spec(attempt, node))
+
+    def most_slots(self, task: TaskId) -> float:
+        """The slots that a task can use: of the share, where DuckDB plans the whole query; else what it asks for."""
+        stage = self.plan.by_id[task.stage]
+        if not stage.whole or self.share is None:
+            return 0.0
+        return min(float(stage.slots), floor(self.share.cpu))
 
     def give_up(self, attempts: Iterable[AttemptId], why: str, *, now: float) -> list[Command]:
         """Stop these attempts; once they have reported, their tasks are ready again."""

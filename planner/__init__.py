@@ -15,6 +15,7 @@
     finish.py      when a plan finishes on a share of the resources
     identity/      what an output means: signatures and containment
     search/        many plans for one query, and what they have in common
+    whole_query.py DuckDB's own plan of a query
     variants.py    the choices a planner makes, as values
     explain.py     a plan as text
     codec.py       dataclasses as JSON values

@@ -127,6 +127,7 @@ class Stage:
     cut: digest of how the rows fall to the tasks; empty where one task has them all.
     slots: threads (and slots) that each task is given.
     opaque: why the planner did not take the fragment apart, None if it did.
+    whole: it is the whole query, which DuckDB plans: its one task takes any number of slots, up to `slots`.
     shareable: False for non-deterministic stages (law 12), whose outputs must never serve another plan.
     join_filters: whether DuckDB may push the keys of a build side into the scan of the probe side. False where a LIMIT
         lies below the join: DuckDB 1.5.5 pushes the filter below that too, which changes rows.
@@ -146,6 +147,7 @@ class Stage:
     slots: int = 1
     estimate: Estimate = Estimate()
     opaque: str | None = None
+    whole: bool = False
     shareable: bool = True
     join_filters: bool = True
     label: str = ""

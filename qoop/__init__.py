@@ -24,6 +24,7 @@ pull in the rest.
     session_tables.py   what names mean in a session
     planning.py         how a session plans its queries, and learns from them
     statements/         what a text asks of a session
+    duckdb_plans.py     DuckDB's own plans of queries, and what they took
     plan_memo.py           plans of texts that were planned before
     plan_cache.py       where those are kept
     calibrated.py       the cost constants of this machine

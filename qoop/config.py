@@ -37,6 +37,7 @@ class Config:
     guard_always: see QOOP_GUARD.
     trace: the file, or folder, that what happens is written to; None: it is not.
     tables: the folder of the tables that are created, as Parquet files; None: they live in memory.
+    staged: queries run in stages only.
     persist: which outputs go to the folder of checkpoints. forecast, settle: see `connect`.
     watch_machine: see `connect`; None: nobody has said.
     files: the files qoop.toml that were read.
@@ -58,6 +59,7 @@ class Config:
     trace: Path | None = None
     tables: Path | None = None
     persist: Persist = "all"
+    staged: bool = False
     forecast: bool = False
     demand_aware: bool = False
     ray: str | None = None

@@ -182,6 +182,10 @@ OPTIONS = (
         "spill", "a temporary folder, removed when the session closes", folder, argument=False, blank=True, trusted=True
     ),
     SessionOption("replan", "true", on_or_off, lambda: True),
+    SessionOption(
+        "staged", "false: DuckDB's own plan of the whole query is one of the alternatives", on_or_off, lambda: False,
+        flag=Flag("run every query in stages, also where DuckDB's own plan would do"),
+    ),
     SessionOption("forecast", "false: the share is taken to last for ever", on_or_off, lambda: False),
     SessionOption("demand_aware", "false: shares do not depend on what plans have a use for", on_or_off, lambda: False),
     SessionOption(

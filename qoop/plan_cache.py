@@ -166,7 +166,12 @@ def may_be_kept(text: str, plans: Iterable[Plan]) -> bool:
     and the plans say all about the query (what an opaque stage calls, or reads, the planner does not know)."""
     if any(stage.opaque is not None for plan in plans for stage in plan.stages):
         return False
-    return not normal_text(text).words & _unsteady_words()  # asked last: DuckDB needs 10 ms to list its functions
+    return is_steady(text)  # asked last: DuckDB needs 10 ms to list its functions
+
+
+def is_steady(text: str) -> bool:
+    """True if a text means the same at another moment and in another session."""
+    return not normal_text(text).words & _unsteady_words()
 
 
 def named_tables(normal: NormalText, tables: Mapping[str, Table]) -> Iterable[tuple[str, Table]]:

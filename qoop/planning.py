@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import QueryError
 from qoop.config import Config
 from qoop.control.job_handle import JobHandle
+from qoop.duckdb_plans import SHORT_SECONDS, DuckDBPlans
 from qoop.engine.events import Committed
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.job import Planned, Prepared
@@ -30,6 +31,7 @@ from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
+from qoop.planner.whole_query import is_whole
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Greedy, Policy
 from qoop.replanning.observations import MISJUDGED, Seen, committed, misestimate, outputs
@@ -63,6 +65,7 @@ class QueryPlanning:
         self._config = config
         self._share = share
         self._plan_memo = PlanMemo(plan_cache, tables.catalog, tables.binder, tables.lock, cost)
+        self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
         self._seen = Seen()
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
@@ -83,6 +86,9 @@ class QueryPlanning:
         begun = time.perf_counter()
         text = self._tables.as_read(text)
         share = self.usable
+        whole = self._by_duckdb(text, share, begun) if at is None and not self._config.staged else None
+        if whole is not None:
+            return whole
         known = self._plan_memo.plan(text, share)
         if known is not None:
             bound, plan, tables = known
@@ -95,6 +101,13 @@ class QueryPlanning:
         adaptive = self._adaptive(text, share, prepared.bound, prepared.tables, prepared)
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, share)
+
+    def _by_duckdb(self, text: str, share: Resources, begun: float) -> Planned | None:
+        """The query by DuckDB's own plan, if it is so short that no other plan is worth making."""
+        own = self._duckdb_plans.of(text, int(share.cpu))
+        if self._cost.on_threads(own.seconds, share.cpu) > SHORT_SECONDS:
+            return None
+        return Planned(own.bound, own.plan, own.tables, time.perf_counter() - begun, 0.0, None, share)
 
     def with_plan(self, text: str, plan: Plan, at: str | None = None) -> Planned:
         """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
@@ -150,6 +163,9 @@ class QueryPlanning:
             ended = [item for item in self._unlearned if item[1].done.done()]
             self._unlearned = [item for item in self._unlearned if item not in ended]
         for planned, handle in ended:
+            if is_whole(planned.plan):
+                self._duckdb_plans.learn(planned.bound.text, planned.plan, handle.history())
+                continue
             facts = committed(handle.history())
             for plan in (planned.plan, *handle.plans()[1:]):
                 seen = outputs(plan, facts)

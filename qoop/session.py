@@ -86,6 +86,7 @@ def connect(
     reuse: bool | None = None,
     trace: str | os.PathLike[str] | None = None,
     persist: str | None = None,
+    staged: bool | None = None,
     forecast: bool | None = None,
     demand_aware: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
@@ -119,6 +120,8 @@ def connect(
         again.
     persist: which outputs go to the folder of checkpoints: "all", or only the "worthwhile" ones, for which the work
         that a failure would cost outweighs the writing (:mod:`qoop.replanning.worthwhile`).
+    staged: whether queries run in stages only. False by default: DuckDB's own plan of the whole query is one of the
+        alternatives, and the usual one where the query is short.
     forecast: whether jobs expect their share to go on to move as it has moved, rather than to last as it is
         (:mod:`qoop.replanning.forecast`).
     demand_aware: whether other jobs are promised the share that a job's plan has no use for, so that they may choose

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
@@ -167,6 +167,12 @@ class SessionTables:
         """The bound query and the tables it reads, pinned. at: see `Binder.bind`."""
         with self.naming():
             bound = self.binder.bind(text, at)
+            return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
+
+    def bind_whole(self, text: str, names: Iterable[str]) -> tuple[Bound, Mapping[str, Table]]:
+        """The same for a query that DuckDB is to run as it is. names: of the tables that it may read."""
+        with self.naming():
+            bound = self.binder.bind_whole(text, names)
             return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
 
     def pinned(self, tables: Mapping[str, Table]) -> Mapping[str, Table]:

@@ -77,6 +77,14 @@ def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 
 @pytest.fixture(scope="session", autouse=True)
+def in_stages() -> Iterator[None]:
+    """Most tests are about stages, and their data are small: DuckDB's own plan would answer every query."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QOOP_STAGED", "on")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def on_guard() -> Iterator[None]:
     """Whatever two plans of one session put out under one signature is compared."""
     with pytest.MonkeyPatch.context() as patch:

@@ -53,6 +53,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="timed runs; the shortest counts (1)")
     parser.add_argument("--cold", action="store_true", help="no untimed run before")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="for one run of a query (none)")
+    parser.add_argument("--staged", action="store_true", help="in stages only, never by DuckDB's own plan")
     _add_suite(parser)
     parser.set_defaults(run=_run)
 
@@ -122,7 +123,7 @@ def _run(options: argparse.Namespace) -> int:
     target = _target(options.json)
     chosen = bench.SideBySideOptions(
         Path(options.directory), options.suite, wanted, options.slots, options.memory, options.checkpoints,
-        options.repeat, options.check, options.cold, options.timeout,
+        options.repeat, options.check, options.cold, options.timeout, options.staged,
     )  # fmt: skip
     done = _run_with_bar(chosen, len(wanted))
     print(report.totals(done))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -130,6 +130,17 @@ class Binder:
             settings,
             QueryTimestamp(at, zone) if at is not None else QueryTimestamp.now(zone),
         )
+
+    def bind_whole(self, text: str, names: Iterable[str]) -> Bound:
+        """Check one SELECT statement that DuckDB is to run as it is. names: in lower case, of the tables it may read.
+
+        Raises ParseError or BindError."""
+        text = without_end(text)
+        refuse_foreign(text)
+        with self._lock:
+            columns = self._describe(text)
+            tables = {name: self._tables[name] for name in names}
+            return Bound(text, None, tables, columns, tuple(sorted(self._settings.items())))
 
     def describe(self, text: str) -> tuple[TypedName, ...]:
         """Names and types of the result of a text. Raises ParseError or BindError."""

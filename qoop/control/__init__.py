@@ -9,7 +9,7 @@
     sizing.py           how large a session is
     announcements.py    the sizes that the machines are to have later
     revocation.py       what to do when capacity is about to go
-    spare_memory.py     what a task may have of memory that nobody needs
+    spare_resources.py  what a task may have of slots and memory that nobody needs
     planner_thread.py   where decisions are worked out
     remaining_work.py          what a job has still to do, for schedulers
     job_status.py         how a job stands, for people

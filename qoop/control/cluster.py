@@ -54,7 +54,7 @@ from qoop.control.messages import (
 from qoop.control.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.control.remaining_work import RunRemainingWork
 from qoop.control.revocation import Fate, decide, offers, shared_evenly
-from qoop.control.spare_memory import with_spare_memory
+from qoop.control.spare_resources import with_spare_memory, with_spare_slots
 from qoop.control.ticks import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Tick
 from qoop.control.trace import Trace
 from qoop.engine.backends.base import Backend
@@ -558,8 +558,10 @@ class Cluster:
             if found is None:
                 return
             grant, available = found
+            job = self._jobs[grant.job]
+            grant = with_spare_slots(grant, available, job.run.most_slots(grant.task))
             self._driver.apply(with_spare_memory(grant, available, self._waiting), now)
-            self._waiting.put(self._request(self._jobs[grant.job]))
+            self._waiting.put(self._request(job))
 
     def _next_grant(
         self, requests: Sequence[Request], availability: Availability, now: float

@@ -20,7 +20,7 @@ SAID = {
     "slots": "3", "memory": "1GB", "checkpoints": "/c", "checkpoint_budget": "2GB", "persist": "worthwhile",
     "reuse": "yes", "spill": "/s", "replan": "no", "forecast": "on", "demand_aware": "on", "watch_machine": "on",
     "wait_for_capacity": "7", "plan_cache": "/p", "trace": "/t", "tables": "/d", "ray": "auto", "ray_reserve": "no",
-    "ray_tls": "on", "locked": "on", "copy_to": "/a:/b", "guard": "always",
+    "ray_tls": "on", "locked": "on", "staged": "on", "copy_to": "/a:/b", "guard": "always",
 }  # fmt: skip
 """For each option a text that makes it another than usual."""
 
@@ -51,12 +51,12 @@ def test_an_option_means_the_same_wherever_it_is_set(
     option: SessionOption, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = SAID[option.name]
+    monkeypatch.delenv(option.variable, raising=False)  # the tests are staged
     value = getattr(configure(environment={option.variable: said}), option.field_name)
     assert value != getattr(configure(environment={}), option.field_name)
     assert getattr(configure(**{option.name: said}, environment={}), option.field_name) == value
     (tmp_path / "own.toml").write_text(f"{option.name} = {said!r}")
     monkeypatch.setenv("QOOP_CONFIG", str(tmp_path / "own.toml"))
-    monkeypatch.delenv(option.variable, raising=False)
     assert getattr(configure(), option.field_name) == value
 
 
@@ -80,7 +80,10 @@ def test_the_command_line_has_the_flags_of_the_table() -> None:
         word for name, flag in FLAGS.items() for word in (f"--{name}", SAID[name]) if flag.metavar or word[0] == "-"
     ]
     found = vars(_parser(words).parse_args(words))
-    assert {name: str(found[name]) for name in FLAGS} == {name: SAID[name] for name in FLAGS} | {"locked": "True"}
+    assert {name: str(found[name]) for name in FLAGS} == {name: SAID[name] for name in FLAGS} | {
+        "locked": "True",
+        "staged": "True",
+    }
     assert all(value is None for name, value in vars(_parser([]).parse_args([])).items() if name in FLAGS)
 
 

@@ -30,6 +30,14 @@ def tpcds_session(benchmark_texts: None, tpcds_test: Path, slots: int) -> Iterat
 
 
 @pytest.fixture(scope="session")
+def tpcds_unstaged(benchmark_texts: None, tpcds_test: Path, slots: int) -> Iterator[Session]:
+    """A session in which DuckDB's own plan is one of the alternatives."""
+    with connect(slots=slots, staged=False) as session:
+        session.register_folder(tpcds_test)
+        yield session
+
+
+@pytest.fixture(scope="session")
 def tpcds_oracle(benchmark_texts: None, tpcds_test: Path) -> Iterator[Oracle]:
     with Oracle(tpcds_test, threads=2) as oracle:
         yield oracle

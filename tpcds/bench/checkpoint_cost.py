@@ -100,7 +100,7 @@ def _run(options: CheckpointCostOptions, text: str, side: str) -> tuple[pa.Table
     with TemporaryDirectory() as name:
         folder, persist = (None, None) if side == "none" else (name, side)
         with connect(
-            options.slots, options.memory, checkpoints=folder, persist=persist, replan=False, reuse=False
+            options.slots, options.memory, checkpoints=folder, persist=persist, replan=False, reuse=False, staged=True
         ) as session:
             if side == "none" and session.config.checkpoints is not None:
                 raise ConfigError("outputs are written wherever qoop.toml or QOOP_CHECKPOINTS says: unset that")

@@ -103,7 +103,7 @@ def measure(options: EtaOptions, progress: Callable[[str], object] = lambda text
     predicted: list[Prediction] = []
     silent: dict[int, float] = {}
     failed: dict[int, str] = {}
-    with qoop.connect(options.slots, options.memory, reuse=False) as session:
+    with qoop.connect(options.slots, options.memory, reuse=False, staged=True) as session:
         session.register_folder(options.directory)
         numbers = options.queries or tuple(chosen)
         for place, number in enumerate(numbers, 1):

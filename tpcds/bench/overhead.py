@@ -129,7 +129,7 @@ def run(options: OverheadOptions, told: Callable[[str], None] = print) -> list[Q
 def _query(options: OverheadOptions, number: int) -> QueryResult:
     """In a session of its own, since a session learns from what it has run."""
     text = texts()[number]
-    with connect(options.slots, options.memory, replan=True, reuse=False) as session:
+    with connect(options.slots, options.memory, replan=True, reuse=False, staged=True) as session:
         session.register_folder(options.directory)
         try:
             pairs = Pairs(session, text, options.known)

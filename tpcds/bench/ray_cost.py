@@ -55,8 +55,8 @@ def run(options: RayCostOptions, told: Callable[[str], None] = print) -> list[Qu
     """Measure. Raises ConfigError without Ray, or data."""
     with (
         LocalNodes(options.slots, int(0.5 * available_memory())) as nodes,
-        connect(slots=options.slots, replan=False, reuse=False) as here,
-        connect(ray=nodes.address, replan=False, reuse=False) as there,
+        connect(slots=options.slots, replan=False, reuse=False, staged=True) as here,
+        connect(ray=nodes.address, replan=False, reuse=False, staged=True) as there,
         Oracle(options.directory) as oracle,
     ):
         for session in (here, there):

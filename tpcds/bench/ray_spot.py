@@ -95,7 +95,7 @@ def run(options: RaySpotOptions, told: Callable[[str], None] = print) -> list[Re
         told(HEADER)
         for number in options.queries:
             kept = Path(folder) / str(number)
-            with connect(ray=nodes.address, checkpoints=kept, replan=False, reuse=False) as session:
+            with connect(ray=nodes.address, checkpoints=kept, replan=False, reuse=False, staged=True) as session:
                 session.register_folder(options.directory)
                 done.append(_replayed(number, session, nodes, oracle, options))
             told(done[-1].line())

@@ -100,7 +100,7 @@ def run(options: ReuseShareOptions, told: Callable[[str], None] = print) -> list
     fails."""
     told(HEADER)
     done = []
-    with connect(slots=options.slots if options.real else None, replan=False, reuse=False) as session:
+    with connect(slots=options.slots if options.real else None, replan=False, reuse=False, staged=True) as session:
         session.register_folder(options.directory)
         for number in options.queries:
             one = _query(session, options, number)

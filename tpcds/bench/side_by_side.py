@@ -37,7 +37,7 @@ SLOW_RATIO, SLOW_SECONDS = 6.0, 0.25
 class SideBySideOptions:
     """The runs to make. check: compare the answer of every run of a query, not only that of the last.
 
-    cold: leave out the untimed run. timeout: in seconds, for one run of a query.
+    cold: leave out the untimed run. timeout: in seconds, for one run of a query. staged: see `qoop.connect`.
     """
 
     directory: Path
@@ -50,6 +50,7 @@ class SideBySideOptions:
     check: bool = False
     cold: bool = False
     timeout: float | None = None
+    staged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,8 @@ def run(options: SideBySideOptions, told: Callable[[QueryReport], None] = lambda
 
     chosen = texts(options.suite)
     numbers = options.queries or tuple(chosen)
-    with qoop.connect(options.slots, options.memory, options.checkpoints, reuse=False) as session:
+    staged = options.staged or None  # else as the environment says
+    with qoop.connect(options.slots, options.memory, options.checkpoints, reuse=False, staged=staged) as session:
         session.register_folder(options.directory)
         settings = _settings(options, session)
         with OracleProcess(options.directory, session.config.slots) as oracle:

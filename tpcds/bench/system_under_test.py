@@ -78,7 +78,7 @@ class Qoop:
 
         self.task = task
         size = task.size
-        self.session = qoop.connect(size.slots, size.memory, task.checkpoints, replan=replan)
+        self.session = qoop.connect(size.slots, size.memory, task.checkpoints, replan=replan, staged=True)
         self.session.register_folder(task.directory)
         if task.waits:
             with contextlib.suppress(qoop.QoopError):  # the run will say what is wrong with the text

@@ -167,7 +167,7 @@ def alternatives(
     search, too. Raises as a session does.
     """
     found = []
-    with connect() as session:
+    with connect(staged=True) as session:
         session.register_folder(directory)
         for query in queries:
             session.prepare(text(query))  # collects the statistics

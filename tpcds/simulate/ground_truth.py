@@ -211,7 +211,7 @@ def stage_truths(
     missing = [number for number in queries if number not in found]
     if missing:
         known = measurements(directory, cache_dir)
-        with connect() as session:
+        with connect(staged=True) as session:
             session.register_folder(directory)
             for number in missing:
                 samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]
@@ -245,7 +245,7 @@ def rules(
     """How far the rules are off where both scales were measured, as text."""
     known, held = measurements(directory, cache_dir), []
     plans = workload(directory, queries, setting, cache_dir=cache_dir)
-    with connect() as session:
+    with connect(staged=True) as session:
         session.register_folder(directory)
         for number, query in plans.items():
             samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]

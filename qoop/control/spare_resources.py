@@ -1,4 +1,4 @@
-"""Spare memory: the part of memory nobody needs that a granted task may have."""
+"""Spare resources: slots and memory that nobody needs, which a granted task may have."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request
 from qoop.schedulers.waiting import Waiting
+
+
+def with_spare_slots(grant: Grant, available: Available, most: float) -> Grant:
+    """The grant with free slots of its machine, up to the most that the task can use."""
+    had = grant.resources
+    slots = max(had.cpu, min(most, math.floor(available.free.cpu)))
+    return Grant(grant.job, grant.task, grant.machine, Resources(slots, had.memory, had.disk, had.network))
 
 
 def with_spare_memory(grant: Grant, available: Available, requests: Sequence[Request]) -> Grant:

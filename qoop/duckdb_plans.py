@@ -1,0 +1,117 @@
+"""DuckDB's own plans of a session's queries: made at once, from what footers say, and remembered with what they took.
+
+text ──bind by DuckDB──> Bound ──rows and columns of its tables──> seconds ──> plan of one stage
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from qoop.engine.history import Record, Started, Succeeded
+from qoop.plan_cache import is_steady, named_tables
+from qoop.planner.packing import on_threads
+from qoop.planner.whole_query import Size, seconds_from_footers, whole_plan
+from qoop.statements.normal_text import normal_text
+
+if TYPE_CHECKING:
+    from qoop.catalog.table import Table
+    from qoop.planner.plan import Plan
+    from qoop.planner.sql.bind import Bound
+    from qoop.session_tables import SessionTables
+
+SHORT_SECONDS = 1.0
+"""A query that should take DuckDB less than this on its share runs by DuckDB's plan, and no other is made."""
+
+_REMEMBERED = 512
+
+_Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class DuckDBPlan:
+    """A query as DuckDB would run it. seconds: of one thread, by estimate or as it turned out."""
+
+    bound: Bound
+    tables: Mapping[str, Table]
+    seconds: float
+    plan: Plan
+
+
+class DuckDBPlans:
+    """DuckDB's own plans of the queries of one session. Thread-safe.
+
+    shared: outputs may serve other jobs, so what a text means must be known to be the same whenever it runs.
+    """
+
+    def __init__(self, tables: SessionTables, shared: bool) -> None:
+        self._tables = tables
+        self._shared = shared
+        self._lock = threading.Lock()
+        self._known: OrderedDict[_Key, DuckDBPlan] = OrderedDict()
+
+    def of(self, text: str, slots: int) -> DuckDBPlan:
+        """The plan of a query, whose task can use that many slots. Raises ParseError, BindError, CatalogError."""
+        named = self._named(text)
+        key = self._key(text, named)
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                if found.plan.root.slots == slots:
+                    return found
+        made = self._made(text, named, slots)
+        if found is not None:
+            made = _taking(made, found.seconds)
+        self._keep(key, made)
+        return made
+
+    def learn(self, text: str, plan: Plan, history: Sequence[Record]) -> None:
+        """Remember what DuckDB's plan of a query took, if it came to its end."""
+        seconds = _thread_seconds(plan, history)
+        key = self._key(text, self._named(text))
+        with self._lock:
+            found = self._known.get(key)
+        if found is not None and seconds is not None:
+            self._keep(key, _taking(found, seconds))
+
+    def _named(self, text: str) -> Mapping[str, Table]:
+        tables = {name.lower(): table for name, table in self._tables.catalog.tables().items()}
+        return dict(named_tables(normal_text(text), tables))
+
+    def _key(self, text: str, named: Mapping[str, Table]) -> _Key:
+        versions = tuple(sorted((name, table.version) for name, table in named.items()))
+        return text, self._tables.binder.settings, versions
+
+    def _made(self, text: str, named: Mapping[str, Table], slots: int) -> DuckDBPlan:
+        bound, tables = self._tables.bind_whole(text, named)
+        sizes = {name: Size(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()}
+        seconds = seconds_from_footers(text, sizes)
+        shareable = self._shared and is_steady(text)
+        return DuckDBPlan(bound, tables, seconds, whole_plan(bound, seconds, slots, shareable))
+
+    def _keep(self, key: _Key, plan: DuckDBPlan) -> None:
+        with self._lock:
+            self._known[key] = plan
+            self._known.move_to_end(key)
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+
+
+def _taking(known: DuckDBPlan, seconds: float) -> DuckDBPlan:
+    """The same with the seconds of one thread that it took."""
+    root = known.plan.root
+    stage = replace(root, estimate=replace(root.estimate, task_seconds=seconds))
+    return replace(known, seconds=seconds, plan=replace(known.plan, stages=(stage,)))
+
+
+def _thread_seconds(plan: Plan, history: Sequence[Record]) -> float | None:
+    """Seconds of one thread that the plan's only task took; None if it did not end, or another plan did its work."""
+    threads = {one.attempt: one.resources.cpu for one in history if isinstance(one, Started)}
+    for one in history:
+        if isinstance(one, Succeeded) and one.key.signature == plan.root.signature:
+            return one.committed.seconds / on_threads(1.0, threads.get(one.attempt, 1.0))
+    return None

@@ -1,0 +1,107 @@
+"""DuckDB's own plan of a query: when it is chosen, and that it behaves as any other plan does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import qoop
+from qoop.engine.history import Started
+from qoop.planner.whole_query import OWN_PLAN
+
+FOREVER = "SELECT count(*) FROM range(1_000_000_000_000) AS r(i) WHERE hash(i) % 7 = 9"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[qoop.Session]:
+    duckdb.sql("SELECT i AS a, i % 10 AS b FROM range(50_000) AS r(i)").write_parquet(str(tmp_path / "t.parquet"))
+    with qoop.connect(slots=2, memory="1GB", staged=False) as session:
+        session.register_folder(tmp_path)
+        yield session
+
+
+def threads(job: qoop.Job) -> list[float]:
+    return [one.resources.cpu for one in job.history() if isinstance(one, Started)]
+
+
+def test_a_short_query_runs_by_it_on_all_slots(session: qoop.Session) -> None:
+    job = session.submit("SELECT b, sum(a) FROM t GROUP BY b ORDER BY b")
+    assert job.result().fetchall() == [(b, 124_975_000 + 5_000 * b) for b in range(10)]
+    assert [stage.opaque for stage in job.plan.stages] == [OWN_PLAN]
+    assert threads(job) == [2.0]
+
+
+def test_explain_says_so(session: qoop.Session) -> None:
+    assert f"opaque: {OWN_PLAN}" in session.explain("SELECT max(a) FROM t")
+
+
+def test_in_stages_it_is_no_alternative(tmp_path: Path) -> None:
+    with qoop.connect(slots=2, staged=True) as session:
+        session.register("t", pa.table({"a": [1, 2, 3]}))
+        job = session.submit("SELECT sum(a) FROM t")
+        assert job.result().fetchall() == [(6,)]
+        assert not any(stage.whole for stage in job.plan.stages)
+
+
+def test_it_takes_the_slots_that_another_job_leaves(session: qoop.Session) -> None:
+    first = session.submit(FOREVER)
+    while not threads(first):
+        time.sleep(0.01)
+    session.resize(slots=3, memory="2GB")
+    second = session.submit("SELECT count(*) FROM t")
+    assert second.result(timeout=20).fetchall() == [(50_000,)]
+    assert (threads(first), threads(second)) == ([2.0], [1.0])
+    first.cancel()
+
+
+def test_fewer_slots_begin_it_again_on_what_is_left(session: qoop.Session) -> None:
+    job = session.submit(FOREVER)
+    while not threads(job):
+        time.sleep(0.01)
+    session.resize(slots=1)
+    while len(threads(job)) < 2:
+        time.sleep(0.01)
+    assert threads(job) == [2.0, 1.0]
+    job.cancel()
+    assert job.wait(5)
+
+
+def test_errors_are_those_of_duckdb(session: qoop.Session) -> None:
+    with pytest.raises(qoop.BindError, match=r"Referenced column \"nope\" not found"):
+        session.sql("SELECT nope FROM t")
+    with pytest.raises(qoop.ExecutionError, match="Could not convert string 'x'"):
+        session.sql("SELECT 'x'::INT FROM t")
+
+
+def test_a_name_means_what_it_was_given_last(session: qoop.Session) -> None:
+    assert session.sql("SELECT max(a) FROM t").fetchall() == [(49_999,)]
+    session.register("t", pa.table({"a": ["x", "y"], "z": [1, 2]}))
+    assert session.sql("SELECT max(a) FROM t").fetchall() == [("y",)]
+    assert session.sql("FROM t ORDER BY z").fetchall() == [("x", 1), ("y", 2)]
+
+
+def test_a_file_that_the_text_names_is_read_anew(session: qoop.Session, tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere.parquet"
+    for value in (1, 2):
+        duckdb.sql(f"SELECT {value} AS v").write_parquet(str(path))
+        assert session.sql(f"SELECT v FROM read_parquet('{path}')").fetchall() == [(value,)]
+
+
+def test_neither_planner_nor_sqlglot_is_loaded_for_it(tmp_path: Path) -> None:
+    duckdb.sql("SELECT 42 AS a").write_parquet(str(tmp_path / "t.parquet"))
+    code = f"""
+import sys, qoop
+with qoop.connect(slots=1, staged=False) as session:
+    session.register_folder({str(tmp_path)!r})
+    print(session.sql("SELECT a FROM t").fetchall())
+print([name for name in ("sqlglot", "pandas", "networkx", "qoop.planner.planner") if name in sys.modules])
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.splitlines() == ["[(42,)]", "[]"]
