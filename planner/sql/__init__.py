@@ -9,6 +9,7 @@
     build.py          a statement: CTEs, set operations, ORDER BY and LIMIT
     query_block.py    a query block while it is built
     select_block.py   a SELECT, clause by clause
+    select_list.py    the items of a SELECT, and which of their names other clauses may use
     group_by.py       the keys and grouping sets of a GROUP BY
     subquery.py       subqueries in expressions become joins
     convert.py        expressions

@@ -33,6 +33,7 @@ from qoop.planner.sql.convert import Env, has_aggregate
 from qoop.planner.sql.query_block import QueryBlock, order_exprs
 from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, named_source, refuse
 from qoop.planner.sql.select_block import SelectBlock
+from qoop.planner.sql.select_list import has_own_names
 from qoop.planner.sql.sources import MOST_LISTED, is_long
 from qoop.planner.sql.subquery import SubqueryJoins
 
@@ -103,7 +104,10 @@ class Builder:
         self.subqueries = SubqueryJoins(self)
 
     def root(self, ast: exp.Expression) -> Relation:
-        relation, columns = self.project(self.query(ast, None, {}))
+        block = self.query(ast, None, {})
+        if has_own_names(ast) and [*block.names] != [name for name, _ in self.bound.columns]:
+            raise Unsupported(f"the select list is called {', '.join(block.names)} here, but not in DuckDB")
+        relation, columns = self.project(block)
         if [c.type for c in columns] == [t for _, t in self.bound.columns] and relation.columns == columns:
             return relation
         if len(columns) != len(self.bound.columns):
@@ -193,7 +197,7 @@ class Builder:
         try:
             block = self.query(node, None, ctes)
             relation, columns = self.project(block)
-            return relation, columns, block.names
+            return relation, columns, block.names if has_own_names(node) else self._names(node, ctes)
         except (Unsupported, PlanError, BindError) as reason:
             if any(cte.uses > 1 and self._varies(cte) for cte in _named(node, ctes)):
                 raise Unsupported(f"{reason}, over a CTE whose rows are others each time") from reason
@@ -204,6 +208,13 @@ class Builder:
                 raise Unsupported(str(reason)) from reason  # not closed: the block around it is opaque
             opaque = self.opaque(sql, typed, str(reason))
             return opaque, opaque.columns, tuple(name for name, _ in typed)
+
+    def _names(self, node: exp.Expression, ctes: dict[str, Cte]) -> tuple[str, ...]:
+        """The names that DuckDB gives to the outputs of a closed query."""
+        try:
+            return tuple(name for name, _ in self.describe(_with_definitions(node, ctes)))
+        except QueryError as reason:
+            raise Unsupported(f"the names of {node.sql(dialect='duckdb')[:60]}") from reason
 
     # -- VALUES, set operations --------------------------------------------------------------------------------------
 

@@ -42,19 +42,28 @@ def order_exprs(node: exp.Expression, places: Mapping[str, int], env: Env) -> li
         return []
     found: list[Expr | int] = []
     for item in order.expressions:
-        position = ordinal(item.this)
-        plain = isinstance(item.this, exp.Column) and not item.this.table
+        key = without_parentheses(item.this)
+        position = ordinal(key)
+        plain = isinstance(key, exp.Column) and not key.table
         if position is not None:
             found.append(position - 1)
-        elif plain and item.this.name.lower() in places:
-            found.append(places[item.this.name.lower()])
-        elif plain and item.this.name.upper() == "ALL":
+        elif plain and key.name.lower() in places:
+            found.append(places[key.name.lower()])
+        elif plain and key.name.upper() == "ALL":
             raise Unsupported("ORDER BY ALL")
         else:
-            found.append(env.convert(item.this))
+            found.append(env.convert(key))
     return found
 
 
 def ordinal(node: exp.Expression) -> int | None:
     """The number of a column in the select list, from 1, where ORDER BY or GROUP BY names one; else None."""
+    node = without_parentheses(node)
     return int(node.this) if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit() else None
+
+
+def without_parentheses(node: exp.Expression) -> exp.Expression:
+    """The expression inside of the parentheses around it, of which DuckDB's own tree has none."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node

@@ -37,6 +37,10 @@ class Source:
         """The first column of that (lower-case) name."""
         return next((expr for own, expr in self.columns if own.lower() == name), None)
 
+    def own_name(self, name: str) -> str | None:
+        """That name as the item itself writes it, None where it has no such column."""
+        return next((own for own, _ in self.columns if own.lower() == name), None)
+
 
 def named_source(alias: str, names: Sequence[str], columns: Sequence[Column], relation: Relation) -> Source:
     """A FROM item whose first columns have new names. Raises Unsupported if there are more names than columns."""
@@ -69,6 +73,11 @@ class Scope:
                 if found is not None:
                     return found
         return None
+
+    def own_name(self, name: str, table: str | None) -> str | None:
+        """The name of a column as its FROM item of this block writes it, None where no item has such a column."""
+        items = (source for source in self.sources if table is None or source.alias.lower() == table)
+        return next((own for source in items if (own := source.own_name(name)) is not None), None)
 
     def resolve(self, name: str, table: str | None) -> Column | None:
         """The column here or in the nearest outer block; remembers that an outer one was used."""

@@ -27,6 +27,7 @@ from qoop.planner.sql.convert import Env, has_aggregate
 from qoop.planner.sql.group_by import GroupKeys, grouping_sets
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, ordinal
 from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, named_source, refuse
+from qoop.planner.sql.select_list import SelectItem, aliases, places, select_items
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
@@ -50,10 +51,10 @@ class SelectBlock:
     def build(self) -> QueryBlock:
         refuse(self.node, self.KNOWN)
         self.from_()
-        selects = self.select_items()
-        aliases = {name.lower(): item for item, name in selects if name and not isinstance(item, Column)}
-        self.where(aliases)
-        return self.select(selects, self.env(aggregates={}, windows=[], aliases=aliases))
+        selects = select_items(self.node, self.scope)
+        named = aliases(selects)
+        self.where(named)
+        return self.select(selects, self.env(aggregates={}, windows=[], aliases=named))
 
     def env(self, **more: Any) -> Env:
         """A fresh environment in which this block's expressions can be converted."""
@@ -181,11 +182,11 @@ class SelectBlock:
 
     # -- WHERE ---------------------------------------------------------------------------------------------------------
 
-    def where(self, aliases: dict[str, exp.Expression]) -> None:
+    def where(self, named: dict[str, exp.Expression]) -> None:
         clause = self.node.args.get("where")
         if clause is None:
             return
-        env = self.env(aliases=aliases)
+        env = self.env(aliases=named)
         predicates: list[Expr] = []
         for conjunct in _ast_conjuncts(clause.this):
             if not self.builder.subqueries.conjunct(conjunct, env):
@@ -196,50 +197,19 @@ class SelectBlock:
 
     # -- GROUP BY, SELECT, HAVING ------------------------------------------------------------------------------------
 
-    def select_items(self) -> list[tuple[exp.Expression | Column, str]]:
-        """The select list with stars spelt out: (node, or column of a star; name)."""
-        items: list[tuple[exp.Expression | Column, str]] = []
-        for node in self.node.expressions:
-            if _is_star(node):
-                items.extend(self.star(node))
-            elif isinstance(node, exp.Alias):
-                items.append((node.this, node.alias))
-            else:
-                items.append((node, node.output_name or node.sql(dialect="duckdb")))
-        return items
-
-    def star(self, node: exp.Expression) -> list[tuple[exp.Expression | Column, str]]:
-        star = node if isinstance(node, exp.Star) else node.this
-        if star.args.get("replace") or star.args.get("rename"):
-            raise Unsupported("REPLACE or RENAME in a star")
-        excluded = {item.name.lower() for item in star.args.get("except_") or star.args.get("except") or ()}
-        table = node.table.lower() if isinstance(node, exp.Column) else None
-        if table is None and self.scope.merged:
-            raise Unsupported("a star over USING")
-        found = [
-            (column, name)
-            for source in self.scope.sources
-            if table is None or source.alias.lower() == table
-            for name, column in source.columns
-            if name.lower() not in excluded
-        ]
-        if not found or not all(isinstance(column, Column) for column, _ in found):
-            raise Unsupported("a star over nothing")
-        return found  # type: ignore[return-value]
-
-    def select(self, selects: list[tuple[exp.Expression | Column, str]], env: Env) -> QueryBlock:
+    def select(self, selects: Sequence[SelectItem], env: Env) -> QueryBlock:
         """GROUP BY to ORDER BY: convert all expressions first, then stack the operators they need."""
         node = self.node
         qualify, having = node.args.get("qualify"), node.args.get("having")
-        aggregated = self.is_aggregated([item for item, _ in selects])
+        aggregated = self.is_aggregated([item.node for item in selects])
         if not aggregated:
             env.aggregates = None
         keys = self.group_keys(selects, env) if aggregated else GroupKeys()
-        names = tuple(name for _, name in selects)
-        exprs = [item if isinstance(item, Column) else env.convert(item) for item, _ in selects]
+        names = tuple(item.name for item in selects)
+        exprs = [item.node if isinstance(item.node, Column) else env.convert(item.node) for item in selects]
         having_exprs = conjuncts(env.convert(having.this)) if having is not None else ()
         qualify_exprs = conjuncts(env.convert(qualify.this)) if qualify is not None else ()
-        order = order_exprs(node, self.places(names), env)
+        order = order_exprs(node, places(selects), env)
         if aggregated:
             self.aggregate(keys, env)
         self.relation = _attached(self.relation, env)
@@ -272,19 +242,6 @@ class SelectBlock:
             node, block, originals, [e if isinstance(e, int) else after(e) for e in order]
         )
 
-    def places(self, names: Sequence[str]) -> dict[str, int]:
-        """The place that a name means in ORDER BY: the last alias written out, else the first column of that name."""
-        places = {name.lower(): i for i, name in reversed(tuple(enumerate(names)))}
-        place = 0
-        for node in self.node.expressions:
-            if _is_star(node):
-                place += len(self.star(node))
-            else:
-                if isinstance(node, exp.Alias):
-                    places[node.alias.lower()] = place
-                place += 1
-        return places
-
     def is_aggregated(self, items: Iterable[exp.Expression | Column]) -> bool:
         node = self.node
         if node.args.get("group") or node.args.get("having"):
@@ -293,7 +250,7 @@ class SelectBlock:
         exprs = [item for item in items if isinstance(item, exp.Expression)]
         return any(map(has_aggregate, exprs + (order.expressions if order is not None else [])))
 
-    def group_keys(self, selects: list[tuple[exp.Expression | Column, str]], env: Env) -> GroupKeys:
+    def group_keys(self, selects: Sequence[SelectItem], env: Env) -> GroupKeys:
         group = self.node.args.get("group")
         keys = GroupKeys()
         if group is not None:
@@ -308,12 +265,10 @@ class SelectBlock:
             raise Unsupported("grouping sets in a correlated subquery")
         return keys
 
-    def key(
-        self, node: exp.Expression, selects: list[tuple[exp.Expression | Column, str]], env: Env, keys: GroupKeys
-    ) -> Column:
+    def key(self, node: exp.Expression, selects: Sequence[SelectItem], env: Env, keys: GroupKeys) -> Column:
         position = ordinal(node)
         if position is not None and 1 <= position <= len(selects):
-            item = selects[position - 1][0]
+            item = selects[position - 1].node
             return keys.add(item if isinstance(item, Column) else env.convert(item), self.builder.names)
         return keys.add(env.convert(node), self.builder.names)
 
@@ -357,10 +312,6 @@ def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp
         else:
             parts[-1][1].append(join)
     return parts
-
-
-def _is_star(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
 def _join_kind(node: exp.Join) -> JoinKind:

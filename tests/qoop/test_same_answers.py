@@ -1,0 +1,77 @@
+"""What names and expressions mean: rows, their order, column names and types are DuckDB's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+import qoop
+
+TABLES = {
+    "t": """FROM (VALUES (1, 'b', 2.5, 10, true), (2, 'a', NULL, 9, false), (10, 'C', 'nan'::DOUBLE, 8, NULL),
+        (9, NULL, -1.5, 7, true), (NULL, 'b', 0.0, 6, false), (2, 'B', 3.25, 5, true), (-3, 'a', 'inf'::DOUBLE, 4, NULL)
+        ) AS v(i, s, x, k, b)""",
+    "u": "FROM (VALUES (1, 'b', 5), (2, 'q', 6), (2, 'a', 7), (NULL, NULL, 8), (9, 'zz', 9)) AS v(i, s, w)",
+}
+
+
+class Both:
+    """A session and a DuckDB over the same tables."""
+
+    def __init__(self) -> None:
+        self.session = qoop.connect(slots=2, memory="1GB")
+        self.duckdb = duckdb.connect(config={"threads": 1})
+        for name, query in TABLES.items():
+            self.duckdb.execute(f"CREATE TABLE {name} AS {query}")
+            self.session.register(name, self.duckdb.sql(f"FROM {name}"))
+
+    def check(self, text: str) -> None:
+        """Both give the same, in the same order, and something."""
+        described = self.duckdb.execute(f"DESCRIBE {text}").fetchall()
+        theirs, ours = self.duckdb.execute(text).fetchall(), self.session.sql(text)
+        assert list(zip(ours.columns, ours.types, strict=True)) == [column[:2] for column in described]
+        assert theirs
+        assert [_plain(row) for row in ours.fetchall()] == [_plain(row) for row in theirs]
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[Both]:
+    both = Both()
+    with both.session:
+        yield both
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
+
+
+SORTED = {
+    "an expression without AS gives no name": "SELECT i::VARCHAR FROM t ORDER BY i LIMIT 4",
+    "TRY_CAST": "SELECT TRY_CAST(i AS VARCHAR) FROM t ORDER BY i, k LIMIT 4",
+    "a cast in parentheses": "SELECT (i::VARCHAR) FROM t ORDER BY i, k LIMIT 4",
+    "a cast of a key": "SELECT i::VARCHAR, count(*) FROM t GROUP BY i ORDER BY i LIMIT 4",
+    "a cast and DISTINCT": "SELECT DISTINCT i::VARCHAR FROM t ORDER BY i LIMIT 4",
+    "a key in parentheses names an output": "SELECT -k AS k, i FROM t ORDER BY (k) LIMIT 4",
+    "a place in parentheses": "SELECT -k, i FROM t ORDER BY ((1)) LIMIT 4",
+    "a column in another case is an alias": "SELECT -i AS i, I FROM t ORDER BY i, k LIMIT 4",
+    "also of a text": "SELECT -k AS s, S FROM t ORDER BY s, k LIMIT 4",
+    "a column as it is called is none": "SELECT -k AS s, s FROM t ORDER BY s, k LIMIT 4",
+    "names that DuckDB makes": """
+        SELECT "CAST(i AS VARCHAR)" AS c, "(i + k)" FROM (SELECT i::VARCHAR, i + k FROM t) ORDER BY 2, 1""",
+    "names that DuckDB makes, in a CTE": """
+        WITH q AS (SELECT count(*), max(K) FROM t) SELECT "count_star()", "max(K)" FROM q""",
+}
+
+
+@pytest.mark.parametrize("name", SORTED)
+def test_sorted(both: Both, name: str) -> None:
+    both.check(SORTED[name])
+
+
+def test_names_that_duckdb_makes_are_taken_apart(both: Both) -> None:
+    assert "opaque" not in both.session.explain(SORTED["names that DuckDB makes, in a CTE"])
