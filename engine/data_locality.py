@@ -55,7 +55,7 @@ class DataLocality:
         """Of the ready tasks of the same stage one that reads a split of a table at its home, or else has the most
         bytes of input there; of equals the given one, then the first.
 
-        facts: of the outputs that are held.
+        facts: of the outputs that are present.
         """
         if len(self._machines) < 2:
             return task

@@ -1,7 +1,7 @@
 """Which tasks of a plan still have to run and which can run now, kept up to date event by event.
 
 Need flows backward from the root by reference counts. A task is *wanted* while the job (for the root) or
-some active task reads it; it is *active* while it is wanted and its output is not held. An active task
+some active task reads it; it is *active* while it is wanted and its output is not present. An active task
 wants everything it reads. So a start, a switch, a lost checkpoint and a finished reader are all the same
 thing: a count passes zero and the tasks behind it are looked at again. No event looks at all tasks; over a
 run the work is proportional to tasks plus (task, stage read) pairs.
@@ -25,7 +25,7 @@ from qoop.planner.plan import Plan, Stage, StageId
 class TaskNode:
     """One part of a stage. `readers` counts active tasks that read this part alone (forward inputs)."""
 
-    __slots__ = ("active", "busy", "held", "key", "made", "missing", "part", "readers", "ready", "stage")
+    __slots__ = ("active", "busy", "key", "made", "missing", "part", "present", "readers", "ready", "stage")
 
     def __init__(self, stage: StageNode, part: int, key: CheckpointKey) -> None:
         self.stage = stage
@@ -34,8 +34,8 @@ class TaskNode:
         self.readers = 0
         self.missing = 0
         self.active = False
-        self.held = False
-        self.made = False  # was held at some time
+        self.present = False
+        self.made = False  # was present at some time
         self.busy = False  # an attempt is alive, be it on its way to stop
         self.ready = False
 
@@ -59,10 +59,10 @@ class StageNode:
     __slots__ = (
         "content",
         "dependent",
-        "held",
         "keys",
         "left",
         "order",
+        "present",
         "readers",
         "reading",
         "ready",
@@ -83,7 +83,7 @@ class StageNode:
         self.keys = tuple(CheckpointKey(stage.signature, digest, part) for part in range(stage.width))
         self.tasks = [TaskNode(self, part, key) for part, key in enumerate(self.keys)]
         self.readers = 0
-        self.held = 0
+        self.present = 0
         self.left = 0
         self.work = stage.slots * on_threads(stage.estimate.task_seconds, stage.slots)
         self.tail = 0.0
@@ -96,13 +96,13 @@ class StageNode:
 
     @property
     def complete(self) -> bool:
-        return self.held == len(self.tasks)
+        return self.present == len(self.tasks)
 
     def missing(self) -> list[int]:
         """By task, how many of its inputs are not there; counted again."""
         wholes = sum(not source.complete for source, forward in self.sources if not forward)
         forwarded = [source.tasks for source, forward in self.sources if forward]
-        return [wholes + sum(not tasks[part].held for tasks in forwarded) for part in range(len(self.tasks))]
+        return [wholes + sum(not tasks[part].present for tasks in forwarded) for part in range(len(self.tasks))]
 
     def next_ready(self) -> TaskNode:
         """The ready task of the lowest part. Only while `ready` is positive."""
@@ -112,10 +112,10 @@ class StageNode:
 
 
 class Frontier:
-    """The need and readiness of all tasks of one plan, given what is held and what is running.
+    """The need and readiness of all tasks of one plan, given what is present and what is running.
 
-    held: keys of outputs that can be read. busy: keys at which an attempt is alive.
-    reuse_dependents: False: outputs that depend on a non-deterministic stage do not count as held.
+    present: keys of outputs that can be read. busy: keys at which an attempt is alive.
+    reuse_dependents: False: outputs that depend on a non-deterministic stage do not count as present.
 
     `changes` counts how often a task has become ready or is ready no more.
     `work` are the estimated slot seconds of all active tasks. `surplus`, `spare`, `spoiled` collect what the last
@@ -123,7 +123,7 @@ class Frontier:
     """
 
     def __init__(
-        self, plan: Plan, held: Container[CheckpointKey], busy: Container[CheckpointKey], reuse_dependents: bool
+        self, plan: Plan, present: Container[CheckpointKey], busy: Container[CheckpointKey], reuse_dependents: bool
     ) -> None:
         self.plan = plan
         self.work = 0.0
@@ -141,15 +141,15 @@ class Frontier:
         for node in self.stages:
             for task in node.tasks:
                 task.busy = task.key in busy
-                if task.key in held and (reuse_dependents or not node.dependent):
-                    task.held = task.made = True
-                    node.held += 1
+                if task.key in present and (reuse_dependents or not node.dependent):
+                    task.present = task.made = True
+                    node.present += 1
             for task, missing in zip(node.tasks, node.missing(), strict=True):
                 task.missing = missing
         self.root = self.nodes[plan.root.id]
         self.root.readers = 1
         self._review(self.root.tasks)
-        self.spare = [task for task in self.tasks() if task.held and not task.wanted]
+        self.spare = [task for task in self.tasks() if task.present and not task.wanted]
         self.surplus = [task for task in self.tasks() if task.busy and not task.active]
 
     def tasks(self) -> Iterator[TaskNode]:
@@ -184,23 +184,23 @@ class Frontier:
 
     def commit(self, task: TaskNode) -> None:
         """The task's output can be read."""
-        if task.held:
+        if task.present:
             return
-        self._hold(task)
+        self._add(task)
         self._review([task])
 
     def lose(self, task: TaskNode) -> None:
         """The task's output cannot be read any more."""
-        if task.held:
-            self._unhold(task)
+        if task.present:
+            self._remove(task)
             self._review([task])
 
     def release(self, task: TaskNode) -> None:
         """Give up an output that is not wanted. It is made again should it ever be."""
-        self._unhold(task)
+        self._remove(task)
 
     def drain(self) -> tuple[list[TaskNode], list[TaskNode], list[TaskNode]]:
-        """Return and forget (tasks with an attempt but no use for it, held tasks that are not wanted, tasks whose
+        """Return and forget (tasks with an attempt but no use for it, present tasks that are not wanted, tasks whose
         output or attempt depends on a non-deterministic stage that is being made again)."""
         surplus, spare, spoiled = self.surplus, self.spare, self.spoiled
         self.surplus, self.spare, self.spoiled = [], [], []
@@ -233,7 +233,7 @@ class Frontier:
         while stack:
             task = stack.pop()
             wanted = task.wanted
-            active = wanted and not task.held
+            active = wanted and not task.present
             if active != task.active:
                 task.active = active
                 step = 1 if active else -1
@@ -242,7 +242,7 @@ class Frontier:
                 self._count_reader(task, stack)
                 if active and task.made and not task.stage.stage.shareable:
                     self._redo.append(task.stage)
-            if task.held and not wanted:
+            if task.present and not wanted:
                 self.spare.append(task)
             if task.busy and not active:
                 self.surplus.append(task)
@@ -274,25 +274,25 @@ class Frontier:
         for node in cone:
             for task in node.tasks:
                 task.made = False
-                if task.held:
-                    self._unhold(task)
+                if task.present:
+                    self._remove(task)
                     touched.append(task)
                 elif task.busy:
                     touched.append(task)
         self.spoiled.extend(touched)
         return touched
 
-    def _hold(self, task: TaskNode) -> None:
+    def _add(self, task: TaskNode) -> None:
         node = task.stage
-        task.held = task.made = True
-        node.held += 1
+        task.present = task.made = True
+        node.present += 1
         self._shift_missing(task, -1, whole=node.complete)
 
-    def _unhold(self, task: TaskNode) -> None:
+    def _remove(self, task: TaskNode) -> None:
         node = task.stage
         was_complete = node.complete
-        task.held = False
-        node.held -= 1
+        task.present = False
+        node.present -= 1
         self._shift_missing(task, 1, whole=was_complete)
 
     def _shift_missing(self, task: TaskNode, step: int, whole: bool) -> None:
@@ -319,7 +319,7 @@ class Frontier:
             del self._ready_orders[bisect_left(self._ready_orders, node.order)]
 
     def check(self) -> None:
-        """Recompute everything from what is held and running, and compare; AssertionError says what differs."""
+        """Recompute everything from what is present and running, and compare; AssertionError says what differs."""
         active = self._active_from_scratch()
         for node in self.stages:
             for task, missing in zip(node.tasks, node.missing(), strict=True):
@@ -327,7 +327,7 @@ class Frontier:
                 assert task.missing == missing, f"{task}: {task.missing} inputs missing, should be {missing}"
                 assert task.ready == (task.active and not missing and not task.busy), f"{task}: ready is {task.ready}"
         for node in self.stages:
-            assert node.held == sum(task.held for task in node.tasks), f"{node.stage.id}: held {node.held}"
+            assert node.present == sum(task.present for task in node.tasks), f"{node.stage.id}: present {node.present}"
             assert node.left == sum(task.active for task in node.tasks), f"{node.stage.id}: left {node.left}"
             assert node.ready == sum(task.ready for task in node.tasks), f"{node.stage.id}: ready {node.ready}"
             assert not node.ready or node.next_ready().ready
@@ -340,7 +340,7 @@ class Frontier:
         stack = list(self.root.tasks)
         while stack:
             task = stack.pop()
-            if task.held or task in active:
+            if task.present or task in active:
                 continue
             active.add(task)
             for source, forward in task.stage.sources:

@@ -228,7 +228,7 @@ class CapacityTold:
 
 @dataclass(frozen=True, slots=True)
 class StageDone:
-    """All parts of a stage are held. rows, bytes: of its whole output; seconds: wall time of its tasks together.
+    """All parts of a stage are present. rows, bytes: of its whole output; seconds: wall time of its tasks together.
 
     estimated: the rows it was believed to have.
     """

@@ -19,19 +19,19 @@ def check_attempts(attempts: Sequence[Attempt], story: Story) -> None:
 
 
 def check_frontier(
-    frontier: Frontier, attempts: Sequence[Attempt], held: Container[CheckpointKey], keep: bool, story: Story
+    frontier: Frontier, attempts: Sequence[Attempt], present: Container[CheckpointKey], keep: bool, story: Story
 ) -> None:
-    """The frontier agrees with itself, with the outputs held and with the attempts alive; nothing runs, or is held
+    """The frontier agrees with itself, with the outputs present and with the attempts alive. Nothing runs, or is kept
     (unless outputs are kept on purpose), without need."""
     frontier.check()
     alive = {attempt.key: attempt for attempt in attempts}
     for task in frontier.tasks():
         assert task.busy == (task.key in alive), f"{task.key}: busy is {task.busy}\n{story(task.key)}"
-        assert not task.held or task.key in held, f"{task.key}: held by the frontier only\n{story(task.key)}"
-        assert task.held or not task.wanted or task.active, (
-            f"{task.key}: wanted, not held, not active\n{story(task.key)}"
+        assert not task.present or task.key in present, f"{task.key}: present by the frontier only\n{story(task.key)}"
+        assert task.present or not task.wanted or task.active, (
+            f"{task.key}: wanted, not present, not active\n{story(task.key)}"
         )
-        assert keep or not task.held or task.wanted, f"{task.key}: kept without need\n{story(task.key)}"
+        assert keep or not task.present or task.wanted, f"{task.key}: kept without need\n{story(task.key)}"
         assert not task.busy or task.active or alive[task.key].stopping, (
             f"{task.key}: runs without need\n{story(task.key)}"
         )

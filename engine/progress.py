@@ -34,13 +34,13 @@ class Progress:
     """How far a job is.
 
     state: of the job, as text. fraction: finished share of the estimated work of the plan, 0 to 1.
-    held: the checkpoints there are. running: key and start time of attempts that are not being stopped.
+    present: the checkpoints there are. running: key and start time of attempts that are not being stopped.
     """
 
     state: str
     fraction: float
     stages: tuple[StageProgress, ...]
-    held: tuple[Committed, ...]
+    present: tuple[Committed, ...]
     running: tuple[tuple[CheckpointKey, float], ...]
 
 
@@ -48,7 +48,7 @@ class Progress:
 class Finished:
     """The work of a job so far under all its plans: all that judging another plan needs. A value; it never changes.
 
-    held: how many parts of each content can be read, without those that depend on a non-deterministic stage (law 12).
+    present: by content the parts that can be read, without those that depend on a non-deterministic stage (law 12).
     spent: wall seconds that making the outputs of each content took, of those released since, too.
     running: seconds that each attempt at a content, if it is not being stopped, has run.
     done: by stage of the plan that runs, the parts that need not be done (any more).
@@ -56,7 +56,7 @@ class Finished:
     all the memory of the largest machine and it was too little.
     """
 
-    held: Mapping[Content, int]
+    present: Mapping[Content, int]
     spent: Mapping[Content, float]
     running: Mapping[Content, tuple[float, ...]]
     done: Mapping[StageId, int]

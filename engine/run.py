@@ -104,7 +104,7 @@ class Run:
         self._ready_now: tuple[Demand, ...] = ()
         self._ready_version = (-1, -1, -1)  # of the frontier, the demands and what is exhausted, when that was
         self._frontier: Frontier | None = None
-        self._held: dict[CheckpointKey, Committed] = {}
+        self._present: dict[CheckpointKey, Committed] = {}
         self._facts: dict[CheckpointKey, Committed] = {}
         self._spent: dict[Content, float] = {}
         self._useful: frozenset[Content] | None = None
@@ -136,10 +136,10 @@ class Run:
         if self.state is State.SWITCHING and self._frontier is not None:
             self._move(State.RUNNING)
 
-    def switch(self, plan: Plan, held: Iterable[Committed] = (), *, now: float) -> list[Command]:
+    def switch(self, plan: Plan, found: Iterable[Committed] = (), *, now: float) -> list[Command]:
         """Start the plan, or change to it: run what its root needs beyond the checkpoints there are.
 
-        held: checkpoints found outside; those this run holds already need not be named. Attempts that the plan does
+        found: checkpoints from outside; those this run has already need not be named. Attempts that the plan does
         not need, or would make of other things, are stopped; those that it shares go on. What depends on a
         non-deterministic stage (law 12) is taken over only where the plan stays the same.
         Raises PlanError if a stage reads a table that the job does not have.
@@ -149,13 +149,13 @@ class Run:
             return self._flush()
         if self.state is State.RUNNING:
             self._move(State.SWITCHING)
-        self._take_held(held)  # first, since they are released at the end, however it comes
+        self._take_found(found)  # first, since they are released at the end, however it comes
         self._need_tables(plan)
         same = self._frontier is not None and self._frontier.plan == plan
         if not same:
             self._drop_dependents()
         busy = {attempt.key for attempt in self._attempts.values()}
-        before, self._frontier = self._frontier, Frontier(plan, self._held, busy, reuse_dependents=same)
+        before, self._frontier = self._frontier, Frontier(plan, self._present, busy, reuse_dependents=same)
         if same and before is not None:
             self._frontier.remember_made(before)
         self.plans.append(plan)
@@ -163,7 +163,7 @@ class Run:
         self._shown.clear()
         self._ready_version = (-1, -1, -1)
         self._useful = None  # until `keep_only` is told what the plans before this one have put out for others
-        self._release([key for key in self._held if self._useless(key)])
+        self._release([key for key in self._present if self._useless(key)])
         if not self._on_hold:
             self._move(State.RUNNING)
         self._stop_useless()
@@ -175,19 +175,19 @@ class Run:
 
     def lacks(self, keys: Iterable[CheckpointKey]) -> list[CheckpointKey]:
         """Those of the keys that it neither holds nor makes under the plan that runs."""
-        return [key for key in keys if key not in self._held and self._node(key) is None]
+        return [key for key in keys if key not in self._present and self._node(key) is None]
 
     def adopt(self, found: Iterable[Committed], *, now: float) -> None:
         """Hold outputs that were found outside and that it `lacks`: plans that it may change to can use them."""
         self._tick(now)
-        self._take_held(found)
+        self._take_found(found)
 
     def keep_only(self, useful: frozenset[Content], *, now: float) -> list[Command]:
         """Of the outputs that the plan needs no more, keep these alone (where `Limits.keep_checkpoints` says to)."""
         self._tick(now)
         self._useful = useful
         if not self.ending:
-            self._release([key for key in self._held if self._useless(key)])
+            self._release([key for key in self._present if self._useless(key)])
         return self._flush()
 
     def note(self, record: Decided, *, now: float) -> None:
@@ -239,7 +239,7 @@ class Run:
         self._tick(now)
         node = self._ready_node(task)
         if self._data_locality is not None:
-            node = self._data_locality.nearest(node, machine, self._plan_frontier, self._held)
+            node = self._data_locality.nearest(node, machine, self._plan_frontier, self._present)
             task = replace(task, part=node.part)
         attempt = Attempt(
             AttemptId(task, self._next_attempt), node.key, node.stage, machine, resources, started=now
@@ -308,17 +308,17 @@ class Run:
 
     @property
     def outputs(self) -> tuple[Committed, ...]:
-        """The root's outputs in order of parts, as far as they are held."""
+        """The root's outputs in order of parts, as far as they are present."""
         tasks = self._plan_frontier.root.tasks
-        return tuple(self._held[task.key] for task in tasks if task.held)
+        return tuple(self._present[task.key] for task in tasks if task.present)
 
     @property
     def first_outputs(self) -> tuple[Committed, ...]:
-        """The root's outputs from its first part on, up to the first that is not held."""
+        """The root's outputs from its first part on, up to the first that is not present."""
         if self._frontier is None:
             return ()
-        held = takewhile(lambda task: task.held, self._frontier.root.tasks)
-        return tuple(self._held[task.key] for task in held)
+        present = takewhile(lambda task: task.present, self._frontier.root.tasks)
+        return tuple(self._present[task.key] for task in present)
 
     @property
     def lasting(self) -> bool:
@@ -364,7 +364,7 @@ class Run:
             self.state,
             1.0 if self.state is State.SUCCEEDED else fraction_of(self._frontier),
             stages_of(self._frontier, self._facts, frozenset(attempt.key for attempt in running)),
-            tuple(self._held.values()),
+            tuple(self._present.values()),
             tuple((attempt.key, attempt.started) for attempt in running),
         )
 
@@ -378,7 +378,7 @@ class Run:
                 content = attempt.key.content
                 running[content] = (*running.get(content, ()), now - attempt.started)
         return Finished(
-            held=Counter(key.content for key in self._held if key not in dependent),
+            present=Counter(key.content for key in self._present if key not in dependent),
             spent=dict(self._spent),
             running=running,
             done={id: sum(not task.active for task in node.tasks) for id, node in frontier.nodes.items()},
@@ -401,7 +401,7 @@ class Run:
             assert not self.ready()
             assert all(attempt.stopping for attempt in attempts)
         elif self._frontier is not None:
-            check_frontier(self._frontier, attempts, self._held, self._limits.keep_checkpoints, self.story)
+            check_frontier(self._frontier, attempts, self._present, self._limits.keep_checkpoints, self.story)
             waiting = any(task.active for task in self._frontier.tasks())
             going_on = self.ready() or attempts or self.stuck or self.state is State.SWITCHING
             assert not waiting or going_on, f"{self.job}: work is left, but nothing is ready or running"
@@ -438,12 +438,12 @@ class Run:
 
     def _take_late(self, event: Event) -> None:
         """Of a job that has ended nothing is told any more. What a late writer has left behind is given back; what is
-        lost of the answer is no longer held."""
-        if isinstance(event, TaskSucceeded) and event.committed.key not in self._held:
+        lost of the answer is no longer present."""
+        if isinstance(event, TaskSucceeded) and event.committed.key not in self._present:
             self._commands.append(Release(self.job, (event.committed.key,)))
         elif isinstance(event, CheckpointLost):
             task = self._node(event.key)
-            if self._held.pop(event.key, None) is not None and task is not None:
+            if self._present.pop(event.key, None) is not None and task is not None:
                 self._plan_frontier.lose(task)
 
     def _succeeded(self, id: AttemptId, committed: Committed) -> None:
@@ -455,7 +455,7 @@ class Run:
         """
         attempt, key = self._end_attempt(id), committed.key
         task = self._node(key)
-        taken = attempt is not None and not attempt.void and not self.ending and key not in self._held
+        taken = attempt is not None and not attempt.void and not self.ending and key not in self._present
         used = taken and task is not None and task.active
         if attempt is not None:
             self._demands.took(attempt.stage, committed.seconds)
@@ -463,13 +463,13 @@ class Run:
                 self._data_locality.made(key, attempt.machine)
         self.history.append(Succeeded(self._at, id, committed, used))
         if taken:
-            self._hold(committed)
+            self._add(committed)
             if task is not None:
                 self._plan_frontier.commit(task)
                 self._note_done(task.stage)
             elif not self._keeps(key):
                 self._release([key])
-        elif key not in self._held:
+        elif key not in self._present:
             self._strays.add(key)
             if task is not None and task.stage.dependent:
                 self._void_attempts_at(key)
@@ -513,7 +513,7 @@ class Run:
             self._release_stray(attempt.key)
 
     def _lost(self, key: CheckpointKey) -> None:
-        if self._held.pop(key, None) is None:
+        if self._present.pop(key, None) is None:
             return
         self.history.append(Lost(self._at, key))
         task = self._node(key)
@@ -576,7 +576,7 @@ class Run:
         if surplus:
             self._stop_useless()
         if spare:
-            idle = [task.key for task in spare if task.held and not task.wanted and not self._keeps(task.key)]
+            idle = [task.key for task in spare if task.present and not task.wanted and not self._keeps(task.key)]
             self._release(dict.fromkeys(idle))
         if self._frontier.root.complete:
             self._decide(State.SUCCEEDED, None)
@@ -609,7 +609,7 @@ class Run:
             if attempt.key in keys:
                 attempt.void = True
                 self._stop(attempt, "what it reads is being made again")
-        self._release([key for key in keys if key in self._held])
+        self._release([key for key in keys if key in self._present])
         stages = dict.fromkeys(task.stage.stage.id for task in spoiled)
         self.history.append(Redone(self._at, tuple(stages), tuple(keys)))
 
@@ -628,12 +628,12 @@ class Run:
             self._release([key])
 
     def _release(self, keys: Iterable[CheckpointKey]) -> None:
-        """Let go of these outputs, whether they are held or were just reported."""
+        """Let go of these outputs, whether they are present or were just reported."""
         gone = tuple(keys)
         for key in gone:
-            self._held.pop(key, None)
+            self._present.pop(key, None)
             task = self._node(key)
-            if task is not None and task.held:
+            if task is not None and task.present:
                 self._plan_frontier.release(task)
         if gone:
             self._commands.append(Release(self.job, gone))
@@ -652,7 +652,7 @@ class Run:
         if self._outcome is None or self._attempts or self.state.final:
             return
         answer = {fact.key for fact in self.outputs} if self._outcome is State.SUCCEEDED else set()
-        self._release([key for key in self._held if key not in answer])
+        self._release([key for key in self._present if key not in answer])
         self._move(self._outcome)
         self.history.append(Ended(self._at, self._outcome.value, self.error))
 
@@ -696,7 +696,7 @@ class Run:
     def _useless(self, key: CheckpointKey) -> bool:
         """True if a checkpoint need not be kept for the plan (or, if all are kept, cannot serve it)."""
         task = self._node(key)
-        if task is not None and not task.held and task.stage.dependent:
+        if task is not None and not task.present and task.stage.dependent:
             return True
         return not self._keeps(key) and (task is None or not task.wanted)
 
@@ -704,14 +704,14 @@ class Run:
         """True if an output is kept even where the plan needs it no more."""
         return self._limits.keep_checkpoints and (self._useful is None or key.content in self._useful)
 
-    def _take_held(self, held: Iterable[Committed]) -> None:
-        for committed in held:
-            if committed.key not in self._held:
-                self._hold(committed)
+    def _take_found(self, found: Iterable[Committed]) -> None:
+        for committed in found:
+            if committed.key not in self._present:
+                self._add(committed)
 
-    def _hold(self, committed: Committed) -> None:
+    def _add(self, committed: Committed) -> None:
         key = committed.key
-        self._held[key] = self._facts[key] = committed
+        self._present[key] = self._facts[key] = committed
         self._strays.discard(key)
         self._spent[key.content] = self._spent.get(key.content, 0.0) + committed.seconds
 
@@ -739,7 +739,7 @@ class Run:
             if attempt.key in dependent:
                 attempt.void = True
                 self._stop(attempt, "it rests on data that only its own plan may use")
-        self._release([key for key in self._held if key in dependent])
+        self._release([key for key in self._present if key in dependent])
 
     def _need_tables(self, plan: Plan) -> None:
         for stage in plan.stages:
@@ -753,7 +753,7 @@ class Run:
         tasks = list(self._plan_frontier.tasks())
         carried = tuple(attempt.id for attempt in self._attempts.values() if not attempt.stopping)
         stopped = tuple(attempt.id for attempt in self._attempts.values() if attempt.stopping)
-        active, kept = sum(task.active for task in tasks), sum(task.held for task in tasks)
+        active, kept = sum(task.active for task in tasks), sum(task.present for task in tasks)
         self.history.append(Switched(self._at, self._switches, active, kept, carried, stopped))
 
     def _ready_node(self, task: TaskId) -> TaskNode:

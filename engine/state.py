@@ -7,7 +7,7 @@
                                                     `go_on`
                 SUCCEEDED, FAILED, CANCELLED
     RUNNING     SWITCHING                           `hold`, or a switch: nothing new starts, attempts go on
-                SUCCEEDED                           all parts of the root are held and no attempt is alive
+                SUCCEEDED                           all parts of the root are present and no attempt is alive
                 FAILED                              a task failed for good, or `fail` was called
                 CANCELLED                           `cancel` was called
     SUCCEEDED, FAILED, CANCELLED: final             nothing of the job is left on any machine

@@ -133,7 +133,7 @@ class Stage:
         lies below the join: DuckDB 1.5.5 pushes the filter below that too, which changes rows.
     label: a few words for people.
     meaning: digest of which rows the output holds, whatever their columns; empty for unfinished rows.
-    told: what the rows are made of; not part of what the stage is.
+    facts: what the rows are made of; not part of what the stage is.
     """
 
     id: StageId
@@ -152,7 +152,7 @@ class Stage:
     join_filters: bool = True
     label: str = ""
     meaning: Signature = ""
-    told: LazyFacts = field(default=NO_FACTS, compare=False, repr=False)
+    facts: LazyFacts = field(default=NO_FACTS, compare=False, repr=False)
 
     @cached_property
     def stage_inputs(self) -> tuple[StageInput, ...]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.planner.sql.bind import Bound
 
-Held = Callable[[Sequence[CheckpointKey]], Sequence[Committed]]
+Present = Callable[[Sequence[CheckpointKey]], Sequence[Committed]]
 """Those of the keys that are committed."""
 
 
@@ -143,14 +143,14 @@ class QueryPlanning:
         with self._learning:
             self._unlearned.append((planned, job))
 
-    def learn(self, text: str, held: Held) -> int:
+    def learn(self, text: str, present: Present) -> int:
         """Learn what there is of the stages of a query. Returns for how many of them there is something."""
         query, found = self._tables.as_read(query_text(text)), 0
         usual = self.plan(query)
         share = self.usable
         for plan in (usual.plan, *(one.plan for one in self.alternatives(query).kept)):
             keys = [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
-            seen = outputs(plan, held(keys))
+            seen = outputs(plan, present(keys))
             self._seen.add(plan, seen)
             found += len(seen)
             if misestimate(plan, seen) > MISJUDGED:

@@ -37,7 +37,7 @@ from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import Committed
 from qoop.engine.state import Limits
-from qoop.engine.storage.checkpoint import Keeping
+from qoop.engine.storage.checkpoint import Retention
 from qoop.engine.storage.manifest import usual_budget
 from qoop.engine.storage.scratch import clean
 from qoop.engine.task import CheckpointKey, checkpoint_key
@@ -363,10 +363,10 @@ class Session:
         owner, keys = f"bundle-{folder}", [one.committed.key for one in saved]
         held = set(self.backend.adopt(saved, owner))
         try:
-            usual = self.planning.plan(bundle.query, bundle.moment)
-            others = [one.plan for one in self.planning.alternatives(bundle.query, None, bundle.moment).kept]
+            usual = self.planning.plan(bundle.query, bundle.timestamp)
+            others = [one.plan for one in self.planning.alternatives(bundle.query, None, bundle.timestamp).kept]
             plan = best_plan([usual.plan, *others, *bundle.plans], held, self.planning.usable)
-            chosen = usual if plan is usual.plan else self.planning.with_plan(bundle.query, plan, bundle.moment)
+            chosen = usual if plan is usual.plan else self.planning.with_plan(bundle.query, plan, bundle.timestamp)
             job = self.start(replace(chosen, adaptive=usual.adaptive), resume=True)
         except BaseException:
             self.backend.release(owner, keys)
@@ -391,12 +391,12 @@ class Session:
         """
         reader = "learn"
 
-        def held(keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
-            found = self.backend.held(keys, reader)
+        def present(keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+            found = self.backend.present(keys, reader)
             self.backend.release(reader, keys)  # else nobody could remove them as long as the session lives
             return found
 
-        return self.planning.learn(text, held)
+        return self.planning.learn(text, present)
 
     @interruptible()
     def explain(
@@ -593,8 +593,8 @@ class Session:
         """Write the bundle of a job, and stop it. If that fails the job goes on."""
         tables = self._tables.references(planned.tables)
         fraction, owner, bound = handle.progress().fraction, f"bundle-{handle.id}", planned.bound
-        with begun(path) as draft, handle.held(owner, grace) as outputs:
-            bundle = Bundle(bound.text, bound.settings, tables, handle.plans(), fraction, bound.moment.at)
+        with begun(path) as draft, handle.pinned(owner, grace) as outputs:
+            bundle = Bundle(bound.text, bound.settings, tables, handle.plans(), fraction, bound.timestamp.at)
             write(path, draft, bundle, outputs, self.backend)
         why = Suspended(f"the job was suspended to {path}")
         handle.cancel(why)
@@ -658,10 +658,10 @@ def _capacity(backend: LastingBackend) -> Resources:
 
 def _backend(config: Config, share: RayShare | None) -> LastingBackend:
     if config.ray is None:
-        return LocalBackend(config.slots, config.memory, config.spill, _keeping(config))
+        return LocalBackend(config.slots, config.memory, config.spill, _retention(config))
     from qoop.engine.backends.ray.backend import RayBackend
 
-    return RayBackend(config.ray, _keeping(config), config.spill, config.runtime_env, share=share, tls=config.ray_tls)
+    return RayBackend(config.ray, _retention(config), config.spill, config.runtime_env, share=share, tls=config.ray_tls)
 
 
 def _share(config: Config) -> RayShare | None:
@@ -673,13 +673,13 @@ def _share(config: Config) -> RayShare | None:
     return RayShare(reserves=config.ray_reserve)
 
 
-def _keeping(config: Config) -> Keeping:
+def _retention(config: Config) -> Retention:
     folder = config.checkpoints if isinstance(config.checkpoints, Path) else cache_directory()
     budget = config.checkpoint_budget
     if budget is None and isinstance(config.checkpoints, Path):
         budget = usual_budget(config.checkpoints)
     quarantine, key = folder / "quarantine", chosen_key()
-    return Keeping(config.checkpoints, budget, config.reuse, quarantine, config.guard_always, key)
+    return Retention(config.checkpoints, budget, config.reuse, quarantine, config.guard_always, key)
 
 
 def _answer(job: Job, watch: Callable[[Job], object] | None) -> Result:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from qoop.job import Job
 
 FORMAT = "qoop-bundle"
-VERSION = 2
+VERSION = 3
 
 _FILE, _CHECKPOINTS = "bundle.json", "checkpoints"
 
@@ -75,7 +75,7 @@ class TableRef:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A suspended job. plans: those it ran, the last one at last. fraction: of its work that was done. moment: what
+    """A suspended job. plans: those it ran, the last one at last. fraction: of its work that was done. timestamp: what
     ``now()`` is in it; None: of a bundle that does not say."""
 
     query: str
@@ -83,7 +83,7 @@ class Bundle:
     tables: tuple[TableRef, ...]
     plans: tuple[Plan, ...]
     fraction: float
-    moment: str | None = None
+    timestamp: str | None = None
 
 
 def references(tables: Mapping[str, Table], places: Mapping[str, Place]) -> tuple[TableRef, ...]:
@@ -258,7 +258,7 @@ def _to_json(bundle: Bundle) -> dict[str, object]:
         "tables": [asdict(table) for table in bundle.tables],
         "plans": [dump(plan) for plan in bundle.plans],
         "fraction": bundle.fraction,
-        "moment": bundle.moment,
+        "timestamp": bundle.timestamp,
         "versions": versions(),
     }
 
@@ -273,7 +273,7 @@ def _from_json(data: Mapping[str, object]) -> Bundle:
         tuple(_table(item) for item in tables),
         tuple(load(plan) for plan in plans),
         float(str(data["fraction"])),
-        None if data.get("moment") is None else _moment(_text(data["moment"])),
+        None if data.get("timestamp") is None else _timestamp(_text(data["timestamp"])),
     )
 
 
@@ -291,8 +291,8 @@ def _text(value: object) -> str:
     return value
 
 
-def _moment(text: str) -> str:
-    """The text, which must be a moment: it becomes a part of SQL. Raises ValueError."""
+def _timestamp(text: str) -> str:
+    """The text, which must be a timestamp: it becomes a part of SQL. Raises ValueError."""
     datetime.fromisoformat(text)
     return text
 

@@ -52,7 +52,7 @@ class Backend(Protocol):
         """Make a blocked `wait` return."""
         ...
 
-    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
+    def present(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
         """Those of the keys that are committed and readable; kept for the job, if one is named, until it releases
         them."""
         ...

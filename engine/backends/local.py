@@ -46,7 +46,7 @@ from qoop.engine.failures import Stopped, is_fatal, to_failure
 from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
 from qoop.engine.relief import Relief
-from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.guard import Origin
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.scratch import Scratch
@@ -62,7 +62,7 @@ _PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
 _INSIST = 0.005  # seconds between interrupts, since one that comes before the query starts is lost
 _CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
 
-_NOTHING = Keeping()
+_NOTHING = Retention()
 
 Read = tuple[CheckpointKey, int | None]
 """An output, and which partition of it is to be read; None: all."""
@@ -99,7 +99,7 @@ class LocalBackend:
     """Runs attempts in threads of this process (see :class:`~qoop.engine.backends.base.Backend`).
 
     slots: how many threads may work. memory: bytes for everything.
-    spill_dir: where a temporary directory is made. keeping: what outlives a job, or the process.
+    spill_dir: where a temporary directory is made. retention: what outlives a job, or the process.
     machine: what it is called, if there are others. elsewhere: knows of what they hold.
     Raises DiskFull if one of the directories cannot be written.
     """
@@ -109,7 +109,7 @@ class LocalBackend:
         slots: int,
         memory: int,
         spill_dir: Path | None = None,
-        keeping: Keeping = _NOTHING,
+        retention: Retention = _NOTHING,
         machine: MachineId = MACHINE,
         elsewhere: Elsewhere | None = None,
     ) -> None:
@@ -122,7 +122,7 @@ class LocalBackend:
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._scratch = Scratch(spill_dir)
         try:
-            self.store = Store(_for_outputs(memory), self._scratch.path, keeping, self._events.put)
+            self.store = Store(_for_outputs(memory), self._scratch.path, retention, self._events.put)
         except BaseException:
             self._scratch.close()
             raise
@@ -194,9 +194,9 @@ class LocalBackend:
         """Make a blocked `wait` return."""
         self._events.put(None)
 
-    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
+    def present(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
         """Those of the keys that are in memory or in files; kept for the job, if one is named."""
-        return self.store.held(keys, job)
+        return self.store.present(keys, job)
 
     def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
         """Hold checkpoints that lie in files of somebody else's, until the job releases them."""

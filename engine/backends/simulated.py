@@ -207,7 +207,7 @@ class SimulatedBackend:
             self._woken = True
             self._changed.notify()
 
-    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
+    def present(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
         found = [self._committed[key] for key in keys if key in self._committed]
         if job is not None:
             for _, jobs in found:

@@ -72,7 +72,7 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class Retention:
     """The rules for what a store keeps beyond need.
 
     directory: where durable outputs go, a folder of this machine or the URL of a store that machines share; None:
@@ -91,23 +91,23 @@ class Keeping:
     key: bytes | None = field(default=None, repr=False)
 
 
-def open_checkpoints(keeping: Keeping) -> Checkpoints | None:
+def open_checkpoints(retention: Retention) -> Checkpoints | None:
     """The place that durable outputs go to; None, with a warning, if it is a folder that cannot be written. Raises
     ConfigError if it is no place, or one whose content cannot be believed."""
-    if keeping.directory is None:
+    if retention.directory is None:
         return None
-    place, key = str(keeping.directory), keeping.key
+    place, key = str(retention.directory), retention.key
     if not is_remote(place):
         if key is None:
             refuse_if_open(Path(place))
         try:
-            return CheckpointDirectory(Path(place), keeping.budget, key)
+            return CheckpointDirectory(Path(place), retention.budget, key)
         except DiskFull as error:
             _warn(error)
             return None
     from qoop.engine.storage.shared_store import SharedCheckpoints  # few need it
 
-    return SharedCheckpoints(open_objects(place), node_cache(), keeping.budget, key=key)
+    return SharedCheckpoints(open_objects(place), node_cache(), retention.budget, key=key)
 
 
 def _warn(error: QoopError) -> None:
@@ -126,14 +126,14 @@ class Store:
         self,
         budget: int,
         spill: Path,
-        keeping: Keeping = Keeping(),
+        retention: Retention = Retention(),
         told: Callable[[CheckpointSaved], object] = lambda _: None,
     ) -> None:
         self.budget = budget
         self._home = Home()
         self._spill = spill
-        self._keeping = keeping
-        self._directory = open_checkpoints(keeping)
+        self._retention = retention
+        self._directory = open_checkpoints(retention)
         self._told = told
         self._digester = Digester()
         self._ledger = Ledger()
@@ -168,7 +168,7 @@ class Store:
         origin: Origin | None = None,
         mapped: bool = False,
     ) -> Committed:
-        """Commit an output on behalf of a job. If the key is already held, what is there stays.
+        """Commit an output on behalf of a job. If the key is already present, what is there stays.
 
         between: called while this waits or writes; may raise to give up, and nothing is committed then.
         origin: what made it, if it may serve others and must therefore hold what others of its signature do.
@@ -177,7 +177,7 @@ class Store:
         could not be written; GuardMismatch if it differs from what it must equal.
         """
         durable = durable and self._directory is not None
-        if self._keeping.always and origin is not None:
+        if self._retention.always and origin is not None:
             committed = replace(committed, digest=self._digester.of(partitions))
             self._note(committed, origin)
         entry = _Entry(committed, None, tuple(partitions), durable=durable, busy=durable, origin=origin, jobs={job})
@@ -194,7 +194,7 @@ class Store:
                 present.jobs.add(job)
                 self._behind.withdraw(entry)
         if present is not None:
-            if origin is not None and present.origin is not None and not self._keeping.always:
+            if origin is not None and present.origin is not None and not self._retention.always:
                 self._compare([present], [entry])
             return present.committed
         try:
@@ -218,7 +218,7 @@ class Store:
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
-                raise CheckpointError(f"checkpoint {key} is not held")
+                raise CheckpointError(f"checkpoint {key} is not present")
             self._entries.move_to_end(key)
         return self._rows(entry, partition)
 
@@ -236,8 +236,8 @@ class Store:
             found = [(self._entries.get(key), partition) for key, partition in wanted]
         directory.fetch([(entry.saved, number) for entry, number in found if entry and entry.saved and entry.is_far])
 
-    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> list[Committed]:
-        """The facts of those of the keys that are held; they are kept for the job, if one is named."""
+    def present(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> list[Committed]:
+        """The facts of those of the keys that are present; they are kept for the job, if one is named."""
         self._look_up(keys)
         if job is not None:
             self._take_up(keys)
@@ -252,13 +252,13 @@ class Store:
     def verify(self, keys: Sequence[CheckpointKey]) -> None:
         """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
         reader = "verify"
-        for fact in self.held(keys, reader):
+        for fact in self.present(keys, reader):
             with contextlib.suppress(CheckpointError):
                 self.read(fact.key, None)
         self.release(reader, keys)
 
     def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
-        """Keep these outputs until the job releases them; keys that are not held, or not known of yet, are ignored."""
+        """Keep these outputs until the job releases them; keys that are not present, or not known yet, are ignored."""
         with self._lock:
             for key in keys:
                 if key in self._entries:
@@ -365,7 +365,7 @@ class Store:
         elif saved is not None:
             found = [self._load(entry, saved, number) for number in numbers]
         else:
-            raise CheckpointError(f"checkpoint {entry.committed.key} is not held any more")
+            raise CheckpointError(f"checkpoint {entry.committed.key} is not present any more")
         return found[0] if len(found) == 1 else pa.concat_tables(found)
 
     def _load(self, entry: _Entry, saved: Saved, number: int) -> pa.Table:
@@ -412,7 +412,7 @@ class Store:
 
     def _idle(self, key: CheckpointKey, entry: _Entry) -> None:
         """No job needs it. It stays if it may serve another, and is in memory: a durable one is found again."""
-        keep = self._keeping.retain and entry.origin is not None and key.signature not in self._distrusted
+        keep = self._retention.retain and entry.origin is not None and key.signature not in self._distrusted
         if not keep or entry.tables is None:
             self._drop(key, entry)
         elif entry.durable:
@@ -435,7 +435,7 @@ class Store:
     def _compare_layouts(self, entry: _Entry) -> None:
         """Compare with another layout of the same stage, if this output made its own complete and that one is."""
         key, width = entry.committed.key, entry.committed.width
-        if entry.origin is None or not entry.committed.finished or self._keeping.always:
+        if entry.origin is None or not entry.committed.finished or self._retention.always:
             return
         with self._lock:
             layouts = self._by_signature.get(key.signature, {})
@@ -468,7 +468,7 @@ class Store:
         return Side(tuple(entry.committed for entry in entries), total, entries[0].origin)
 
     def _distrust(self, one: Side, other: Side, entries: Iterable[_Entry]) -> GuardMismatch:
-        folder = self._keeping.quarantine or self._spill / "quarantine"
+        folder = self._retention.quarantine or self._spill / "quarantine"
         error, directory = mismatch(one, other, folder), self._directory
         with self._lock:
             self._distrusted.add(one.outputs[0].key.signature)

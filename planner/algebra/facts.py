@@ -47,7 +47,7 @@ class LazyFacts:
         self._facts: Facts | None = None
 
     @property
-    def facts(self) -> Facts | None:
+    def value(self) -> Facts | None:
         make = self._make
         if make is not None:  # two threads may come here at once, and make the same
             self._facts = make()
@@ -59,7 +59,7 @@ class LazyFacts:
 
     def to_json(self) -> Any:
         """The facts as values that json can write."""
-        facts = self.facts
+        facts = self.value
         if facts is None:
             return None
         return [

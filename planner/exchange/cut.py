@@ -190,7 +190,7 @@ class Cutter:
             shareable=not identity.non_deterministic,
             join_filters=not _joins_limited(top),
             meaning="" if fragment.partial else identity.rows,
-            told=NO_FACTS if fragment.partial else _told(identity, names, ordered, root),
+            facts=NO_FACTS if fragment.partial else _facts(identity, names, ordered, root),
         )
         return _Content(exchange, top, leaves, names, ordered, root, stage)
 
@@ -328,7 +328,7 @@ def _seen(stage: Stage, kind: str) -> tuple[object, ...]:
     return stage.width, stage.cut
 
 
-def _told(identity: Identity, names: Mapping[Column, Column], ordered: Sequence[Column], root: bool) -> LazyFacts:
+def _facts(identity: Identity, names: Mapping[Column, Column], ordered: Sequence[Column], root: bool) -> LazyFacts:
     if identity.facts is None or identity.non_deterministic:
         return NO_FACTS
     called = [((column if root else names[column]).name, column) for column in ordered]

@@ -31,7 +31,7 @@ Key = tuple[Signature, Layout, int, str]
 
 
 @dataclass(frozen=True)
-class Held:
+class FinishedStage:
     """A stage whose outputs are all kept.
 
     below: the stages that it rests on, in an order in which they can run. Raises PlanError where one is missing.
@@ -44,10 +44,10 @@ class Held:
         Plan((*self.below, self.stage), ())
 
 
-def held(plan: Plan, stages: Iterable[StageId]) -> tuple[Held, ...]:
+def finished_stages(plan: Plan, stages: Iterable[StageId]) -> tuple[FinishedStage, ...]:
     """These stages of a plan, without the non-deterministic ones (law 12), which serve no other plan."""
     return tuple(
-        Held(plan.by_id[name], _below(plan, name)) for name in stages if plan.by_id[name].shareable
+        FinishedStage(plan.by_id[name], _below(plan, name)) for name in stages if plan.by_id[name].shareable
     )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def _below(plan: Plan, name: StageId) -> tuple[Stage, ...]:
     return tuple(stage for stage in plan.stages if stage.id in needed and stage.id != name)
 
 
-def reuse(plan: Plan, finished: Sequence[Held], done: Done = NOTHING, cost: CostModel = DEFAULT) -> Plan:
+def reuse(plan: Plan, finished: Sequence[FinishedStage], done: Done = NOTHING, cost: CostModel = DEFAULT) -> Plan:
     """The plan with stages replaced where finished ones serve them with less work than is left without.
 
     done: how far the plan's own stages are; those whose exact key is among the finished count as done anyway.
@@ -115,11 +115,11 @@ def _seconds(plan: Plan, stage: Stage, cost: CostModel) -> float:
     return stage.estimate.task_seconds + moved * cost.exchange_byte + stage.slots * cost.task_overhead_seconds
 
 
-def _improved(state: _State, name: StageId, finished: Sequence[Held], cost: CostModel) -> _State:
+def _improved(state: _State, name: StageId, finished: Sequence[FinishedStage], cost: CostModel) -> _State:
     """The state in which the stage is served by whichever finished stage leaves the least work, if any does."""
     parts = {key: value for key, value in state.parts.items() if key != name}
     served = [
-        _State(offer.plan, {**parts, offer.held: item.stage.width})
+        _State(offer.plan, {**parts, offer.source: item.stage.width})
         for item in finished
         for offer in _offers(state.plan, state.plan.by_id[name], item, cost)
     ]
@@ -128,13 +128,13 @@ def _improved(state: _State, name: StageId, finished: Sequence[Held], cost: Cost
 
 @dataclass(frozen=True)
 class _Offer:
-    """A plan in which one stage is served by a finished one, which is called `held` there."""
+    """A plan in which one stage is served by a finished one, which is called `source` there."""
 
     plan: Plan
-    held: StageId
+    source: StageId
 
 
-def _offers(plan: Plan, stage: Stage, item: Held, cost: CostModel) -> Iterator[_Offer]:
+def _offers(plan: Plan, stage: Stage, item: FinishedStage, cost: CostModel) -> Iterator[_Offer]:
     """The ways in which the finished stage can stand for this one."""
     if not stage.shareable or _key(stage) == _key(item.stage):
         return
@@ -145,14 +145,14 @@ def _offers(plan: Plan, stage: Stage, item: Held, cost: CostModel) -> Iterator[_
         elif stage is not plan.root and _forwards(stage, item.stage, modes):
             yield from graft.between(stage, _passed_on(stage, graft.name, item.stage, _all_of(stage), cost))
         return
-    told, wanted = item.stage.told.facts, stage.told.facts
-    if told is None or wanted is None:
+    offered, wanted = item.stage.facts.value, stage.facts.value
+    if offered is None or wanted is None:
         return
     if not stage.width == item.stage.width == 1 and "forward" in _modes(plan, stage):
         return
     from qoop.planner.identity.containment import served  # loads a part of the planner, which few jobs need
 
-    found = served(told, wanted, dict(item.stage.columns))
+    found = served(offered, wanted, dict(item.stage.columns))
     if found is not None:
         graft = _Graft(plan, item)
         yield from graft.between(stage, _passed_on(stage, graft.name, item.stage, found, cost))
@@ -216,7 +216,7 @@ def _estimate(stage: Stage, finished: Stage, how: Served, cost: CostModel) -> Es
 class _Graft:
     """Puts a finished stage, with those below it, into a plan; equal stages are one, the plan's own."""
 
-    def __init__(self, plan: Plan, item: Held) -> None:
+    def __init__(self, plan: Plan, item: FinishedStage) -> None:
         self.plan = plan
         self.known = {_key(stage): stage.id for stage in reversed(plan.stages) if stage.shareable}
         taken = {stage.id for stage in plan.stages}

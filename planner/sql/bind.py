@@ -36,7 +36,7 @@ class Bound:
     ast: sqlglot's tree, None where only DuckDB can parse the text as it is meant.
     tables: schemas of the registered tables the text reads, by lower-case name: (version, ((column, type), …)).
     columns: names and types of the result, as DuckDB gives them.
-    settings: the SET options in force. moment: what ``now()`` is.
+    settings: the SET options in force. timestamp: what ``now()`` is.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Bound:
     tables: Mapping[str, tuple[str, tuple[TypedName, ...]]]
     columns: tuple[TypedName, ...]
     settings: tuple[tuple[str, str], ...] = field(default=())
-    moment: QueryTimestamp = field(default_factory=QueryTimestamp.now)
+    timestamp: QueryTimestamp = field(default_factory=QueryTimestamp.now)
 
 
 class Binder:

@@ -57,7 +57,7 @@ class Env:
     """Where an expression is converted.
 
     aggregates: None where aggregates are not allowed, else those collected so far.
-    windows: the same for window functions. moment: what ``now()`` is.
+    windows: the same for window functions. timestamp: what ``now()`` is.
     attachments: joins that bring in subqueries, in order; applied before the expressions are computed.
     aliases: select-list aliases that may be used where no column of that name exists.
     ctes: the WITH items that subqueries may read.
@@ -66,7 +66,7 @@ class Env:
     scope: Scope
     names: Names
     subqueries: Subqueries
-    moment: QueryTimestamp
+    timestamp: QueryTimestamp
     aggregates: dict[tuple[Call, Expr | None], Aggregation] | None = None
     windows: list[WindowCall] | None = None
     attachments: list[Attachment] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Env:
     def present(self, node: exp.Expression) -> Expr:
         """The timestamp of the query, which is one in all of its tasks."""
         name = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="duckdb")
-        literal = self.moment.literal(name.removesuffix("()"))
+        literal = self.timestamp.literal(name.removesuffix("()"))
         if literal is None:
             raise Unsupported(node.sql(dialect="duckdb"))
         return literal

@@ -58,9 +58,8 @@ class SelectBlock:
 
     def env(self, **more: Any) -> Env:
         """A fresh environment in which this block's expressions can be converted."""
-        return Env(
-            self.scope, self.builder.names, self.builder.subqueries, self.builder.bound.moment, ctes=self.ctes, **more
-        )
+        builder = self.builder
+        return Env(self.scope, builder.names, builder.subqueries, builder.bound.timestamp, ctes=self.ctes, **more)
 
     # -- FROM ----------------------------------------------------------------------------------------------------
 

@@ -359,9 +359,9 @@ class Cluster:
         if found is None or found.run.ending:
             message.kept.set_result(())
             return
-        keys = [output.key for output in found.run.progress().held if output.width]
+        keys = [output.key for output in found.run.progress().present if output.width]
         try:
-            message.kept.set_result(tuple(self._backend.held(keys, message.owner)))
+            message.kept.set_result(tuple(self._backend.present(keys, message.owner)))
         except QoopError as error:
             message.kept.set_exception(error)
         self._hold_job(message.job, on=True)
@@ -428,20 +428,20 @@ class Cluster:
         self._driver.add(run, now)
         self._shares_stale = True
         try:
-            held = self._found(job, _keys(plan)) if job.request.reuse else ()
-            self._order(run.job, run.switch(plan, held, now=now))
+            found = self._found(job, _keys(plan)) if job.request.reuse else ()
+            self._order(run.job, run.switch(plan, found, now=now))
         except QoopError as error:
             self._order(run.job, run.fail(error, now=now))
 
     def _found(self, job: _Job, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that the backend has already; they are kept for the job."""
         try:
-            held = tuple(self._backend.held(keys, job.run.job))
+            found = tuple(self._backend.present(keys, job.run.job))
         except QoopError as error:
             self._note(Found(job.run.job, (), error))
             raise
-        self._note(Found(job.run.job, held))
-        return held
+        self._note(Found(job.run.job, found))
+        return found
 
     def _stop_all(self, now: float) -> None:
         self._give_up_at = now + _GRACE

@@ -112,7 +112,7 @@ class JobHandle:
         self._cluster.post(CancelAsked(self.id, error))
 
     @contextlib.contextmanager
-    def held(self, owner: JobId, grace: float) -> Iterator[tuple[Committed, ...]]:
+    def pinned(self, owner: JobId, grace: float) -> Iterator[tuple[Committed, ...]]:
         """Begin nothing new of the job; yield the outputs that may serve elsewhere, kept for `owner` meanwhile. If the
         block fails the job goes on; if it does not, the job is to be cancelled.
 

@@ -47,8 +47,8 @@ class TraceCodec:
             QoopError: (write_error, read_error),
             Cancelled: (write_error, read_error),
         }
-        self._codec = Codec(own | {kind: self._by_digest(kind) for kind in _KINDS.values()}, also=frozenset({"told"}))
-        self._fields = Codec(own, also=frozenset({"told"}))
+        self._codec = Codec(own | {kind: self._by_digest(kind) for kind in _KINDS.values()}, also=frozenset({"facts"}))
+        self._fields = Codec(own, also=frozenset({"facts"}))
         self._pairs: dict[Any, Pair] = {}
         self._known: dict[str, Any] = {}
         self._new: list[str] = []

@@ -87,7 +87,7 @@ class AtLaunch:
 def _begun(question: Question) -> bool:
     """True if something of the query is done, or was under way for any time."""
     finished = question.finished
-    return any(finished.held.values()) or any(seconds for one in finished.running.values() for seconds in one)
+    return any(finished.present.values()) or any(seconds for one in finished.running.values() for seconds in one)
 
 
 def _go(question: Question, place: int, why: str) -> Decision:

@@ -22,7 +22,7 @@ from qoop.planner.estimate.reestimate import reestimated
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.search.candidate import Candidate
-from qoop.planner.search.reuse import Held, held, reuse
+from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def reestimate(option: Option, observed: Observations, memory: Mapping[Content, 
 def propagate(option: Option, finished: Finished, by: Option) -> Done:
     """How far a plan is, given what was done under others: paper section 3, at any depth.
 
-    A stage has all parts that are held under its own signature and layout, whichever plan they were made for. That
+    A stage has all parts that are present under its own signature and layout, whichever plan they were made for. That
     what a finished stage reads need not be done follows in the estimate. It also has the attempts of the plan that runs
     (by) where that makes the same of the same: one task that reads tables and puts out the answer says nothing of a
     plan in which many read the tables and the last only adds up, although that puts out the answer, too.
@@ -90,8 +90,8 @@ def propagate(option: Option, finished: Finished, by: Option) -> Done:
     parts: dict[StageId, int] = {}
     running: dict[StageId, tuple[float, ...]] = {}
     for stage, content, usable in option.stages:
-        if usable and content in finished.held:
-            parts[stage.id] = finished.held[content]
+        if usable and content in finished.present:
+            parts[stage.id] = finished.present[content]
         if usable and content in finished.running and by.made_of.get(content) == option.made_of[content]:
             running[stage.id] = finished.running[content]
     return Done(parts, running)
@@ -140,22 +140,22 @@ def useful(options: Sequence[Option], running: int) -> frozenset[Content]:
     """The outputs another plan than the running one could use, by containment and re-partitioning, too: the rest need
     not outlive its last reader."""
     own = options[running]
-    stages = held(own.candidate.plan, [stage.id for stage, _, usable in own.stages if usable])
+    stages = finished_stages(own.candidate.plan, [stage.id for stage, _, usable in own.stages if usable])
     others = [option for place, option in enumerate(options) if place != running]
     return frozenset().union(*(served_by(option, stages, NOTHING).contents | option.contents for option in others))
 
 
-def complete(options: Sequence[Option], finished: Finished) -> tuple[Held, ...]:
-    """The stages of any of the plans that are held as a whole."""
-    found: dict[Content, Held] = {}
+def complete(options: Sequence[Option], finished: Finished) -> tuple[FinishedStage, ...]:
+    """The stages of any of the plans that are present as a whole."""
+    found: dict[Content, FinishedStage] = {}
     for option in options:
         for stage, content, usable in option.stages:
-            if usable and content not in found and finished.held.get(content) == stage.width:
-                (found[content],) = held(option.candidate.plan, [stage.id])
+            if usable and content not in found and finished.present.get(content) == stage.width:
+                (found[content],) = finished_stages(option.candidate.plan, [stage.id])
     return tuple(found.values())
 
 
-def served_by(option: Option, stages: Sequence[Held], done: Done) -> Option:
+def served_by(option: Option, stages: Sequence[FinishedStage], done: Done) -> Option:
     """The option with whatever finished stages serve it, also where they hold more than it asks for or are cut
     otherwise (:mod:`~qoop.planner.search.reuse`)."""
     plan = reuse(option.candidate.plan, stages, done)
@@ -372,7 +372,7 @@ class Greedy:
         sooner = [place for place in self._allowed(question) if remaining[place].seconds < mine]
         if not sooner:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
-        doubts = question.misestimates + (not question.finished.held)
+        doubts = question.misestimates + (not question.finished.present)
         needed = 1.0 - (1.0 - self.hysteresis) ** (1 + doubts)
         sooner.sort(key=lambda place: (remaining[place].seconds, place))
         doubtful = {place: self._doubtful(question, place, mine) for place in sooner}

@@ -454,7 +454,7 @@ class _RecordedBackend:
     def wait(self, timeout: float | None) -> Sequence[Event]:
         return next(self._events, ())
 
-    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
+    def present(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
         found = self._found.get(job or "", Found("", ()))
         if found.error is not None:
             raise found.error

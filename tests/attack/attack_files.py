@@ -156,7 +156,7 @@ def _suspend(copy: Path) -> None:
             if not begun:
                 session.resize(slots=0)
             job = session.submit(LONG)
-            while begun and not job.progress().held and job.state == "RUNNING":
+            while begun and not job.progress().present and job.state == "RUNNING":
                 time.sleep(0.001)
             with contextlib.suppress(qoop.ConfigError):
                 job.suspend(copy / "bundle" / "job")

@@ -19,7 +19,7 @@ from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.engine.events import Committed
 from qoop.engine.failures import Stopped
 from qoop.engine.storage import manifest
-from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.segments import read_segment, write_segments
 from qoop.engine.task import CheckpointKey
 
@@ -79,7 +79,7 @@ def test_memory_is_shared_not_copied(store: Store, spill: Path) -> None:
 
 def test_held_tells_the_facts(store: Store) -> None:
     parts = put(store, 1)
-    assert store.held([key(2), key(1)]) == [committed(1, parts)]
+    assert store.present([key(2), key(1)]) == [committed(1, parts)]
 
 
 def test_the_first_of_two_equal_outputs_stays(store: Store) -> None:
@@ -88,9 +88,9 @@ def test_the_first_of_two_equal_outputs_stays(store: Store) -> None:
     assert store.put(committed(1, again), "other", again).key == key(1)
     assert store.read(key(1), 0)["a"].chunk(0).buffers()[1].address == first[0]["a"].chunk(0).buffers()[1].address
     store.release("job", [key(1)])
-    assert store.held([key(1)])
+    assert store.present([key(1)])
     store.release("other", [key(1)])
-    assert not store.held([key(1)]) and store.used == 0
+    assert not store.present([key(1)]) and store.used == 0
 
 
 def test_an_output_stays_while_any_job_needs_it(store: Store) -> None:
@@ -100,7 +100,7 @@ def test_an_output_stays_while_any_job_needs_it(store: Store) -> None:
     store.release("stranger", [key(1)])
     assert store.read(key(1), 2).num_rows
     store.release("reader", [key(1)])
-    with pytest.raises(CheckpointError, match="not held"):
+    with pytest.raises(CheckpointError, match="not present"):
         store.read(key(1), 2)
 
 
@@ -141,14 +141,14 @@ def test_spilled_data_is_mapped_not_copied(spill: Path) -> None:
 
 
 def test_durable_outputs_outlive_the_store(spill: Path, durable: Path) -> None:
-    store = Store(PLENTY, spill, Keeping(durable))
+    store = Store(PLENTY, spill, Retention(durable))
     parts = put(store, 1, durable=True)
     put(store, 2)
     store.release("job", [key(1)])
     store.close()
     assert len(files(durable)) == 2
-    later = Store(PLENTY, spill, Keeping(durable))
-    assert later.held([key(1), key(2)]) == [committed(1, parts)]
+    later = Store(PLENTY, spill, Retention(durable))
+    assert later.present([key(1), key(2)]) == [committed(1, parts)]
     assert later.read(key(1), None).equals(pa.concat_tables(parts))
     assert later.read(key(1), 1).schema == parts[1].schema
     later.close()
@@ -164,7 +164,7 @@ def test_without_a_directory_durable_means_nothing(store: Store, spill: Path) ->
 @pytest.fixture
 def saved(spill: Path, durable: Path) -> Path:
     """A directory with one durable checkpoint."""
-    store = Store(PLENTY, spill, Keeping(durable))
+    store = Store(PLENTY, spill, Retention(durable))
     put(store, 1, durable=True)
     store.close()
     return durable
@@ -181,11 +181,11 @@ def test_a_flipped_byte_is_found_at_the_first_read(saved: Path, spill: Path, pla
     content = bytearray(data.read_bytes())
     content[place] ^= 1
     data.write_bytes(content)
-    store = Store(PLENTY, spill, Keeping(saved))
-    assert store.held([key(1)])
+    store = Store(PLENTY, spill, Retention(saved))
+    assert store.present([key(1)])
     with pytest.raises(CheckpointError, match="corrupt"):
         store.read(key(1), None)
-    assert not store.held([key(1)])
+    assert not store.present([key(1)])
     store.close()
     assert files(saved) == []
 
@@ -193,8 +193,8 @@ def test_a_flipped_byte_is_found_at_the_first_read(saved: Path, spill: Path, pla
 def test_data_that_was_cut_short_is_not_held(saved: Path, spill: Path) -> None:
     data = of_kind(saved, "arrow")
     os.truncate(data, data.stat().st_size // 2)
-    store = Store(PLENTY, spill, Keeping(saved))
-    assert not store.held([key(1)])
+    store = Store(PLENTY, spill, Retention(saved))
+    assert not store.present([key(1)])
     store.close()
 
 
@@ -203,8 +203,8 @@ def test_a_manifest_that_was_cut_short_is_not_believed(saved: Path, spill: Path,
     path = of_kind(saved, "json")
     content = path.read_bytes()
     path.write_bytes(content[:size])
-    store = Store(PLENTY, spill, Keeping(saved))
-    assert not store.held([key(1)])
+    store = Store(PLENTY, spill, Retention(saved))
+    assert not store.present([key(1)])
     store.close()
 
 
@@ -220,8 +220,8 @@ def test_a_manifest_that_was_cut_short_is_not_believed(saved: Path, spill: Path,
 def test_a_manifest_of_another_kind_is_not_believed(saved: Path, spill: Path, field: str, value: object) -> None:
     path = of_kind(saved, "json")
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
-    store = Store(PLENTY, spill, Keeping(saved))
-    assert not store.held([key(1)])
+    store = Store(PLENTY, spill, Retention(saved))
+    assert not store.present([key(1)])
     store.close()
 
 
@@ -231,21 +231,21 @@ def test_data_without_a_manifest_is_collected(saved: Path, spill: Path) -> None:
     bystander = saved / "notes.arrow"
     for path in (garbage, draft, bystander):
         path.write_text("x")
-    store = Store(PLENTY, spill, Keeping(saved))
+    store = Store(PLENTY, spill, Retention(saved))
     assert not garbage.exists() and not draft.exists() and bystander.exists()
-    assert store.held([key(1)])
+    assert store.present([key(1)])
     store.close()
 
 
 def test_nothing_is_collected_under_a_living_writer(saved: Path, spill: Path) -> None:
-    writer = Store(PLENTY, spill, Keeping(saved))
+    writer = Store(PLENTY, spill, Retention(saved))
     (user,) = saved.glob("*.user")
     half_written = saved / f"{'0' * 32}.{user.stem}-9.arrow"
     half_written.write_text("x")
-    other = Store(PLENTY, spill, Keeping(saved))
+    other = Store(PLENTY, spill, Retention(saved))
     assert half_written.exists()
     writer.close()
-    third = Store(PLENTY, spill, Keeping(saved))
+    third = Store(PLENTY, spill, Retention(saved))
     assert not half_written.exists()  # though another is at work
     third.close()
     other.close()
@@ -253,7 +253,7 @@ def test_nothing_is_collected_under_a_living_writer(saved: Path, spill: Path) ->
 
 
 def test_written_again_leaves_one_file(saved: Path, spill: Path) -> None:
-    store = Store(PLENTY, spill, Keeping(saved))
+    store = Store(PLENTY, spill, Retention(saved))
     put(store, 1, durable=True)
     store.close()
     assert len(files(saved)) == 2
@@ -262,7 +262,7 @@ def test_written_again_leaves_one_file(saved: Path, spill: Path) -> None:
 def test_a_directory_that_cannot_be_made(spill: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.warns(RuntimeWarning, match=r"file.*cannot be written"):
-        store = Store(PLENTY, spill, Keeping(tmp_path / "file" / "checkpoints"))
+        store = Store(PLENTY, spill, Retention(tmp_path / "file" / "checkpoints"))
     parts = put(store, 1, durable=True)
     assert store.read(key(1), 0).equals(parts[0])
     store.close()
@@ -272,7 +272,7 @@ def test_a_directory_that_cannot_be_made(spill: Path, tmp_path: Path) -> None:
 def test_a_directory_without_permission(spill: Path, durable: Path) -> None:
     durable.mkdir(mode=0o555)
     with pytest.warns(RuntimeWarning, match="Permission denied"):
-        Store(PLENTY, spill, Keeping(durable)).close()
+        Store(PLENTY, spill, Retention(durable)).close()
 
 
 class Full:
@@ -301,7 +301,7 @@ class _Small:
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(spill: Path, durable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(PLENTY, spill, Keeping(durable))
+    store = Store(PLENTY, spill, Retention(durable))
     full = Full(monkeypatch, manifest, 5000)
     with pytest.warns(RuntimeWarning, match="No space left") as told:
         parts = put(store, 1, durable=True)
@@ -320,7 +320,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(spill: Path, durable: Path, monk
 def test_what_cannot_be_written_leaves_memory_for_the_spill(
     spill: Path, durable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Store(60_000, spill, Keeping(durable))
+    store = Store(60_000, spill, Retention(durable))
     Full(monkeypatch, manifest, 5000)
     with pytest.warns(RuntimeWarning):
         parts = [put(store, number, durable=True) for number in range(9)]
@@ -333,7 +333,7 @@ def test_what_cannot_be_written_leaves_memory_for_the_spill(
 
 @pytest.mark.filterwarnings("error")
 def test_a_warning_that_is_an_error_is_one_of_ours(spill: Path, durable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(PLENTY, spill, Keeping(durable))
+    store = Store(PLENTY, spill, Retention(durable))
     Full(monkeypatch, manifest, 5000)
     put(store, 1, durable=True)
     with pytest.raises(DiskFull):
@@ -349,7 +349,7 @@ def test_a_full_spill_disk(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None
     full = Full(monkeypatch, segments, 5000, "_append")
     with pytest.raises(DiskFull, match="spill"):
         put(store, 2, rows=3000)
-    assert files(spill) == [] and not store.held([key(2)])
+    assert files(spill) == [] and not store.present([key(2)])
     assert store.read(key(1), 0).equals(parts[0])
     full.available = PLENTY
     put(store, 2, rows=3000)
@@ -366,7 +366,7 @@ def test_a_put_can_be_stopped_while_it_spills(spill: Path) -> None:
 
     with pytest.raises(Stopped):
         store.put(committed(1, parts), "job", parts, between=stop)
-    assert files(spill) == [] and store.used == 0 and not store.held([key(1)])
+    assert files(spill) == [] and store.used == 0 and not store.present([key(1)])
     store.close()
 
 
@@ -379,7 +379,7 @@ def test_a_put_waits_for_the_writer(spill: Path, durable: Path, monkeypatch: pyt
         return write_segments(stream, *args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(manifest, "write_segments", slowly)
-    store = Store(100_000, spill, Keeping(durable))  # half of it may wait
+    store = Store(100_000, spill, Retention(durable))  # half of it may wait
     put(store, 1, rows=2000, durable=True)
     writing.wait(10)
     parts = tables(3)
@@ -400,7 +400,7 @@ def test_a_put_waits_for_the_writer(spill: Path, durable: Path, monkeypatch: pyt
 
 
 def test_many_threads_at_once(spill: Path, durable: Path) -> None:
-    store = Store(300_000, spill, Keeping(durable))
+    store = Store(300_000, spill, Retention(durable))
 
     def work(number: int) -> None:
         job = f"job{number % 5}"

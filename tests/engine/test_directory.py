@@ -12,7 +12,7 @@ import pytest
 
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage import users
-from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.manifest import CheckpointDirectory, manifests
 from qoop.engine.task import CheckpointKey
 
@@ -118,7 +118,7 @@ def test_one_that_exists_is_not_written_again(opened: Opened, tmp_path: Path) ->
 def test_a_store_tells_what_was_written_and_what_had_no_room(tmp_path: Path) -> None:
     told: list[CheckpointSaved] = []
     (tmp_path / "spill").mkdir()
-    store = Store(1 << 30, tmp_path / "spill", Keeping(tmp_path / "kept", budget=35_000), told.append)
+    store = Store(1 << 30, tmp_path / "spill", Retention(tmp_path / "kept", budget=35_000), told.append)
     for number in range(5):
         store.put(facts(number), "job", [ROWS], durable=True)
     store.flush()
@@ -140,7 +140,7 @@ def test_no_output_is_committed_while_an_older_one_waits_too_long(
     monkeypatch.setattr(CheckpointDirectory, "save", slowly)
     monkeypatch.setattr("qoop.engine.storage.write_behind.WAITING_SECONDS", 0.1)
     told: list[CheckpointSaved] = []
-    store = Store(1 << 30, tmp_path, Keeping(tmp_path / "kept"), told.append)
+    store = Store(1 << 30, tmp_path, Retention(tmp_path / "kept"), told.append)
     for number in range(4):
         time.sleep(0.11)  # the one before has waited too long: this is committed only once that is written
         store.put(facts(number), "job", [ROWS], durable=True)

@@ -19,7 +19,7 @@ from qoop.catalog.errors import CheckpointError, ConfigError, GuardMismatch
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage import manifest, users, write_behind
-from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.guard import Origin
 from qoop.engine.storage.manifest import CheckpointDirectory, manifests
 from qoop.engine.storage.scratch import Scratch
@@ -112,7 +112,7 @@ def test_who_removes_what_is_damaged_leaves_what_was_made_since(tmp_path: Path) 
 
 def test_a_disk_without_room_for_a_word_of_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[CheckpointSaved] = []
-    store = Store(PLENTY, tmp_path, Keeping(tmp_path / "kept"), told.append)
+    store = Store(PLENTY, tmp_path, Retention(tmp_path / "kept"), told.append)
     with monkeypatch.context() as patch:
         gate = Gate(patch)
         store.put(facts(1), "job", [ROWS], durable=True)
@@ -162,13 +162,13 @@ def test_whatever_goes_wrong_leaves_no_file_behind(tmp_path: Path, monkeypatch: 
 
 def test_a_directory_that_goes_while_it_is_used(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    store = Store(PLENTY, tmp_path, Keeping(kept))
+    store = Store(PLENTY, tmp_path, Retention(kept))
     store.put(facts(1), "job", [ROWS], durable=True)
     store.flush()
     for path in kept.iterdir():
         path.unlink()
     kept.rmdir()
-    assert store.held([key(1), key(2)]) == [facts(1)] and store.read(key(1), 0).equals(ROWS)
+    assert store.present([key(1), key(2)]) == [facts(1)] and store.read(key(1), 0).equals(ROWS)
     with pytest.warns(RuntimeWarning, match="No such file"):
         store.put(facts(2), "job", [ROWS], durable=True)
         store.flush()
@@ -179,24 +179,24 @@ def test_a_directory_that_goes_while_it_is_used(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_opened_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spill, kept, open_files = tmp_path / "spill", tmp_path / "kept", len(os.listdir("/proc/self/fd"))
     with pytest.raises(ConfigError, match="is no store"):
-        LocalBackend(1, 1 << 30, spill, Keeping("ftp://nowhere"))
+        LocalBackend(1, 1 << 30, spill, Retention("ftp://nowhere"))
 
     def fails(_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(CheckpointDirectory, "_collect", fails)
     with pytest.warns(RuntimeWarning, match="Input/output error"):
-        LocalBackend(1, 1 << 30, spill, Keeping(kept)).close()
+        LocalBackend(1, 1 << 30, spill, Retention(kept)).close()
     assert list(spill.iterdir()) == [] and [path.name for path in kept.iterdir()] == ["lock"]
     assert len(os.listdir("/proc/self/fd")) <= open_files
 
 
 def test_what_cannot_be_read_for_the_moment_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / "kept"
-    writer = Store(PLENTY, tmp_path, Keeping(kept))
+    writer = Store(PLENTY, tmp_path, Retention(kept))
     writer.put(facts(1), "job", [ROWS], durable=True)
     writer.close()
-    store = Store(PLENTY, tmp_path, Keeping(kept))
+    store = Store(PLENTY, tmp_path, Retention(kept))
 
     def fails(_: str) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -205,7 +205,7 @@ def test_what_cannot_be_read_for_the_moment_stays(tmp_path: Path, monkeypatch: p
         patch.setattr(pa, "OSFile", fails)
         with pytest.raises(CheckpointError, match="Too many open files"):
             store.read(key(1), None)
-    assert store.held([key(1)]) and store.read(key(1), None).equals(ROWS)
+    assert store.present([key(1)]) and store.read(key(1), None).equals(ROWS)
     store.close()
 
 
@@ -223,7 +223,7 @@ def test_no_more_may_be_lost_than_was_said_however_many_put(tmp_path: Path, monk
         trim(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "trim", slowly)
-    store = Store(PLENTY, tmp_path, Keeping(tmp_path / "kept"))
+    store = Store(PLENTY, tmp_path, Retention(tmp_path / "kept"))
     with ThreadPoolExecutor(4) as pool:
         puts = [pool.submit(store.put, facts(number), "job", [ROWS], durable=True) for number in range(4)]
         assert waiting.acquire(timeout=20) and waiting.acquire(timeout=20)
@@ -244,7 +244,7 @@ def test_room_to_wait_is_given_back_whatever_becomes_of_an_output(tmp_path: Path
     def stop() -> None:
         raise Stop
 
-    store = Store(ROWS.nbytes, tmp_path, Keeping(tmp_path / "kept"))
+    store = Store(ROWS.nbytes, tmp_path, Retention(tmp_path / "kept"))
     store.put(facts(0), "job", [ROWS])
     with pytest.raises(Stop):  # while 0 is spilled
         store.put(facts(1), "job", [ROWS], durable=True, between=stop)
@@ -267,7 +267,7 @@ def differing(layout: str, values: list[int]) -> tuple[Committed, list[pa.Table]
 def test_what_a_job_needed_may_go_once_it_was_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    store = Store(PLENTY, tmp_path, Keeping(tmp_path / "kept", budget=15_000))
+    store = Store(PLENTY, tmp_path, Retention(tmp_path / "kept", budget=15_000))
     gate = Gate(monkeypatch)
     store.put(facts(1), "job", [ROWS], durable=True)
     assert gate.reached.wait(20)
@@ -283,11 +283,11 @@ def test_what_a_job_needed_may_go_once_it_was_released(
 
 def test_what_is_taken_up_again_from_memory_stays_in_its_file_as_well(tmp_path: Path) -> None:
     committed, rows, origin = differing("layout", list(range(2500)))
-    store = Store(PLENTY, tmp_path, Keeping(tmp_path / "kept", budget=15_000, retain=True))
+    store = Store(PLENTY, tmp_path, Retention(tmp_path / "kept", budget=15_000, retain=True))
     store.put(committed, "one", rows, durable=True, origin=origin)
     store.flush()
     store.release("one", [committed.key])
-    assert store.held([committed.key], "another") == [committed]
+    assert store.present([committed.key], "another") == [committed]
     store.put(facts(2), "another", [ROWS], durable=True)  # for both there is no room
     store.close()
     assert [saved.committed.key for saved in manifests(tmp_path / "kept")] == [committed.key]
@@ -299,7 +299,7 @@ def test_what_turned_out_wrong_is_not_there_for_the_next(
 ) -> None:
     kept, quarantine, told = tmp_path / "kept", tmp_path / "quarantine", list[CheckpointSaved]()
     quarantine.touch()  # nothing can be set aside in it
-    store = Store(PLENTY, tmp_path, Keeping(kept, retain=True, quarantine=quarantine), told.append)
+    store = Store(PLENTY, tmp_path, Retention(kept, retain=True, quarantine=quarantine), told.append)
     gate = Gate(monkeypatch)
     committed, rows, origin = differing("one", [1, 2, 3])
     store.put(committed, "job", rows, durable=True, origin=origin)

@@ -17,7 +17,7 @@ import qoop
 from qoop.catalog.errors import GuardMismatch
 from qoop.engine.digest import Digest, Digester, digest_from_json, digest_to_json
 from qoop.engine.events import Committed
-from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.guard import Origin
 from qoop.engine.task import CheckpointKey
 from qoop.planner.plan import Stage
@@ -85,7 +85,7 @@ def test_a_digest_survives_json_and_another_version() -> None:
 
 @pytest.fixture(params=[False, True], ids=["meet", "always"])
 def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
-    keeping = Keeping(retain=True, quarantine=tmp_path / "quarantine", always=request.param)
+    keeping = Retention(retain=True, quarantine=tmp_path / "quarantine", always=request.param)
     store = Store(1 << 30, tmp_path, keeping)
     yield store
     store.close()
@@ -103,7 +103,7 @@ def test_equal_outputs_agree_in_any_layout(store: Store) -> None:
     put(store, 1, [4])
     put(store, 0, [3, 2, 1])
     put(store, 0, [4, 3, 2, 1], layout="other", width=1)
-    assert len(store.held([CheckpointKey("sig", "one", 1), CheckpointKey("sig", "other", 0)])) == 2
+    assert len(store.present([CheckpointKey("sig", "one", 1), CheckpointKey("sig", "other", 0)])) == 2
 
 
 @pytest.mark.parametrize("layout", ["one", "other"])
@@ -112,7 +112,7 @@ def test_a_difference_is_told_and_nothing_of_it_is_used(store: Store, layout: st
     put(store, 1, [4])
     with pytest.raises(GuardMismatch, match="different rows under one signature") as caught:
         put(store, 0, [1, 2], layout, width=2 if layout == "one" else 1)
-    assert not store.held([CheckpointKey("sig", "one", 0), CheckpointKey("sig", layout, 0)])
+    assert not store.present([CheckpointKey("sig", "one", 0), CheckpointKey("sig", layout, 0)])
     assert caught.value.file is not None and caught.value.file.parent == tmp_path / "quarantine"
     report = json.loads(caught.value.file.read_text())
     assert (report["format"], report["version"]) == ("qoop-mismatch", 1)

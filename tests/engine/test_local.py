@@ -31,7 +31,7 @@ from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import CheckpointLost, Event, SlotsChanged, TaskFailed, TaskStopped, TaskSucceeded
 from qoop.engine.interpreter import TURN_SECONDS
 from qoop.engine.kernel import Kernel
-from qoop.engine.storage.checkpoint import Keeping
+from qoop.engine.storage.checkpoint import Retention
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Layout, Resources, Stage, StageInput, TableInput
 
@@ -110,11 +110,11 @@ def test_a_shuffle_of_two_stages(backend: LocalBackend) -> None:
     out = pa.concat_tables([backend.read(spec.key) for spec in readers])
     expected = duckdb.sql("SELECT range % 10 AS k, 2 * sum(range) AS n FROM range(1000) GROUP BY k ORDER BY k")
     assert out.sort_by("k").to_pylist() == [{"k": k, "n": int(n)} for k, n in expected.fetchall()]
-    assert {fact.key for fact in backend.held([spec.key for spec in (*makers, *readers)])} == {
+    assert {fact.key for fact in backend.present([spec.key for spec in (*makers, *readers)])} == {
         spec.key for spec in (*makers, *readers)
     }
     backend.release("job", [spec.key for spec in (*makers, *readers)])
-    assert not backend.held([spec.key for spec in (*makers, *readers)]) and backend.store.used == 0
+    assert not backend.present([spec.key for spec in (*makers, *readers)]) and backend.store.used == 0
 
 
 def test_stop_of_a_running_attempt(backend: LocalBackend) -> None:
@@ -125,7 +125,7 @@ def test_stop_of_a_running_attempt(backend: LocalBackend) -> None:
     backend.stop(spec.attempt)
     assert collect(backend, 1) == [TaskStopped(spec.attempt)]
     assert time.perf_counter() - asked < 1.0  # 20 ms on a quiet machine
-    assert not backend.held([spec.key])
+    assert not backend.present([spec.key])
     assert isinstance(run(backend, a_spec(ONE))[0], TaskSucceeded)
 
 
@@ -242,15 +242,15 @@ def test_inputs_are_kept_for_the_reader(backend: LocalBackend) -> None:
     backend.start("local", reader)
     backend.release("job", [producer.key])
     assert isinstance(collect(backend, 1)[0], TaskSucceeded)
-    assert backend.held([producer.key])
+    assert backend.present([producer.key])
     backend.release("other", [producer.key])
-    assert not backend.held([producer.key])
+    assert not backend.present([producer.key])
 
 
 def test_close_leaves_nothing(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     spill, durable = tmp_path / "spill", tmp_path / "durable"
-    backend = LocalBackend(2, MEMORY, spill, Keeping(durable))
+    backend = LocalBackend(2, MEMORY, spill, Retention(durable))
     big = Stage("big", "SELECT range AS n FROM range(20000000) ORDER BY hash(range)", (), N, 1, "big")
     run(backend, a_spec(ONE, durable=True))
     backend.start("local", a_spec(big, memory=50e6))  # spills
@@ -267,12 +267,12 @@ def test_close_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_later_process_finds_what_was_durable(tmp_path: Path) -> None:
-    first = LocalBackend(1, MEMORY, tmp_path, Keeping(tmp_path / "durable"))
+    first = LocalBackend(1, MEMORY, tmp_path, Retention(tmp_path / "durable"))
     spec = a_spec(ONE, durable=True)
     run(first, spec)
     first.close()
-    later = LocalBackend(1, MEMORY, tmp_path, Keeping(tmp_path / "durable"))
-    assert [fact.key for fact in later.held([spec.key])] == [spec.key]
+    later = LocalBackend(1, MEMORY, tmp_path, Retention(tmp_path / "durable"))
+    assert [fact.key for fact in later.present([spec.key])] == [spec.key]
     assert later.read(spec.key).to_pylist() == [{"n": 1}]
     later.close()
 
@@ -285,7 +285,7 @@ def test_slots_that_go_take_the_attempts_begun_last(backend: LocalBackend) -> No
     changed, failed = *backend.wait(5), *collect(backend, 1)
     assert changed == SlotsChanged("local", Resources(1, MEMORY // 2)) == SlotsChanged(*_only(backend.machines()))
     assert isinstance(failed, TaskFailed) and failed.retryable and isinstance(failed.error, Revoked)
-    assert failed.attempt == second.attempt and not backend.held([second.key])
+    assert failed.attempt == second.attempt and not backend.present([second.key])
     assert backend.wait(0.05) == []  # the other goes on
     backend.stop(first.attempt)
     assert collect(backend, 1) == [TaskStopped(first.attempt)]
@@ -371,5 +371,5 @@ def test_bad_arguments(tmp_path: Path) -> None:
     with pytest.raises(DiskFull, match="spill"):
         LocalBackend(1, MEMORY, spill_dir=tmp_path / "file")
     with pytest.warns(RuntimeWarning, match="checkpoint directory .* cannot be written"):
-        LocalBackend(1, MEMORY, tmp_path, Keeping(tmp_path / "file")).close()
+        LocalBackend(1, MEMORY, tmp_path, Retention(tmp_path / "file")).close()
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

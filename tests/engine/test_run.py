@@ -797,7 +797,7 @@ class AnyOrder(RuleBasedStateMachine):
     def holds(self) -> None:
         if hasattr(self, "run"):
             self.run.check()
-            for fact in self.run.progress().held:
+            for fact in self.run.progress().present:
                 assert fact.key in self.store, f"{fact.key} is believed to be held\n{self.run.story(fact.key)}"
 
     def teardown(self) -> None:

@@ -19,14 +19,14 @@ READS = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa, pyarrow.compute as pc
-from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.events import Committed
 from qoop.engine.task import CheckpointKey
 from qoop.catalog.errors import CheckpointError
 folder = Path(sys.argv[1])
 (folder / "spill").mkdir()
 rows, key = pa.table({"a": range(100_000)}), CheckpointKey("sig", "layout", 0)
-store = Store(0, folder / "spill", Keeping(folder / "kept"))
+store = Store(0, folder / "spill", Retention(folder / "kept"))
 store.put(Committed(key, (100_000,), (rows.nbytes,), 0.5), "job", [rows], durable=sys.argv[2] == "durable")
 store.flush()
 store.trim()

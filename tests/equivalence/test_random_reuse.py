@@ -20,7 +20,7 @@ from run_plan import Kept, Runner, narrowed, storage
 
 from qoop.planner.plan import Plan
 from qoop.planner.search.candidate import stage_key
-from qoop.planner.search.reuse import held, reuse
+from qoop.planner.search.reuse import finished_stages, reuse
 from qoop.tpcds.oracle import compare
 
 MOST_PLANS = 5
@@ -40,7 +40,7 @@ def differences(world: World, texts: tuple[str, str], grid: str, changed: Counte
     theirs = storage(world.duckdb(texts[1]))
     seconds = plans(world, texts[1], grid)
     for first in plans(world, texts[0], grid)[:2]:
-        finished = held(first, [stage.id for stage in first.stages])
+        finished = finished_stages(first, [stage.id for stage in first.stages])
         kept: Kept = {}
         with Runner(world.tables, kept) as runner:
             runner.run(first)

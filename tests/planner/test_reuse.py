@@ -11,7 +11,7 @@ from test_exchange_rows import FORMS, QUERIES, TABLES, is_ordered, same_rows
 
 from qoop.planner.plan import Plan
 from qoop.planner.search.candidate import stage_key
-from qoop.planner.search.reuse import Held, held, reuse
+from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +25,8 @@ def plan_of(world: World, query: str, form: str) -> Plan:
     return world.plan(query, thresholds, cost, slots)
 
 
-def all_held(plan: Plan, *, root: bool = False) -> tuple[Held, ...]:
-    return held(plan, [stage.id for stage in plan.stages if root or stage is not plan.root])
+def all_finished(plan: Plan, *, root: bool = False) -> tuple[FinishedStage, ...]:
+    return finished_stages(plan, [stage.id for stage in plan.stages if root or stage is not plan.root])
 
 
 def scanned(plan: Plan, kept: Kept) -> set[str]:
@@ -58,7 +58,7 @@ def taken_over(world: World, one: str, queries: Sequence[str]) -> int:
         kept: Kept = {}
         expected = world.duckdb(query)
         same_rows(run_plan(first, world.tables, kept), expected, is_ordered(query))
-        finished = all_held(first)
+        finished = all_finished(first)
         kept = {stage_key(item.stage): kept[stage_key(item.stage)] for item in finished}
         for other in FORMS:
             plan = plan_of(world, query, other)
@@ -122,7 +122,7 @@ def test_a_narrower_query_takes_rows_from_a_wider_one(world: World, what: str, f
     first, plan = staged(world, wide, form), staged(world, narrow, form)
     kept: Kept = {}
     run_plan(first, world.tables, kept)
-    served = reuse(plan, all_held(first))
+    served = reuse(plan, all_finished(first))
     assert served is not plan
     assert scanned(served, kept) < scanned(plan, {}), [stage.sql for stage in served.stages]
     got = run_plan(served, world.tables, kept)

@@ -293,7 +293,7 @@ def test_what_another_process_has_made_under_another_plan_is_found(reuse: bool, 
     first = bench.cluster.submit(JobRequest(NARROW))
     while narrow not in bench.backend.committed:
         bench.cluster.step()
-    assert bench.backend.held([narrow], "somebody")
+    assert bench.backend.present([narrow], "somebody")
     bench.demand_aware()
     first.release()
     bench.demand_aware()
@@ -308,14 +308,14 @@ def test_what_another_process_has_made_under_another_plan_is_found(reuse: bool, 
 
 
 def test_a_job_whose_other_plans_cannot_be_looked_up_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, held = Bench(8), SimulatedBackend.held
+    bench, present = Bench(8), SimulatedBackend.present
 
     def away(self: SimulatedBackend, keys: Sequence[CheckpointKey], job: str | None = None) -> Sequence[Committed]:
         if any(key.signature == "narrow" for key in keys):
             raise CheckpointError("the store is away")
-        return held(self, keys, job)
+        return present(self, keys, job)
 
-    monkeypatch.setattr(SimulatedBackend, "held", away)
+    monkeypatch.setattr(SimulatedBackend, "present", away)
     bench.run(WIDE, NARROW, at_once=True, reuse=True)
     errors = [entry.what.error for entry in bench.trace.entries if isinstance(entry.what, Found)]
     assert [str(error) for error in errors] == ["None", "the store is away"]
@@ -330,13 +330,13 @@ class ToAndFro:
 
 def test_what_was_let_go_of_is_looked_for_when_its_plan_is_gone_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """By then it may be there again, or still, in a file."""
-    asked, held = list[set[str]](), SimulatedBackend.held
+    asked, present = list[set[str]](), SimulatedBackend.present
 
     def noted(self: SimulatedBackend, keys: Sequence[CheckpointKey], job: str | None = None) -> Sequence[Committed]:
         asked.append({key.signature for key in keys})
-        return held(self, keys, job)
+        return present(self, keys, job)
 
-    monkeypatch.setattr(SimulatedBackend, "held", noted)
+    monkeypatch.setattr(SimulatedBackend, "present", noted)
     bench = Bench(8)
     handle = bench.submit(WIDE, NARROW, at_once=True, reuse=True, policy=ToAndFro())
     while moves(handle) == "A":

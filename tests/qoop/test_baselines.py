@@ -34,7 +34,7 @@ def done(option: Option, *stages: str, running: tuple[tuple[str, float], ...] = 
     content = {stage.id: content_of(stage) for stage, _, _ in option.stages}
     width = {stage.id: stage.width for stage, _, _ in option.stages}
     return Finished(
-        held={content[id]: width[id] for id in stages},
+        present={content[id]: width[id] for id in stages},
         spent={content[id]: 1.0 for id in stages},
         running={content[id]: (seconds,) for id, seconds in running},
         done={id: width[id] if id in stages else 0 for id in content},
@@ -85,7 +85,7 @@ def test_once_it_runs_the_plan_is_kept_or_another_policy_decides() -> None:
 
 def test_a_plan_that_cannot_end_is_left_even_so() -> None:
     finished = done(A, running=(("scan", 0.5),))
-    stuck = Finished(finished.held, finished.spent, finished.running, finished.done, {}, frozenset(finished.running))
+    stuck = Finished(finished.present, finished.spent, finished.running, finished.done, {}, frozenset(finished.running))
     question = Question((A, B), 0, stuck, Resources(8))
     assert question.remaining[0].seconds == inf
     assert isinstance(AtLaunch().decide(question), Switch)

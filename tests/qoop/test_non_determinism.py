@@ -14,7 +14,7 @@ from qoop.planner.algebra.expr import VOLATILE
 from qoop.planner.plan import Plan
 from qoop.planner.search.alternatives import pool
 from qoop.planner.search.candidate import local_grid
-from qoop.planner.search.reuse import held
+from qoop.planner.search.reuse import finished_stages
 from qoop.planner.variants import Variant
 from qoop.session import Session
 
@@ -105,7 +105,7 @@ def usual(session: Session, text: str) -> Plan:
 def test_an_island_has_a_key_of_its_own_in_every_job_and_is_not_held_for_others(session: Session, what: str) -> None:
     plan = usual(session, NON_DETERMINISTIC[what])
     assert not plan.root.shareable
-    assert all(item.stage.shareable for item in held(plan, [stage.id for stage in plan.stages]))
+    assert all(item.stage.shareable for item in finished_stages(plan, [stage.id for stage in plan.stages]))
     keys = [non_deterministic(own_non_deterministic(plan, job)) for job in ("one", "two")]
     assert keys[0] and keys[0].isdisjoint(keys[1])
 

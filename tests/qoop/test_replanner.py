@@ -63,7 +63,7 @@ def finished(
     content = {stage.id: content_of(stage) for stage, _, _ in by.stages}
     usable = {stage.id for stage, _, usable in by.stages if usable}
     return Finished(
-        held={content[id]: parts for id, parts in done.items() if id in usable},
+        present={content[id]: parts for id, parts in done.items() if id in usable},
         spent={content[id]: spent.get(id, 1.0 * parts) for id, parts in done.items()},
         running={content[id]: (seconds,) for id, seconds in (running or {}).items()},
         done=dict.fromkeys(content, 0) | dict(done),
@@ -107,7 +107,7 @@ def test_what_rests_on_an_island_counts_for_its_own_plan_only() -> None:
     same = option("draw 1 1 island\nuse 1 1 draw\nroot 1 2 use as=other", "B")
     progress = finished(mine, {"draw": 1, "use": 1})
     assert propagate(same, progress, mine).parts == {}
-    assert propagate(same, replace(progress, held={content: 1 for _, content, _ in same.stages}), mine).parts == {}
+    assert propagate(same, replace(progress, present={content: 1 for _, content, _ in same.stages}), mine).parts == {}
     assert own_progress(mine, progress).parts == {"draw": 1, "use": 1, "root": 0}
 
 

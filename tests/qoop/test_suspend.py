@@ -86,7 +86,7 @@ def suspended(
         session.register_folder(data)
         job = session.submit(text)
         assert waits.wait(20)
-        while not job.progress().held:  # one task at least was let through
+        while not job.progress().present:  # one task at least was let through
             time.sleep(0.01)
         job.suspend(path)
         assert job.state == "CANCELLED"
@@ -99,7 +99,7 @@ def test_a_job_goes_on_elsewhere_on_another_size_and_back(
     data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
 ) -> None:
     first = suspended(data, tmp_path / "one", pause(3))
-    done = sum(len(output.rows) > 0 for output in first.progress().held)
+    done = sum(len(output.rows) > 0 for output in first.progress().present)
     assert done == 0  # nothing of it is left in the session
     waits = pause(0)
     with qoop.connect(slots=1, memory="500MB") as session:
@@ -114,7 +114,7 @@ def test_a_job_goes_on_elsewhere_on_another_size_and_back(
 def test_a_bundle_is_plain_and_whole(data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:
     suspended(data, tmp_path / "bundle", pause(3))
     facts = json.loads((tmp_path / "bundle" / "bundle.json").read_text())
-    assert (facts["format"], facts["version"], facts["query"]) == ("qoop-bundle", 2, TEXT)
+    assert (facts["format"], facts["version"], facts["query"]) == ("qoop-bundle", 3, TEXT)
     assert facts["tables"][0]["place"] == {"kind": "folder", "path": str(data)}
     names = {path.suffix for path in (tmp_path / "bundle" / "checkpoints").iterdir()}
     assert names == {".json", ".arrow"}
@@ -240,7 +240,7 @@ def test_what_is_no_bundle(tmp_path: Path, data: Path, pause: Callable[[int], th
     text.write_text(json.dumps({**body, "version": 1}))  # of before there were checksums
     with pytest.raises(ConfigError, match=r"of format \('qoop-bundle', 1\)"):
         qoop.resume(tmp_path / "bundle", slots=1)
-    for change in ({"moment": "2020'; COPY x TO 'y'; '"}, {"tables": 3}, {"settings": [[1, 2]]}, {"plans": [{}]}):
+    for change in ({"timestamp": "2020'; COPY x TO 'y'; '"}, {"tables": 3}, {"settings": [[1, 2]]}, {"plans": [{}]}):
         text.write_text(sealed({**body, **change}, user_key()))
         with pytest.raises(ConfigError, match="damaged"):
             qoop.resume(tmp_path / "bundle", slots=1)
@@ -316,14 +316,14 @@ def test_a_job_whose_bundle_is_not_written_whole_goes_on_and_loses_nothing(
     with qoop.connect(slots=4, memory="2GB") as session:
         session.register_folder(data)
         job = session.submit(TEXT)
-        while not job.progress().held:
+        while not job.progress().present:
             time.sleep(0.01)
-        held = {output.key for output in job.progress().held}
+        held = {output.key for output in job.progress().present}
         with monkeypatch.context() as patch:
             patch.setattr(suspend, "write_synced", fails)
             with pytest.raises(DiskFull, match="No space left"):
                 job.suspend(tmp_path / "one", grace)
-        assert held <= {output.key for output in job.progress().held}
+        assert held <= {output.key for output in job.progress().present}
         opened.set()
         assert job.result().fetchall() == expected
     assert not (tmp_path / "one").exists()
@@ -364,17 +364,17 @@ def test_the_grace_lets_tasks_under_way_finish(
     assert qoop.resume(tmp_path / "grace20.0", slots=2).result().fetchall() == expected
 
 
-def test_the_moment_of_a_query_is_kept(data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:
+def test_the_at_a_query_is_kept(data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:
     """now() is what it was when the query was begun, so what was made by then is not made again."""
     text = TEXT.replace("count(*) AS n", "max(now()) AS n").replace("max(s)", "max(s || current_date::VARCHAR)")
     suspended(data, tmp_path / "bundle", pause(3), slots=2, text=text)
-    moment = json.loads((tmp_path / "bundle" / "bundle.json").read_text())["moment"]
+    timestamp = json.loads((tmp_path / "bundle" / "bundle.json").read_text())["timestamp"]
     held = {json.loads(path.read_text())["key"]["signature"] for path in (tmp_path / "bundle").glob("*/*.json")}
     pause(1 << 30)
     with qoop.connect(slots=2, memory="2GB") as session:
         job = session.resume(tmp_path / "bundle")
-        begun = {moment_of.isoformat(sep=" ") for _, moment_of, _ in job.result(60).fetchall()}
-        assert begun == {moment.replace("+00", "+00:00")}
+        begun = {at.isoformat(sep=" ") for _, at, _ in job.result(60).fetchall()}
+        assert begun == {timestamp.replace("+00", "+00:00")}
         again = {record.key.signature for record in job.history() if isinstance(record, Started)}
         assert held and job.plans[0].stages and not held <= again
 

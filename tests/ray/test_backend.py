@@ -129,19 +129,19 @@ def backend(ray: Ray) -> Iterator[RayBackend]:
 class Looks:
     """Looks into the store that last as long as one likes. held: what is found there."""
 
-    def __init__(self, held: Sequence[Committed] = ()) -> None:
-        self.held, self.began, self.may_end = held, threading.Event(), threading.Event()
+    def __init__(self, present: Sequence[Committed] = ()) -> None:
+        self.present, self.began, self.may_end = present, threading.Event(), threading.Event()
 
     def __call__(self, keys: Sequence[CheckpointKey], job: str | None = None) -> Sequence[Committed]:
         self.began.set()
         assert self.may_end.wait(60)
-        return [one for one in self.held if one.key in keys]
+        return [one for one in self.present if one.key in keys]
 
 
 @pytest.fixture
 def looks(backend: RayBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks]:
     made = Looks()
-    monkeypatch.setattr(backend.store, "held", made)
+    monkeypatch.setattr(backend.store, "present", made)
     yield made
     made.may_end.set()
 
@@ -229,7 +229,7 @@ def test_a_part_of_the_answer_is_here_before_it_counts_so_its_node_may_go(
     monkeypatch.undo()
     assert backend.read(key(1)) == rows
     backend.release("job", [key(1)])
-    assert backend.held([key(1)]) == [] and backend.store.used == 0
+    assert backend.present([key(1)]) == [] and backend.store.used == 0
 
 
 def test_a_part_of_the_answer_that_does_not_arrive_was_not_made(ray: Ray, backend: RayBackend) -> None:
@@ -241,13 +241,13 @@ def test_a_part_of_the_answer_that_does_not_arrive_was_not_made(ray: Ray, backen
     assert isinstance(failed, TaskFailed) and failed.retryable
     assert isinstance(failed.error, CheckpointError) and failed.error.stage == "s"
     backend.wait(0.0)
-    assert a.orders[-1] == Drop("job", (key(1),)) and backend.held([key(1)]) == []
+    assert a.orders[-1] == Drop("job", (key(1),)) and backend.present([key(1)]) == []
 
 
 def test_what_is_found_in_files_is_read_from_there(ray: Ray, backend: RayBackend, looks: Looks) -> None:
     a, b = ray.actors["a"], ray.actors["b"]
     put_out(backend, a, 1, 2)
-    looks.held = [fact(1)]
+    looks.present = [fact(1)]
     ray.nodes = ray.only_b
     assert looks.began.wait(60)
     backend.start(b.name, spec(3, 1))
@@ -277,7 +277,7 @@ def test_a_node_is_lost_though_the_store_does_not_answer(
         raise CheckpointError("the store is away")
 
     put_out(backend, ray.actors["a"], 1)
-    monkeypatch.setattr(backend.store, "held", fails)
+    monkeypatch.setattr(backend.store, "present", fails)
     ray.nodes = ray.only_b
     assert until(backend, CheckpointLost) == [MachineLost("node-aaaaaaaa"), CheckpointLost(key(1))]
 

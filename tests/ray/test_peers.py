@@ -24,9 +24,9 @@ class Silent(Store):
         super().__init__(1 << 20, folder)
         self.may_answer = threading.Event()
 
-    def held(self, keys: Sequence[CheckpointKey], job: str | None = None) -> list[Committed]:
+    def present(self, keys: Sequence[CheckpointKey], job: str | None = None) -> list[Committed]:
         assert self.may_answer.wait(60)
-        return super().held(keys, job)
+        return super().present(keys, job)
 
 
 def test_whoever_does_not_answer_is_taken_for_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

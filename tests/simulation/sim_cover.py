@@ -7,7 +7,7 @@
     attempt   state × report
     task      state -> state                    idle: not needed and not there; spare: there and not needed (any more);
                                                 stopping: an attempt was told to stop
-    stage     parts held: none, some, all       -> the same
+    stage     parts present: none, some, all       -> the same
     record    every kind of record that a history can have
 """
 

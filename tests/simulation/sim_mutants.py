@@ -71,7 +71,7 @@ MUTANTS = (
         "a report of an attempt that has ended counts", Run, "_succeeded",
         "attempt is not None and not attempt.void and not self.ending", "not self.ending",
     ),
-    Mutant("a lost checkpoint is forgotten", Run, "_lost", "self._held.pop(key, None) is None", "True"),
+    Mutant("a lost checkpoint is forgotten", Run, "_lost", "self._present.pop(key, None) is None", "True"),
     Mutant("what others need is released at a switch", Run, "_useless", "or not task.wanted", "or True"),
     Mutant(
         "a switch goes on with what the plan makes of other things", Run, "switch",
@@ -102,7 +102,7 @@ MUTANTS = (
         "if active and task.made", "if False and task.made",
     ),
     Mutant(
-        "an input that is lost is not missed", Frontier, "_unhold",
+        "an input that is lost is not missed", Frontier, "_remove",
         "1, whole=was_complete", "0, whole=was_complete",
     ),
     Mutant("a task does not wait for all its inputs", Frontier, "_refresh", "task.missing == 0", "task.missing <= 1"),
@@ -138,12 +138,12 @@ MUTANTS = (
     ),
     Mutant("machines that come are not seen", Driver, "take", "self._availability = self._all_available()", "pass"),
     Mutant("what a late writer left is not given back", Driver, "_give_back", "job not in self.runs", "False"),
-    Mutant("what was found is not taken", Run, "switch", "self._take_held(held)  #", "#"),
+    Mutant("what was found is not taken", Run, "switch", "self._take_found(found)  #", "#"),
     Mutant(
         "a plan that cannot start keeps what was found", Run, "switch",
-        "self._take_held(held)  # first, since they are released at the end, however it comes\n"
+        "self._take_found(found)  # first, since they are released at the end, however it comes\n"
         "    self._need_tables(plan)",
-        "self._need_tables(plan)\n    self._take_held(held)",
+        "self._need_tables(plan)\n    self._take_found(found)",
     ),
     Mutant("islands are owned, what rests on them is not", cluster, "own_non_deterministic",
            "item.stage in own", "False"),

@@ -157,13 +157,13 @@ def _node(
     chance: random.Random, query: Query, part: _Part, name: str, parts: int, inputs: tuple[tuple[str, str], ...]
 ) -> Node:
     truth = query.truth.setdefault(part.means, _truth(chance))
-    told = "" if part.limited else "+".join(sorted(part.relations)) + "|" + ",".join(sorted(part.filters))
+    facts = "" if part.limited else "+".join(sorted(part.relations)) + "|" + ",".join(sorted(part.filters))
     means = part.means if part.means != name else ""
     island = part.island or (query.deep and "!" in part.means)
     return Node(
         name, part.width, inputs, t=truth["t"], m=truth["m"], slots=int(truth["slots"]), means=means, parts=parts,
         cut=part.cut, island=island, rows=int(truth["rows"]), expected=int(truth["expected"]), needs=truth["needs"],
-        pace=truth["pace"], told=told,
+        pace=truth["pace"], facts=facts,
     )  # fmt: skip
 
 

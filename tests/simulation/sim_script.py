@@ -31,7 +31,7 @@ GB = 1e9
 @dataclass(frozen=True)
 class Node:
     """A stage. seconds, memory (GB), expected (rows): as estimated; pace: how many times as long it really takes;
-    needs: GB below which a task runs out of memory; rows: that there really are. told: ``a+b|a1``: of which relations
+    needs: GB below which a task runs out of memory; rows: that there really are. facts: ``a+b|a1``: of which relations
     its rows are made, and by which filters."""
 
     id: str
@@ -48,13 +48,13 @@ class Node:
     expected: int = 10
     needs: float = 0.0
     pace: float = 1.0
-    told: str = ""
+    facts: str = ""
 
     def stage(self, missing: bool = False) -> Stage:
         """The stage for a plan. missing: it reads a table that no job has."""
         estimate = Estimate(float(self.expected), 8.0 * self.expected, self.t, self.m * GB)
         tables = (TableInput("t", "nowhere", "v", ("x",), False),) if missing else ()
-        told, columns = _told(self.told)
+        facts, columns = _facts(self.facts)
         return Stage(
             self.id,
             "",
@@ -68,7 +68,7 @@ class Node:
             estimate,
             shareable=not self.island,
             meaning="" if self.island else f"rows of {self.means or self.id}",
-            told=told,
+            facts=facts,
         )
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class Node:
         return node
 
 
-def _told(text: str) -> tuple[LazyFacts, tuple[tuple[str, str], ...]]:
+def _facts(text: str) -> tuple[LazyFacts, tuple[tuple[str, str], ...]]:
     if not text:
         return NO_FACTS, (("x", "INTEGER"),)
     names, _, filters = text.partition("|")

@@ -45,20 +45,20 @@ class Shape:
                     self.tasks[key] = Task(key, stage, reads, sources, made_of, dependent[content_of(stage)])
         self.root = tuple(keys[plan.root.id])
 
-    def active(self, held: Collection[CheckpointKey]) -> set[CheckpointKey]:
-        """The tasks that are still to be done: what the root needs, as far as it is not held."""
+    def active(self, present: Collection[CheckpointKey]) -> set[CheckpointKey]:
+        """The tasks that are still to be done: what the root needs, as far as it is not present."""
         found: set[CheckpointKey] = set()
-        stack = [key for key in self.root if key not in held]
+        stack = [key for key in self.root if key not in present]
         while stack:
             key = stack.pop()
             if key not in found:
                 found.add(key)
-                stack += [source for source in self.tasks[key].sources if source not in held]
+                stack += [source for source in self.tasks[key].sources if source not in present]
         return found
 
-    def wanted(self, held: Collection[CheckpointKey]) -> set[CheckpointKey]:
+    def wanted(self, present: Collection[CheckpointKey]) -> set[CheckpointKey]:
         """The outputs that some task still to be done reads, and the answer."""
-        return set(self.root).union(*(self.tasks[key].sources for key in self.active(held)))
+        return set(self.root).union(*(self.tasks[key].sources for key in self.active(present)))
 
 
 def _reads(keys: list[CheckpointKey], mode: str, part: int) -> tuple[Read, ...]:

@@ -81,7 +81,7 @@ class JobModel:
 
     run: Run
     message: Submitted
-    held: set[CheckpointKey] = field(default_factory=set)
+    present: set[CheckpointKey] = field(default_factory=set)
     states: dict[CheckpointKey, str] = field(default_factory=dict)
     stages: dict[int, str] = field(default_factory=dict)
     living: dict[AttemptId, Living] = field(default_factory=dict)
@@ -299,7 +299,7 @@ class Watch:
         self._rests.pop(key, None)
         for job in self.jobs.values():
             job.given.discard(key)
-            if key in job.held and job.condition != "gone":
+            if key in job.present and job.condition != "gone":
                 job.losses[key] += 1
                 if job.losses[key] >= job.message.request.limits.max_revocations and not job.run.ending:
                     job.doomed = f"{key} was lost {job.losses[key]} times"
@@ -313,7 +313,7 @@ class Watch:
         job = self.jobs.get(name)
         if job is None or job.condition == "gone" or job.run.ending:
             return set()
-        return {key for key in job.held if not self._dependent_before(job, key)}
+        return {key for key in job.present if not self._dependent_before(job, key)}
 
     def _put(self, job: str, key: CheckpointKey) -> None:
         self._holders.setdefault(key, set()).add(job)
@@ -352,7 +352,7 @@ class Watch:
         self._fits(machine, spec, where)
         self._goes_first(job, spec, where)
         shape = self._shape(run.plan)
-        assert spec.key in shape.active(job.run._held), f"{where} begins, but nothing needs it\n{run.story(spec.key)}"
+        assert spec.key in shape.active(job.run._present), f"{where} begins without need\n{run.story(spec.key)}"
         reads = tuple(item.reads for item in spec.inputs)
         assert reads == shape.tasks[spec.key].reads, f"{where} reads {reads} instead of {shape.tasks[spec.key].reads}"
         self._begin(job, machine, spec, shape)
@@ -361,7 +361,7 @@ class Watch:
         rests: set[Making] = set()
         now = self._epoch(job)
         for source in shape.tasks[spec.key].sources:
-            assert spec.attempt.task.job in self._holders.get(source, ()) and self._backend.held([source]), (
+            assert spec.attempt.task.job in self._holders.get(source, ()) and self._backend.present([source]), (
                 f"{spec.attempt} reads {source}, which is not there for it\n{job.run.story(source)}"
             )
             rests |= self._rests.get(source, frozenset())
@@ -426,7 +426,7 @@ class Watch:
         shape = self._shape(job.run.plan)
         task = shape.tasks.get(living.key)
         reason = (
-            job.run.ending or task is None or task.dependent or living.key not in shape.active(job.run._held)
+            job.run.ending or task is None or task.dependent or living.key not in shape.active(job.run._present)
             or living.machine in self._leaving or self._dependent_before(job, living.key)
             or living.made_of != task.made_of
         )  # fmt: skip
@@ -447,8 +447,8 @@ class Watch:
             return
         shape = self._shape(job.run.plan)
         task = shape.tasks.get(key)
-        had = key in job.held and (task is None or not task.dependent)
-        assert not had or key not in shape.wanted(job.run._held), (
+        had = key in job.present and (task is None or not task.dependent)
+        assert not had or key not in shape.wanted(job.run._present), (
             f"{name} lets go of {key}, which it needs\n{job.run.story(key)}"
         )
 
@@ -487,9 +487,9 @@ class Watch:
     def _job_holds(self, name: JobId, job: JobModel) -> None:
         run = job.run
         run.check()
-        held = set(run._held)
+        present = set(run._present)
         mine = self._of_job.get(name, set())
-        for key in held - mine:
+        for key in present - mine:
             raise AssertionError(f"{name} believes to hold {key}\n{run.story(key)}")
         assert set(run.alive) == set(job.living), (
             f"{name}: {run.alive} are believed to be alive, {list(job.living)} are"
@@ -499,7 +499,7 @@ class Watch:
         for attempt, living in job.living.items():
             same = living.stopping or living.key not in tasks or tasks[living.key].made_of == living.made_of
             assert same, f"{attempt} goes on, but the plan makes it of other things\n{run.story(living.key)}"
-        for key in mine - held - writing:
+        for key in mine - present - writing:
             raise AssertionError(f"{key} is kept for {name}, which does not know\n{run.story(key)}")
         if run.ending:
             going = [attempt for attempt, living in job.living.items() if not living.stopping]
@@ -508,7 +508,7 @@ class Watch:
         if job.root and not run.ending:
             root = tuple(self._shape(run.plan).root)
             assert root == job.root, f"rows of {job.root} were handed out, and now {root} is to be the answer of {name}"
-        job.held = held
+        job.present = present
         self._note_states(job)
 
     def _note_states(self, job: JobModel) -> None:
@@ -535,7 +535,7 @@ class Watch:
         stopping = {living.key for living in job.living.values() if living.stopping}
         states, stages = {}, {}
         for node in frontier.stages:
-            whole = "none" if not node.held else "all" if node.held == len(node.tasks) else "some"
+            whole = "none" if not node.present else "all" if node.present == len(node.tasks) else "some"
             content = hash(node.tasks[0].key.content)
             stages[content] = whole
             if job.stages.get(content, whole) != whole:
@@ -648,13 +648,13 @@ def _condition(run: Run) -> str:
 
 def _state_outside(job: JobModel, key: CheckpointKey) -> str:
     """Of a task that was not in the plan before."""
-    if key in job.run._held:
+    if key in job.run._present:
         return "spare"
     return "stopping" if any(living.key == key for living in job.living.values()) else "idle"
 
 
 def _state(task: object, stopping: Iterable[CheckpointKey]) -> str:
-    if task.held:  # type: ignore[attr-defined]
+    if task.present:  # type: ignore[attr-defined]
         return "kept" if task.wanted else "spare"  # type: ignore[attr-defined]
     if task.busy:  # type: ignore[attr-defined]
         return "stopping" if task.key in stopping else "runs"  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.catalog.stores.node_cache import NodeCache
 from qoop.catalog.stores.objects import Objects, open_objects
 from qoop.engine.events import CheckpointSaved, Committed
-from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.shared_store import SharedCheckpoints
 from qoop.engine.task import CheckpointKey
 
@@ -291,11 +291,11 @@ def test_what_cannot_be_read_for_the_moment_stays(
 ) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    here = Store(1 << 30, tmp_path / "a", Keeping(place))
+    here = Store(1 << 30, tmp_path / "a", Retention(place))
     here.put(facts(1), "job", [ROWS], durable=True)
     here.close()
     monkeypatch.setenv("QOOP_CACHE_DIR", str(tmp_path / "another"))
-    there = Store(1 << 30, tmp_path / "b", Keeping(place))
+    there = Store(1 << 30, tmp_path / "b", Retention(place))
 
     def fails(*_: object) -> None:
         raise OSError("503 Slow Down")
@@ -304,7 +304,7 @@ def test_what_cannot_be_read_for_the_moment_stays(
         patch.setattr(type(objects), "ranges", fails)
         with pytest.raises(CheckpointError, match="503"):
             there.read(key(1), None)
-    assert there.held([key(1)]) and there.read(key(1), None).equals(ROWS)
+    assert there.present([key(1)]) and there.read(key(1), None).equals(ROWS)
     there.close()
 
 
@@ -353,18 +353,18 @@ def test_a_store_serves_another_of_another_machine(place: str, tmp_path: Path) -
     told: list[CheckpointSaved] = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    here = Store(1 << 30, tmp_path / "a", Keeping(place), told.append)
-    there = Store(1 << 30, tmp_path / "b", Keeping(place))
+    here = Store(1 << 30, tmp_path / "a", Retention(place), told.append)
+    there = Store(1 << 30, tmp_path / "b", Retention(place))
     for part in range(6):
         here.put(facts(1, times=2, part=part), "job", [ROWS, ROWS], durable=True)
     here.flush()
     assert len(told) == 6 and all(event.kept for event in told)
     keys = [key(1, part) for part in range(7)]
-    assert [item.key for item in there.held(keys, "other")] == keys[:6]
+    assert [item.key for item in there.present(keys, "other")] == keys[:6]
     there.fetch([(one, 1) for one in keys[:6]])
     assert all(there.read(one, 1).equals(ROWS) for one in keys[:6])
     there.release("other", keys)
-    with pytest.raises(CheckpointError, match="is not held"):
+    with pytest.raises(CheckpointError, match="is not present"):
         there.read(key(9), None)
     here.close()
     there.close()
@@ -372,10 +372,10 @@ def test_a_store_serves_another_of_another_machine(place: str, tmp_path: Path) -
 
 def test_a_place_that_cannot_be_written_is_told(bucket: str, tmp_path: Path) -> None:
     with pytest.raises(DiskFull, match="NoSuchBucket"):
-        Store(1 << 30, tmp_path, Keeping("s3://no-such-bucket/x"))
+        Store(1 << 30, tmp_path, Retention("s3://no-such-bucket/x"))
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskFull, match="cannot write a checkpoint"):
-        Store(1 << 30, tmp_path, Keeping((tmp_path / "file" / "x").as_uri()))
+        Store(1 << 30, tmp_path, Retention((tmp_path / "file" / "x").as_uri()))
 
 
 STOPS = """

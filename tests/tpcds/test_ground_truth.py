@@ -16,7 +16,7 @@ from qoop.planner.plan import Plan, Resources, Stage
 from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.results import Results
 from qoop.tpcds.simulate import measuring
-from qoop.tpcds.simulate.extrapolation import LEAST, StageTruth, residual, residuals
+from qoop.tpcds.simulate.extrapolation import LEAST, StageGroundTruth, residual, residuals
 from qoop.tpcds.simulate.ground_truth import (
     GroundTruth,
     Straggling,
@@ -161,8 +161,8 @@ def test_without_measurements_belief_is_the_truth(found: dict[int, Query], tpcds
 
 
 def test_stages_that_were_measured_too_shortly_have_the_residual_of_their_kind() -> None:
-    def stage(measured: float | None, model: float | None) -> StageTruth:
-        return StageTruth("0.0", 1, 0, 0, 0, 0, 1, 1, "Join", measured, model)
+    def stage(measured: float | None, model: float | None) -> StageGroundTruth:
+        return StageGroundTruth("0.0", 1, 0, 0, 0, 0, 1, 1, "Join", measured, model)
 
     long, short, none = stage(1.0, 0.5), stage(LEAST / 2, LEAST / 10), stage(None, None)
     scan = replace(stage(6.0, 2.0), kind="Scan")
@@ -174,7 +174,7 @@ def test_stages_that_were_measured_too_shortly_have_the_residual_of_their_kind()
 
 
 def test_a_machine_that_is_slow_all_over_measures_the_same_truth() -> None:
-    quick = [StageTruth("0.0", 1, 0, 0, 0, 0, 1, 1, kind, s, 1.0) for kind, s in (("Join", 0.5), ("Scan", 2.0))]
+    quick = [StageGroundTruth("0.0", 1, 0, 0, 0, 0, 1, 1, kind, s, 1.0) for kind, s in (("Join", 0.5), ("Scan", 2.0))]
     slow = [replace(stage, measured=3 * (stage.measured or 0)) for stage in quick]
     assert [residual(stage, residuals(slow)) for stage in slow] == pytest.approx(
         [residual(stage, residuals(quick)) for stage in quick]

@@ -36,7 +36,7 @@ def few_queries() -> Iterator[None]:
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(macro, "_queries", lambda directory: made)
-        patch.setattr(macro, "_truth", lambda directory: as_estimated)
+        patch.setattr(macro, "_ground_truth", lambda directory: as_estimated)
         yield
 
 
@@ -86,7 +86,7 @@ def test_shares_settle_in_the_control_only(monkeypatch: pytest.MonkeyPatch) -> N
     items = macro.items(SETTING)
     macro.measure(items["QOOP, seed 1"])
     assert not told
-    macro.measure(items["QOOP, shares settled, seed 1"])
+    macro.measure(items["QOOP, demand-aware shares, seed 1"])
     assert any(wanted is not None and wanted.cpu < PAPER.whole.cpu for wanted in told)
 
 

@@ -29,8 +29,8 @@ def test_a_kept_workload_is_found_again_as_it_was_and_plans_nothing(
     again = workload(tpcds_small, SOME, show=planned.append, cache_dir=cache)
     assert again == found
     assert planned == []
-    facts = [[stage.told.facts for one in query.candidates for stage in one.plan.stages] for query in found.values()]
-    assert [[stage.told.facts for one in q.candidates for stage in one.plan.stages] for q in again.values()] == facts
+    facts = [[stage.facts.value for one in query.candidates for stage in one.plan.stages] for query in found.values()]
+    assert [[stage.facts.value for one in q.candidates for stage in one.plan.stages] for q in again.values()] == facts
     assert any(fact is not None for fact in facts[0])
 
 

@@ -177,10 +177,10 @@ def _passed(outputs: Sequence[Succeeded], at: float, launch: Plan) -> SwitchPoin
 def compared(options: Sequence[Option], share: Resources, point: SwitchPoint) -> list[Taken]:
     """The bytes that every other plan than the first, which runs, would take over at a moment."""
     launch = options[0]
-    held = {
+    present = {
         content: point.done[stage.id] for stage, content, usable in launch.stages if usable and point.done[stage.id]
     }
-    finished = Finished(held, {}, {}, point.done)
+    finished = Finished(present, {}, {}, point.done)
     served = Question(tuple(options), 0, finished, share).with_reuse().options
     result = []
     for plain, option in zip(options[1:], served[1:], strict=True):

@@ -56,7 +56,7 @@ _MOST = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class StageTruth:
+class StageGroundTruth:
     """The demands of one stage of one plan at the target, without the residual of its kind.
 
     seconds: of one task on one thread by true rows. everywhere, parted: bytes read, by every task and by all together.
@@ -77,7 +77,7 @@ class StageTruth:
     model: float | None = None
 
 
-def residuals(stages: Iterable[StageTruth]) -> dict[str, float]:
+def residuals(stages: Iterable[StageGroundTruth]) -> dict[str, float]:
     """By kind of stage, and of all (ALL), how many times what the model says was measured."""
     sums: dict[str, tuple[float, float]] = {}
     for stage in stages:
@@ -88,7 +88,7 @@ def residuals(stages: Iterable[StageTruth]) -> dict[str, float]:
     return {kind: measured / model for kind, (measured, model) in sums.items() if model > 0}
 
 
-def residual(stage: StageTruth, kinds: Mapping[str, float]) -> float:
+def residual(stage: StageGroundTruth, kinds: Mapping[str, float]) -> float:
     """Of one stage, relative to that of all: its own if it was measured well enough, else that of its kind; 1 if nobody
     knows."""
     machine = kinds.get(ALL, 1.0)
@@ -123,7 +123,7 @@ class Extrapolation:
         self._exchanges = [self.planning.exchanges(one.variant, one.available) for one in query.candidates]
         self._beliefs: dict[float, Cardinality] = {}
 
-    def stages(self) -> Iterator[StageTruth]:
+    def stages(self) -> Iterator[StageGroundTruth]:
         """Of every stage of every plan what is true at the target."""
         last = self.samples[-1] if self.samples else Sample(1.0, {})
         sizes = [self._sizes(place, last) for place in range(len(self._plans))]
@@ -137,7 +137,7 @@ class Extrapolation:
                 rows, bytes_ = put_out[stage.id]
                 everywhere = sum(put_out[item.stage][1] for item in stage.stage_inputs if item.mode == "all")
                 parted = sum(put_out[item.stage][1] for item in stage.stage_inputs if item.mode != "all")
-                yield StageTruth(
+                yield StageGroundTruth(
                     key=f"{place}.{number}",
                     seconds=task.seconds * _ratio(_task(exchange, there, cost), _task(exchange, believed, cost)),
                     local=(everywhere + (parted + bytes_) / stage.width) * cost.exchange_byte

@@ -26,7 +26,7 @@ from qoop.planner.plan import Resources, Stage
 from qoop.session import connect
 from qoop.simulation import World
 from qoop.tpcds.simulate import extrapolation
-from qoop.tpcds.simulate.extrapolation import Extrapolation, Sample, StageTruth, residual, residuals
+from qoop.tpcds.simulate.extrapolation import Extrapolation, Sample, StageGroundTruth, residual, residuals
 from qoop.tpcds.simulate.measuring import measurements, results_file
 from qoop.tpcds.simulate.workload import (
     PAPER,
@@ -180,11 +180,10 @@ def measured(
     if kinds is None:  # of all that were measured: what is true of one must not depend on which others are asked for
         known = measurements(directory, cache_dir)
         every = workload(directory, known.queries(scales), setting, cache_dir=cache_dir)
-        kinds = residuals(
-            stage for query in stage_truths(directory, every, setting, scales, cache_dir).values() for stage in query
-        )
+        known_stages = stage_ground_truths(directory, every, setting, scales, cache_dir)
+        kinds = residuals(stage for query in known_stages.values() for stage in query)
         kept.save("kinds", kinds)
-    stages = stage_truths(directory, queries, setting, scales, cache_dir)
+    stages = stage_ground_truths(directory, queries, setting, scales, cache_dir)
     facts: dict[TaskKey, TaskFacts] = {}
     for number, query in queries.items():
         for stage in stages[number]:
@@ -197,17 +196,17 @@ def measured(
     return GroundTruth(facts, setting)
 
 
-def stage_truths(
+def stage_ground_truths(
     directory: Path, queries: Workload, setting: Setting, scales: Sequence[float], cache_dir: Path | None = None
-) -> dict[int, tuple[StageTruth, ...]]:
+) -> dict[int, tuple[StageGroundTruth, ...]]:
     """The demands of each stage of these queries' plans by the measurements, from the cache or worked out now."""
     kept = _kept(directory, setting, scales, cache_dir)
     codec = Codec({})
-    found: dict[int, tuple[StageTruth, ...]] = {}
+    found: dict[int, tuple[StageGroundTruth, ...]] = {}
     for number in queries:
-        data = kept.load(f"truth-{number}")
+        data = kept.load(f"ground-truth-{number}")
         if data is not None:
-            found[number] = tuple(codec.read(StageTruth, item) for item in data)
+            found[number] = tuple(codec.read(StageGroundTruth, item) for item in data)
     missing = [number for number in queries if number not in found]
     if missing:
         known = measurements(directory, cache_dir)
@@ -216,7 +215,7 @@ def stage_truths(
             for number in missing:
                 samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]
                 found[number] = tuple(Extrapolation(session, queries[number], setting, samples).stages())
-                kept.save(f"truth-{number}", [codec.write(stage) for stage in found[number]])
+                kept.save(f"ground-truth-{number}", [codec.write(stage) for stage in found[number]])
     return found
 
 

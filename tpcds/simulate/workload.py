@@ -47,7 +47,7 @@ from qoop.session import Session, connect
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a file means something else than before."""
 
 Show = Callable[[int], object]
@@ -274,7 +274,7 @@ def _codec(stages: list[Stage]) -> Codec:
 @cache
 def _fields_codec() -> Codec:
     facts: Pair = (LazyFacts.to_json, read_facts)
-    return Codec({LazyFacts: facts}, also=frozenset({"told"}))
+    return Codec({LazyFacts: facts}, also=frozenset({"facts"}))
 
 
 # ---- as text

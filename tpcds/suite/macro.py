@@ -74,7 +74,11 @@ COMBINATIONS = {
         Combination("Carbyne + Clarinet", Carbyne, "Clarinet"),
         Combination("Max-min + Clarinet", lambda: Reserving(MaxMin()), "Clarinet", control=True),
         Combination(
-            "QOOP, shares settled", lambda: DemandAware(Reserving(MaxMin())), "QOOP", control=True, demand_aware=True
+            "QOOP, demand-aware shares",
+            lambda: DemandAware(Reserving(MaxMin())),
+            "QOOP",
+            control=True,
+            demand_aware=True,
         ),
     )
 }
@@ -189,7 +193,7 @@ def _queries(directory: str) -> Mapping[int, Query]:
 
 
 @cache
-def _truth(directory: str) -> Callable[[TaskSpec], Outcome]:
+def _ground_truth(directory: str) -> Callable[[TaskSpec], Outcome]:
     return measured(Path(directory), _queries(directory))
 
 
@@ -208,7 +212,7 @@ def _adaptive(query: Query, planner: Planner, demand_aware: bool) -> Adaptive:
 
 def _simulated(directory: str, jobs: Sequence[SimulatedJob], scheduler: Scheduler) -> SimulatedRun:
     fleet = Fleet.uniform(PAPER.machines, PAPER.machine)
-    run = simulate(fleet, jobs, _truth(directory), scheduler, decision_seconds=DECISION_SECONDS)
+    run = simulate(fleet, jobs, _ground_truth(directory), scheduler, decision_seconds=DECISION_SECONDS)
     for job in run.jobs:
         if job.error is not None:
             raise ExecutionError(f"{job.name} failed in the simulation: {job.error}") from job.error

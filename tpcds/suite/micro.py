@@ -23,7 +23,7 @@ from qoop.replanning.baselines import clarinet, volcano
 from qoop.replanning.decision import Greedy
 from qoop.simulation import Fleet, JobRun, SimulatedJob, World, simulate
 from qoop.tpcds.simulate.ground_truth import GroundTruth, distorted
-from qoop.tpcds.simulate.ground_truth import measured as truth_of
+from qoop.tpcds.simulate.ground_truth import measured as ground_truth_of
 from qoop.tpcds.simulate.workload import PAPER, Query
 from qoop.tpcds.suite import situations
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran
@@ -125,7 +125,7 @@ def fleet_of(profile: CapacityProfile) -> Fleet:
 @lru_cache(maxsize=64)
 def known_ground_truth(directory: Path, query: int) -> GroundTruth:
     """The ground truth of a query, kept for the process."""
-    return truth_of(directory, {query: situations.query(directory, query)})
+    return ground_truth_of(directory, {query: situations.query(directory, query)})
 
 
 def measure(situation: Situation) -> dict[str, Any]:

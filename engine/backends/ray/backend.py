@@ -55,7 +55,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.failures import to_failure
-from qoop.engine.storage.checkpoint import Keeping, Store
+from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
@@ -69,7 +69,7 @@ _START = 120.0  # seconds that a node's actor may take to begin
 _CLOSE = 15.0  # seconds that nodes are given to end
 _HOST_STORE = 64 << 20  # bytes of outputs that the session's own process may hold in memory
 
-_NOTHING = Keeping()
+_NOTHING = Retention()
 _NOBODY: JobId = ""  # whom what was only looked up is given back for
 _logger = logging.getLogger(__name__)
 
@@ -129,8 +129,8 @@ class Share(Protocol):
 class RayBackend:
     """Runs attempts on the nodes of a Ray cluster (see :class:`~qoop.engine.backends.base.Backend`).
 
-    address: see :func:`~qoop.engine.backends.ray.nodes.attach`. keeping: as for a local one; its directory must be the
-    same on all nodes. spill_dir: where each node makes a temporary directory. clock: of the notices. share: with other
+    address: see :func:`~qoop.engine.backends.ray.nodes.attach`. retention: as for a local one; all nodes must
+    have its directory. spill_dir: where each node makes a temporary directory. clock: of the notices. share: with other
     sessions, which also keeps Ray from giving the resources to others; None: this one has the nodes to itself.
     tls: between its processes; None: see :mod:`qoop.engine.backends.ray.tls`.
     Raises ConfigError for want of Ray, or of a cluster with at least one node that has a CPU.
@@ -139,7 +139,7 @@ class RayBackend:
     def __init__(
         self,
         address: str = "auto",
-        keeping: Keeping = _NOTHING,
+        retention: Retention = _NOTHING,
         spill_dir: Path | None = None,
         runtime_env: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
@@ -148,7 +148,7 @@ class RayBackend:
     ) -> None:
         self._ray = load()
         self._attached = attach(address, runtime_env)
-        self._keeping, self._spill = keeping, spill_dir
+        self._retention, self._spill = retention, spill_dir
         self._clock = clock or WallClock()
         self._share = share
         self._secret = new_secret()
@@ -166,7 +166,7 @@ class RayBackend:
         self._threads: list[threading.Thread] = []
         self._failure: Exception | None = None  # of one of these threads
         self._scratch = Scratch(spill_dir)
-        self.store = Store(_HOST_STORE, self._scratch.path, keeping, self._events.put)
+        self.store = Store(_HOST_STORE, self._scratch.path, retention, self._events.put)
         self._server = PeerServer(host(), self.store, self._secret, self._tls)
         self._peers = Peers(self._tls)
         try:
@@ -258,7 +258,7 @@ class RayBackend:
         """Make a blocked `wait` return."""
         self._events.put(None)
 
-    def held(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
+    def present(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> Sequence[Committed]:
         """Those of the keys that a node holds, or the directory of checkpoints; kept for the job, if one is named."""
         self._send()
         with self._lock:
@@ -273,7 +273,7 @@ class RayBackend:
                 if job is not None:
                     self._outputs[key].jobs.add(job)
         missing = [key for key in keys if key not in found]
-        return [*found.values(), *self.store.held(missing, job)]
+        return [*found.values(), *self.store.present(missing, job)]
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs; the nodes drop what no other does."""
@@ -284,7 +284,7 @@ class RayBackend:
                 output = self._outputs.get(key)
                 if output is not None:
                     output.jobs.discard(job)
-                    if not output.jobs and not (self._keeping.retain and output.machine is not None):
+                    if not output.jobs and not (self._retention.retain and output.machine is not None):
                         del self._outputs[key]
         self.store.release(job, keys)  # last: who looks them up meanwhile sees that the job has no need of them
 
@@ -466,7 +466,8 @@ class RayBackend:
         """Start an actor on a node. Its resources are reserved for all sessions at once (`reservation`)."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        config = NodeConfig(node.machine, node.slots, node.memory, self._spill, self._keeping, self._secret, self._tls)
+        rules = (self._spill, self._retention, self._secret, self._tls)
+        config = NodeConfig(node.machine, node.slots, node.memory, *rules)
         kind = self._ray.remote(num_cpus=0, concurrency_groups={"events": 1})(NodeWorker)
         return kind.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote(config)
 
@@ -604,7 +605,7 @@ class RayBackend:
     def _in_files(self, keys: Sequence[CheckpointKey]) -> set[CheckpointKey]:
         """Those of the keys that are in the directory of checkpoints."""
         try:
-            return {committed.key for committed in self.store.held(keys)}
+            return {committed.key for committed in self.store.present(keys)}
         except CheckpointError as error:
             _logger.warning("what a Ray node held is made again, for the checkpoints cannot be looked up: %s", error)
             return set()

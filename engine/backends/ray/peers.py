@@ -90,9 +90,9 @@ class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
         return _stream(tables)
 
     def _pieces(self, key: CheckpointKey, partition: int | None) -> Sequence[pa.Table]:
-        found = self._store.held([key])
+        found = self._store.present([key])
         if not found:
-            raise flight.FlightServerError(f"checkpoint {key} is not held")
+            raise flight.FlightServerError(f"checkpoint {key} is not present")
         numbers = range(len(found[0].rows)) if partition is None else [partition]
         try:
             return [self._store.read(key, number) for number in numbers]

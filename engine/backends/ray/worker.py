@@ -19,7 +19,7 @@ from qoop.engine.backends.ray.peers import PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
 from qoop.engine.stage_sql import check_stage
-from qoop.engine.storage.checkpoint import Keeping
+from qoop.engine.storage.checkpoint import Retention
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
 
@@ -35,7 +35,7 @@ class NodeConfig:
     slots: int
     memory: int
     spill: Path | None
-    keeping: Keeping
+    retention: Retention
     secret: str = field(repr=False)
     tls: bool
 
@@ -87,7 +87,7 @@ class NodeWorker:
         self._tables: dict[tuple[str, str], Table] = {}
         self._refused: list[Event] = []
         self._backend = LocalBackend(
-            config.slots, config.memory, config.spill, config.keeping, config.machine, self._inputs
+            config.slots, config.memory, config.spill, config.retention, config.machine, self._inputs
         )
         self._inputs.store = self._backend.store
         self._server = PeerServer(host(), self._backend.store, config.secret, config.tls)
@@ -125,7 +125,7 @@ class NodeWorker:
 
     def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that are here; kept for the job until it drops them."""
-        return self._backend.store.held(keys, job)
+        return self._backend.store.present(keys, job)
 
     def events(self) -> Iterator[Sequence[Event]]:
         """The events as they happen. The stream ends after a while; the caller asks for it again."""
