@@ -273,9 +273,13 @@ class _Simulation:
         self.open = self.opened()
 
     def resume(self, stage: int, spent: Sequence[float]) -> None:
-        """Tasks that run have the rest of their time left."""
+        """Tasks that run have the rest of their time left.
+
+        One that is overdue takes as long again as it is overdue: the longer an estimate has been wrong, the longer it
+        will be.
+        """
         for seconds in spent[: self.waiting[stage]]:
-            self.start(stage, 1, 1, max(0.0, self.durations[stage] - seconds))
+            self.start(stage, 1, 1, abs(self.durations[stage] - seconds))
 
     def run(self) -> float:
         """The time when the last task ends, or the last one before `until`."""

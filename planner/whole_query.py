@@ -85,11 +85,6 @@ def whole_plan(bound: Bound, seconds: float, slots: int, shareable: bool) -> Pla
     return Plan((stage,), bound.columns, bound.settings)
 
 
-def is_whole(plan: Plan) -> bool:
-    """True if DuckDB runs the query by its own plan."""
-    return plan.root.whole
-
-
 def _signature(bound: Bound) -> str:
     versions = sorted((name, version) for name, (version, _) in bound.tables.items())
     return blake2b(repr(("whole", bound.text, versions, bound.settings)).encode(), digest_size=16).hexdigest()

@@ -9,16 +9,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Literal
 
-from qoop.engine.history import Record, Started, Succeeded
+from qoop.engine.history import Ended, Record, Started, Succeeded
+from qoop.engine.state import State
 from qoop.plan_cache import is_steady, named_tables
 from qoop.planner.packing import on_threads
+from qoop.planner.sql.bind import at_present
 from qoop.planner.whole_query import Size, seconds_from_footers, whole_plan
 from qoop.statements.normal_text import normal_text
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
+    from qoop.control.job_handle import JobHandle
     from qoop.planner.plan import Plan
     from qoop.planner.sql.bind import Bound
     from qoop.session_tables import SessionTables
@@ -28,17 +32,29 @@ SHORT_SECONDS = 1.0
 
 _REMEMBERED = 512
 
+Basis = Literal["footers", "statistics", "run"]
+
 _Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True)
 class DuckDBPlan:
-    """A query as DuckDB would run it. seconds: of one thread, by estimate or as it turned out."""
+    """A query as DuckDB would run it.
+
+    seconds: of one thread. basis: what they were told by. staged_seconds: from begin to end, the least that it took in
+    stages; None: nobody has tried.
+    """
 
     bound: Bound
     tables: Mapping[str, Table]
-    seconds: float
     plan: Plan
+    basis: Basis = "footers"
+    staged_seconds: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of one thread that the plan should take."""
+        return self.plan.root.estimate.task_seconds
 
 
 class DuckDBPlans:
@@ -62,21 +78,34 @@ class DuckDBPlans:
             if found is not None:
                 self._known.move_to_end(key)
                 if found.plan.root.slots == slots:
-                    return found
+                    return replace(found, bound=at_present(found.bound))
         made = self._made(text, named, slots)
         if found is not None:
-            made = _taking(made, found.seconds)
+            made = _taking(replace(made, staged_seconds=found.staged_seconds), found.seconds, found.basis)
         self._keep(key, made)
         return made
 
-    def learn(self, text: str, plan: Plan, history: Sequence[Record]) -> None:
-        """Remember what DuckDB's plan of a query took, if it came to its end."""
-        seconds = _thread_seconds(plan, history)
+    def foretell(self, text: str, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
+        """Remember what DuckDB's plan should take by statistics."""
+        told = _taking(known, seconds, "statistics")
+        self._keep(self._key(text, known.tables), told)
+        return told
+
+    def learn(self, text: str, plan: Plan, job: JobHandle) -> None:
+        """Remember what a plan of a query took, DuckDB's or another, if it was held to the end."""
         key = self._key(text, self._named(text))
         with self._lock:
             found = self._known.get(key)
-        if found is not None and seconds is not None:
-            self._keep(key, _taking(found, seconds))
+        if found is None or len(job.plans()) > 1:
+            return
+        history = job.history()
+        took = _thread_seconds(plan, history) if plan.root.whole else _seconds(history)
+        if took is None:
+            return
+        if not plan.root.whole:
+            self._keep(key, replace(found, staged_seconds=min(took, found.staged_seconds or inf)))
+        else:
+            self._keep(key, _taking(found, min(took, found.seconds) if found.basis == "run" else took, "run"))
 
     def _named(self, text: str) -> Mapping[str, Table]:
         tables = {name.lower(): table for name, table in self._tables.catalog.tables().items()}
@@ -91,7 +120,7 @@ class DuckDBPlans:
         sizes = {name: Size(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()}
         seconds = seconds_from_footers(text, sizes)
         shareable = self._shared and is_steady(text)
-        return DuckDBPlan(bound, tables, seconds, whole_plan(bound, seconds, slots, shareable))
+        return DuckDBPlan(bound, tables, whole_plan(bound, seconds, slots, shareable))
 
     def _keep(self, key: _Key, plan: DuckDBPlan) -> None:
         with self._lock:
@@ -101,11 +130,17 @@ class DuckDBPlans:
                 self._known.popitem(last=False)
 
 
-def _taking(known: DuckDBPlan, seconds: float) -> DuckDBPlan:
-    """The same with the seconds of one thread that it took."""
+def _taking(known: DuckDBPlan, seconds: float, basis: Basis) -> DuckDBPlan:
+    """The same with the seconds of one thread that it takes."""
     root = known.plan.root
     stage = replace(root, estimate=replace(root.estimate, task_seconds=seconds))
-    return replace(known, seconds=seconds, plan=replace(known.plan, stages=(stage,)))
+    return replace(known, plan=replace(known.plan, stages=(stage,)), basis=basis)
+
+
+def _seconds(history: Sequence[Record]) -> float | None:
+    """Seconds until a job had its answer; None if it has none."""
+    ends = [one.at for one in history if isinstance(one, Ended) and one.state == State.SUCCEEDED.value]
+    return ends[-1] if ends else None
 
 
 def _thread_seconds(plan: Plan, history: Sequence[Record]) -> float | None:

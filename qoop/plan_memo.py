@@ -20,7 +20,7 @@ from qoop.plan_cache import Entry, Kind, PlanCache, Settings, all_shared, key_of
 from qoop.planner.collector import collector_waits
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
-from qoop.planner.search.candidate import Alternatives, Grid
+from qoop.planner.search.candidate import Alternatives, Candidate, Grid
 from qoop.planner.search.decisions import Decision, decisions, recalled, replay
 from qoop.planner.sql.bind import Binder, Bound
 
@@ -74,6 +74,11 @@ class PlanMemo:
     def has_alternatives(self, text: str, grid: Grid) -> bool:
         """True if they are in memory."""
         return self._key("alternatives", text, grid) in self._cache
+
+    def known(self, text: str, grid: Grid) -> Sequence[Candidate]:
+        """The plans worth keeping that are in memory."""
+        entry = self._find(self._key("alternatives", text, grid))
+        return () if entry is None or entry.alternatives is None else entry.alternatives.kept
 
     def forget(self, text: str, available: Resources, grid: Grid) -> None:
         """Drop what is known of a text whose plan turned out to be far off."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import QueryError
 from qoop.config import Config
 from qoop.control.job_handle import JobHandle
-from qoop.duckdb_plans import SHORT_SECONDS, DuckDBPlans
+from qoop.duckdb_plans import SHORT_SECONDS, DuckDBPlan, DuckDBPlans
 from qoop.engine.events import Committed
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.job import Planned, Prepared
@@ -28,10 +28,10 @@ from qoop.plan_cache import PlanCache, Settings
 from qoop.plan_memo import PlanMemo, about, versions
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import Observations
+from qoop.planner.finish import Done, finish_time
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
-from qoop.planner.whole_query import is_whole
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Greedy, Policy
 from qoop.replanning.observations import MISJUDGED, Seen, committed, misestimate, outputs
@@ -41,6 +41,12 @@ from qoop.statements.statement import query_text
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.planner.sql.bind import Bound
+
+MUCH_LESS = 0.7
+"""The part of the seconds of DuckDB's plan that another may take at most to be tried in its place: estimates err."""
+
+BETWEEN_LOSSES = 60.0
+"""Seconds between the losses that outputs are kept for. Nobody knows; who keeps them expects some."""
 
 Present = Callable[[Sequence[CheckpointKey]], Sequence[Committed]]
 """Those of the keys that are committed."""
@@ -86,9 +92,15 @@ class QueryPlanning:
         begun = time.perf_counter()
         text = self._tables.as_read(text)
         share = self.usable
-        whole = self._by_duckdb(text, share, begun) if at is None and not self._config.staged else None
-        if whole is not None:
-            return whole
+        own = None if at is not None or self._config.staged else self._duckdb_plans.of(text, int(share.cpu))
+        chosen = None if own is None else self._with_own(own, text, share, begun)
+        if chosen is not None:
+            return chosen
+        staged = self._staged(text, at, share, begun)
+        return staged if own is None else self._cheaper(own, staged, share)
+
+    def _staged(self, text: str, at: str | None, share: Resources, begun: float) -> Planned:
+        """The query in stages, by the usual plan or the one that it had before."""
         known = self._plan_memo.plan(text, share)
         if known is not None:
             bound, plan, tables = known
@@ -102,12 +114,60 @@ class QueryPlanning:
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, share)
 
-    def _by_duckdb(self, text: str, share: Resources, begun: float) -> Planned | None:
-        """The query by DuckDB's own plan, if it is so short that no other plan is worth making."""
-        own = self._duckdb_plans.of(text, int(share.cpu))
-        if self._cost.on_threads(own.seconds, share.cpu) > SHORT_SECONDS:
+    def _with_own(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned | None:
+        """The query by DuckDB's own plan, or by another one that is known and better; None where both may be good and
+        no other is known.
+
+        A query that is short runs by DuckDB's plan, and no other is made. One that is long begins so, since that costs
+        nothing: it goes over to another plan once that is known to end sooner. Where outputs are to survive the
+        process, it begins in stages if that is worth what DuckDB's plan would lose with the process.
+        """
+        seconds, grid = self._cost.on_threads(own.seconds, share.cpu), local_grid(share)
+        short = seconds <= SHORT_SECONDS
+        plan = own.plan
+        if not short and self._plan_memo.has_alternatives(text, grid):
+            plan = self._best(own, self._plan_memo.known(text, grid), share)
+        elif not short and self._survives:
             return None
-        return Planned(own.bound, own.plan, own.tables, time.perf_counter() - begun, 0.0, None, share)
+        adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short)
+        return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
+
+    @property
+    def _survives(self) -> bool:
+        """True if outputs are to survive a process, of the session's or of a node."""
+        return self._config.checkpoints is not None or self._config.ray is not None
+
+    def _best(self, own: DuckDBPlan, others: Sequence[Candidate], share: Resources) -> Plan:
+        """DuckDB's plan, or one of the others that took less than it, or should take much less."""
+        mine = self._at_risk(self._cost.on_threads(own.seconds, share.cpu))
+        best = min(others, key=lambda one: one.finish.seconds(share))
+        if own.staged_seconds is not None:
+            return best.plan if own.staged_seconds < mine else own.plan
+        return best.plan if best.finish.seconds(share) < MUCH_LESS * mine else own.plan
+
+    def _cheaper(self, own: DuckDBPlan, staged: Planned, share: Resources) -> Planned:
+        """The query by DuckDB's own plan or in stages, where outputs are to survive the process."""
+        own = self._foretold(own, staged.bound.text, lambda: self.prepare(staged.bound.text))
+        mine = self._at_risk(self._cost.on_threads(own.seconds, share.cpu))
+        if finish_time(staged.plan, Done(), share) <= mine:
+            return staged
+        return replace(staged, bound=own.bound, plan=own.plan, tables=own.tables)
+
+    def _at_risk(self, seconds: float) -> float:
+        """The seconds that DuckDB's plan should take with those that would be lost with the process."""
+        return seconds * (1.0 + 0.5 * seconds / BETWEEN_LOSSES) if self._survives else seconds
+
+    def _foretold(self, own: DuckDBPlan, text: str, prepare: Callable[[], Prepared]) -> DuckDBPlan:
+        """DuckDB's plan with the best estimate that there is: what it took, or by statistics."""
+        if own.basis != "footers":
+            return own
+        from qoop.planner.planner import as_duckdb_reads
+
+        prepared = prepare()
+        relation = as_duckdb_reads(prepared.bound, self._tables.binder.describe)
+        if relation is None:
+            return own
+        return self._duckdb_plans.foretell(text, own, prepared.planning().duckdb_seconds(relation))
 
     def with_plan(self, text: str, plan: Plan, at: str | None = None) -> Planned:
         """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
@@ -123,7 +183,15 @@ class QueryPlanning:
         """As `Session.alternatives`. at: see `Binder.bind`."""
         self._learn()
         query = self._tables.as_read(query_text(text))
-        return self._plan_memo.alternatives(query, grid or local_grid(self.usable), lambda: self.prepare(query, at))
+        return self._alternatives(query, grid or local_grid(self.usable), at is None, lambda: self.prepare(query, at))
+
+    def _alternatives(self, text: str, grid: Grid, now: bool, prepare: Callable[[], Prepared]) -> Alternatives:
+        """The plans of a text worth keeping, DuckDB's own among them where the query is about the present."""
+        found = self._plan_memo.alternatives(text, grid, prepare)
+        if self._config.staged or not now:
+            return found
+        own = self._foretold(self._duckdb_plans.of(text, grid.threads), text, prepare)
+        return found.and_first(Candidate(own.plan, "DuckDB", grid.machine, self._cost))
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
         """As `Session.prepare`."""
@@ -163,8 +231,8 @@ class QueryPlanning:
             ended = [item for item in self._unlearned if item[1].done.done()]
             self._unlearned = [item for item in self._unlearned if item not in ended]
         for planned, handle in ended:
-            if is_whole(planned.plan):
-                self._duckdb_plans.learn(planned.bound.text, planned.plan, handle.history())
+            self._duckdb_plans.learn(planned.bound.text, planned.plan, handle)
+            if planned.plan.root.whole:
                 continue
             facts = committed(handle.history())
             for plan in (planned.plan, *handle.plans()[1:]):
@@ -180,15 +248,17 @@ class QueryPlanning:
         bound: Bound,
         tables: Mapping[str, Table],
         prepared: Prepared | None = None,
+        at_once: bool = False,
     ) -> Adaptive | None:
-        """The parts that a job of the text needs to change plan, None if it may not."""
+        """The parts that a job of the text needs to change plan, None if it may not. at_once: other plans are wanted
+        from the start, whatever the search for them takes."""
         if not self._config.replan:
             return None
         grid = local_grid(share)
         return Adaptive(
             partial(weakly(self._find), text, grid, versions(tables), bound.settings, prepared),
             share,
-            at_once=self._plan_memo.has_alternatives(text, grid),
+            at_once=at_once or self._plan_memo.has_alternatives(text, grid),
             policy=_forecast() if self._config.forecast else Greedy(),
             demand_aware=self._config.demand_aware,
         )
@@ -216,7 +286,7 @@ class QueryPlanning:
 
             found = keep(pool(prepare().planning(observed), grid))
         else:
-            found = self._plan_memo.alternatives(text, grid, prepare)
+            found = self._alternatives(text, grid, True, prepare)
         return [one for one in found.kept if about(one.plan, tables, settings)]
 
 

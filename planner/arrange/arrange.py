@@ -52,6 +52,10 @@ class Arranger:
         relation = self._once(relation, self._early, choices.eager_gain)
         return self._once(relation, self._reduced_facts) if choices.reduce_facts else relation
 
+    def ordered(self, relation: Relation) -> Relation:
+        """The relation with its joins ordered, and otherwise as it is."""
+        return self._once(relation, self._ordered, _USUAL.bushy, _USUAL.aim)
+
     def _once(self, relation: Relation, step: Callable[..., Relation], *choices: object) -> Relation:
         key = (id(relation), step, *choices)
         known = self._taken.get(key)

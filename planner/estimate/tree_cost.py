@@ -39,6 +39,21 @@ def seconds(cost: CostModel, relation: Relation, cardinality: Cardinality) -> fl
     return own + max(0.0, below - spared_seconds(cost, relation, cardinality))
 
 
+def seconds_once(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
+    """The same where a shared subplan runs once, however many read it."""
+    shared: set[str] = set()
+
+    def run(node: Relation) -> float:
+        if isinstance(node, Shared):
+            if node.name in shared:
+                return 0.0
+            shared.add(node.name)
+        below = sum(map(run, node.inputs))
+        return own_seconds(cost, node, cardinality) + max(0.0, below - spared_seconds(cost, node, cardinality))
+
+    return run(relation)
+
+
 def spared_seconds(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
     """Seconds that the operator saves the scan below it, of which only a part is read."""
     if not isinstance(relation, Join | Filter):

@@ -21,7 +21,7 @@ expressions and relations is proven in :mod:`~qoop.planner.algebra.properties`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.algebra.fold_constants import fold_constants
@@ -55,14 +55,17 @@ RULES: tuple[Rule, ...] = (
     merge_projects,
 )
 
+DUCKDB_RULES = tuple(rule for rule in RULES if rule not in (merge_scalar_aggregates, group_by_filters))
+"""The rules without those that DuckDB has no like of."""
 
-def apply_rules(relation: Relation) -> Relation:
+
+def apply_rules(relation: Relation, rules: Sequence[Rule] | None = None) -> Relation:
     """Return an equivalent relation after all rules, with the same columns in the same order.
 
-    Raises PlanError if a rule changed the columns of the root, which would be a defect of that rule.
+    rules: other ones. Raises PlanError if a rule changed the columns of the root, which would be a defect of that rule.
     """
     result = relation
-    for rule in RULES:
+    for rule in RULES if rules is None else rules:
         result = rule(result)
         if result.columns != relation.columns:
             raise PlanError(f"{rule.__name__} changed the columns {relation.columns} to {result.columns}")

@@ -7,7 +7,7 @@ again without loading a planner.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from math import ceil, inf
@@ -197,6 +197,11 @@ class Alternatives:
     pool: Pool
     chosen: tuple[int, ...]
     fallback_plans: int = 0
+
+    def and_first(self, candidate: Candidate) -> Alternatives:
+        """The same and, before them, a plan that no search had to find."""
+        pool = replace(self.pool, candidates=(candidate, *self.pool.candidates))
+        return Alternatives(pool, (0, *(place + 1 for place in self.chosen)), self.fallback_plans)
 
     @property
     def covering(self) -> int:

@@ -11,7 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -45,6 +45,11 @@ class Bound:
     columns: tuple[TypedName, ...]
     settings: tuple[tuple[str, str], ...] = field(default=())
     timestamp: QueryTimestamp = field(default_factory=QueryTimestamp.now)
+
+
+def at_present(bound: Bound) -> Bound:
+    """The query, asked now."""
+    return replace(bound, timestamp=QueryTimestamp.now(dict(bound.settings).get("timezone")))
 
 
 class Binder:

@@ -24,6 +24,9 @@ SEARCH_SECONDS = 0.03
 WORTH_PART = 0.05
 """Part of what is left that the search may take then: most searches find no plan worth going over to."""
 
+WORTH_PART_UNKNOWN = 0.5
+"""The same where DuckDB's plan runs: nobody knows yet what others would be like."""
+
 WORTH_SECONDS = 0.3
 """Estimated seconds left below which it is not worth searching again."""
 
@@ -109,7 +112,8 @@ def answer(asked: Asked) -> Answer:
     question = reestimate_all(asked.question, asked.observed)
     left = question.remaining[question.running].seconds
     launch = question.options[0].candidate.plan
-    found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= WORTH_PART * left
+    part = WORTH_PART_UNKNOWN if launch.root.whole else WORTH_PART
+    found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= part * left
     candidates, searching = None, 0.0
     if found and (not asked.found or _none_is_good(asked, question)):
         since = time.perf_counter()
@@ -133,8 +137,10 @@ def wanted_by(question: Question, decision: Decision) -> Resources:
 
 
 def search_seconds(launch: Plan) -> float:
-    """About how long the search for alternatives of a launch plan takes."""
-    return SEARCH_SECONDS * len(launch.stages)
+    """About how long the search for alternatives of a launch plan takes. DuckDB's plan of one stage tells no more than
+    the tables: each is about one stage, and two more join them."""
+    stages = 2 + len(launch.root.inputs) if launch.root.whole else len(launch.stages)
+    return SEARCH_SECONDS * stages
 
 
 def searched(asked: Asked, question: Question, found: Sequence[Candidate]) -> Question:
@@ -163,12 +169,14 @@ def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job
     """The options and the found plans that are not among them, with non-deterministic stages of the job's own."""
     if len(options) == 1 and found:  # of the launch plan only the plan was known, not the machine it is judged by
         options = (replace(options[0], candidate=replace(found[0], plan=options[0].candidate.plan, origin="launch")),)
-    known = {_sketch(option.candidate.plan) for option in options}
+    places = {_sketch(option.candidate.plan): place for place, option in enumerate(options)}
     result = list(options)
     for candidate in found:
         plan = own_non_deterministic(candidate.plan, job)
-        if _sketch(plan) not in known:
-            known.add(_sketch(plan))
+        place = places.setdefault(_sketch(plan), len(result))
+        if place < len(result) and plan.root.whole:  # more is known of DuckDB's plan now
+            result[place] = replace(result[place], candidate=replace(candidate, plan=plan))
+        elif place == len(result):
             result.append(Option(plan_name(len(result)), replace(candidate, plan=plan)))
     return tuple(result)
 

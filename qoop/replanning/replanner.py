@@ -31,6 +31,11 @@ EAGER_PART = 0.02
 more, it is made when first there is reason to switch."""
 
 
+LOOK_AGAIN = 1.0
+"""Seconds after which to look again at DuckDB's plan of a query, and after the same time once more; of what it does
+until its end nothing else is heard."""
+
+
 class Replanner:
     """The re-planning of one job.
 
@@ -96,7 +101,8 @@ class Replanner:
         self._look(now)
         if now >= self._again:
             self._again = inf
-            self._wait(Cause("again", "the last decision was for a time only", urgent=True), now)
+            why = "DuckDB's plan has not ended" if self._by_duckdb else "the last decision was for a time only"
+            self._wait(Cause("again", why, urgent=True), now)
         due = self.due
         if due is not None and now >= due:
             return self._ask(now)
@@ -191,6 +197,13 @@ class Replanner:
             searching = search_seconds(self._options[0].candidate.plan)
             if self._adaptive.at_once or searching <= EAGER_PART * self._work_left(self._run.share):
                 self._wait(Cause("start", "the alternatives became known", urgent=True), now)
+            elif self._by_duckdb:
+                self._again = now + max(LOOK_AGAIN, 2.0 * self._work_left(self._run.share))
+
+    @property
+    def _by_duckdb(self) -> bool:
+        """True while DuckDB's own plan of the query runs."""
+        return self._options[self._running].candidate.plan.root.whole
 
     @property
     def _without_a_slot(self) -> bool:
@@ -233,6 +246,8 @@ class Replanner:
         self._again = now + answer.decision.again
         self._wanted, self._slots = answer.wanted, answer.decision.slots
         if not isinstance(answer.decision, Switch):
+            if self._by_duckdb:
+                self._again = min(self._again, now + max(LOOK_AGAIN, now - self._run.began))
             return []
         self._running = answer.decision.plan
         self._options = answer.options
