@@ -18,18 +18,18 @@ LEAST_GAIN = 1.25  # estimated seconds without over those with
 class Aim:
     """The aim of an order of joins, besides little work: seconds of one slot that each unit counts for.
 
-    held_byte: a byte in a hash table. moved_byte: a byte that comes to a machine over its link: of the build side once
+    hash_byte: a byte in a hash table. moved_byte: a byte that comes to a machine over its link: of the build side once
     for each machine, or of both sides once, whichever is less. result_row: a row that a join puts out.
     """
 
     name: str = "work"
-    held_byte: float = 0.0
+    hash_byte: float = 0.0
     moved_byte: float = 0.0
     result_row: float = 0.0
 
 
 WORK = Aim()
-MEMORY = Aim("memory", held_byte=20e-9)  # some ten times what it takes to fill it
+MEMORY = Aim("memory", hash_byte=20e-9)  # some ten times what it takes to fill it
 NETWORK = Aim("network", moved_byte=30 / 125e6)  # for its time on a link of 1 Gbit/s, thirty slots wait
 RESULTS = Aim("results", result_row=200e-9)  # some thirty times what it takes to put it out
 AIMS = (WORK, MEMORY, NETWORK, RESULTS)

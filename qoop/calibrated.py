@@ -40,14 +40,14 @@ def load(path: Path) -> CostModel:
     """
     try:
         text = path.read_bytes()
-        held = {} if _is_older(text) else opened(text)
+        content = {} if _is_older(text) else opened(text)
     except FileNotFoundError:
         return DEFAULT
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}; run `qoop calibrate`, or remove it") from error
-    if held.get("format") != FORMAT or held.get("duckdb") != duckdb.__version__:
+    if content.get("format") != FORMAT or content.get("duckdb") != duckdb.__version__:
         return DEFAULT
-    constants = held.get("constants")
+    constants = content.get("constants")
     if not isinstance(constants, dict) or set(constants) != set(KEPT) or not all(map(_positive, constants.values())):
         raise ConfigError(f"{path} does not hold the constants of the cost model; run `qoop calibrate`, or remove it")
     return replace(DEFAULT, **constants)
@@ -60,7 +60,7 @@ def _positive(value: object) -> bool:
 def _is_older(text: bytes) -> bool:
     """True if it was written before such files bore a checksum."""
     try:
-        held = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(held, dict) and "checksum" not in held and held.get("format") in (1, 2)
+    return isinstance(content, dict) and "checksum" not in content and content.get("format") in (1, 2)

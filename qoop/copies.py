@@ -29,7 +29,7 @@ _FILE = "contents.json"
 
 def remember(folder: Path, tables: Iterable[Table], key: bytes | None) -> None:
     """Add to a bundle what its tables hold, except for those that are not what they were any more."""
-    found = {table.version: held for table in tables if (held := _content(table)) is not None}
+    found = {table.version: digest for table in tables if (digest := _content(table)) is not None}
     try:
         write_whole(folder / _FILE, sealed({"format": FORMAT, "contents": found}, key, indent=1))
     except OSError as error:
@@ -42,11 +42,11 @@ def remember(folder: Path, tables: Iterable[Table], key: bytes | None) -> None:
 
 def _content(table: Table) -> str | None:
     try:
-        held = content(table)
+        digest = content(table)
         table.check()
     except CatalogError:
         return None
-    return held
+    return digest
 
 
 def remembered(folder: Path, key: bytes | None) -> dict[str, str]:
@@ -56,17 +56,17 @@ def remembered(folder: Path, key: bytes | None) -> dict[str, str]:
     """
     try:
         data = opened((folder / _FILE).read_bytes(), key)
-        held = data["contents"] if data.get("format") == FORMAT else {}
-        return {str(version): str(digest) for version, digest in held.items()}
+        contents = data["contents"] if data.get("format") == FORMAT else {}
+        return {str(version): str(digest) for version, digest in contents.items()}
     except (OSError, ValueError, KeyError, AttributeError):
         return {}
 
 
-def take_copies(catalog: Catalog, wanted: Mapping[str, str], held: Mapping[str, str]) -> list[Table]:
+def take_copies(catalog: Catalog, wanted: Mapping[str, str], contents: Mapping[str, str]) -> list[Table]:
     """Give tables that hold the same rows as the versions wanted (by name) those versions; returns these tables."""
     found = []
     for name, table in catalog.tables().items():
         version = wanted.get(name.lower(), table.version)
-        if version != table.version and version in held and held[version] == content(table):
+        if version != table.version and version in contents and contents[version] == content(table):
             found.append(catalog.take_for(name, version))
     return found

@@ -361,11 +361,11 @@ class Session:
         for name, value in bundle.settings:
             self.set(name, value)
         owner, keys = f"bundle-{folder}", [one.committed.key for one in saved]
-        held = set(self.backend.adopt(saved, owner))
+        adopted = set(self.backend.adopt(saved, owner))
         try:
             usual = self.planning.plan(bundle.query, bundle.timestamp)
             others = [one.plan for one in self.planning.alternatives(bundle.query, None, bundle.timestamp).kept]
-            plan = best_plan([usual.plan, *others, *bundle.plans], held, self.planning.usable)
+            plan = best_plan([usual.plan, *others, *bundle.plans], adopted, self.planning.usable)
             chosen = usual if plan is usual.plan else self.planning.with_plan(bundle.query, plan, bundle.timestamp)
             job = self.start(replace(chosen, adaptive=usual.adaptive), resume=True)
         except BaseException:

@@ -133,11 +133,11 @@ class SessionTables:
                 except CatalogError as error:  # it may be that the text does not read the table after all
                     self._unreadable[name] = error
 
-    def take_copies(self, tables: Sequence[TableRef], held: Mapping[str, str]) -> None:
-        """Tables that hold the same as those of a bundle are these, wherever they lie. held: see `take_copies`."""
+    def take_copies(self, tables: Sequence[TableRef], contents: Mapping[str, str]) -> None:
+        """Tables that hold the same as those of a bundle are these, wherever they lie. contents: see `take_copies`."""
         wanted = {table.name.lower(): table.version for table in tables}
         with self.naming():
-            for table in take_copies(self.catalog, wanted, held):
+            for table in take_copies(self.catalog, wanted, contents):
                 self._now_is(table)
 
     def references(self, tables: Mapping[str, Table]) -> tuple[TableRef, ...]:
@@ -207,10 +207,10 @@ class SessionTables:
 
 def weakly(method: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
     """A method for those that live as long as its object, and must not keep it."""
-    held = weakref.WeakMethod(method)
+    weak = weakref.WeakMethod(method)
 
     def call(*arguments: _Given.args, **named: _Given.kwargs) -> _Found:
-        found = held()
+        found = weak()
         if found is None:
             raise SessionClosed("the session is closed")
         return found(*arguments, **named)

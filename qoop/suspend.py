@@ -220,16 +220,16 @@ def check_tables(wanted: Iterable[TableRef], found: Mapping[str, Table]) -> None
             raise TableChanged(f"table {ref.name}{where}, {changed}")
 
 
-def best_plan(plans: Sequence[Plan], held: Collection[CheckpointKey], available: Resources) -> Plan:
+def best_plan(plans: Sequence[Plan], present: Collection[CheckpointKey], available: Resources) -> Plan:
     """The plan that is done first on these resources, given the outputs there are; of equals the first."""
-    return min(plans, key=lambda plan: finish_time(plan, _done(plan, held), available))
+    return min(plans, key=lambda plan: finish_time(plan, _done(plan, present), available))
 
 
-def _done(plan: Plan, held: Collection[CheckpointKey]) -> Done:
+def _done(plan: Plan, present: Collection[CheckpointKey]) -> Done:
     parts = {
         stage.id: count
         for stage in plan.stages
-        if stage.shareable and (count := sum(checkpoint_key(stage, part) in held for part in range(stage.width)))
+        if stage.shareable and (count := sum(checkpoint_key(stage, part) in present for part in range(stage.width)))
     }
     return Done(parts)
 

@@ -335,7 +335,7 @@ class _Reader(io.RawIOBase):
         self._file = opened(version)
         self._at = 0
         self._group = -1
-        self._held: dict[int, bytes] = {}  # chunks of that row group
+        self._chunks: dict[int, bytes] = {}  # chunks of that row group
         self.size = version.size
 
     def read(self, length: int = -1) -> bytes:
@@ -362,10 +362,10 @@ class _Reader(io.RawIOBase):
         begin, size, group = chunk
         if group != self._group:
             self._file.fetch(self._file.chunks(group, self._columns))
-            self._group, self._held = group, {}
-        if begin not in self._held:
-            self._held[begin] = self._file.piece(begin, size)
-        return self._held[begin][start - begin : start - begin + length]
+            self._group, self._chunks = group, {}
+        if begin not in self._chunks:
+            self._chunks[begin] = self._file.piece(begin, size)
+        return self._chunks[begin][start - begin : start - begin + length]
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]

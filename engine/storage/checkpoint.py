@@ -156,7 +156,7 @@ class Store:
 
         between: as for `put`. What it is given may be written, and others spilled for it, which raises DiskFull.
         """
-        return Growing(schema, parts, self._spill, lambda came, held: self._admit(came, held, between), between)
+        return Growing(schema, parts, self._spill, lambda came, total: self._admit(came, total, between), between)
 
     def put(
         self,
@@ -575,11 +575,11 @@ class Store:
                     entry.mapped = mapped
                     self._leave_memory(entry)
 
-    def _admit(self, came: int, held: int, between: Callable[[], None]) -> bool:
-        """True if bytes that just came may stay in memory. held: all bytes of their output, which is being made."""
+    def _admit(self, came: int, total: int, between: Callable[[], None]) -> bool:
+        """True if bytes that just came may stay in memory. total: all bytes of their output, which is being made."""
         with self._lock:
             self._used += came
-            if held > self.budget // _GROWING:
+            if total > self.budget // _GROWING:
                 return False
         if came > 0:
             self.trim(between)

@@ -55,16 +55,16 @@ class InMemory:
 
     def __init__(self, schema: pa.Schema, parts: int) -> None:
         self._schema = schema
-        self._held: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
+        self._batches: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
 
     def add(self, pieces: Iterable[tuple[int, pa.RecordBatch]]) -> None:
         """Append rows to partitions of these numbers."""
         for number, batch in pieces:
-            self._held[number].append(batch)
+            self._batches[number].append(batch)
 
     def finish(self) -> Made:
         """All of them."""
-        return Made(tuple(pa.Table.from_batches(batches, self._schema) for batches in self._held))
+        return Made(tuple(pa.Table.from_batches(batches, self._schema) for batches in self._batches))
 
     def close(self) -> None:
         """Nothing is left behind."""
@@ -80,7 +80,7 @@ class Growing:
         self, schema: pa.Schema, parts: int, folder: Path, admit: Admit, between: Callable[[], None] = lambda: None
     ) -> None:
         self._schema = schema
-        self._held: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
+        self._batches: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
         self._bytes = 0
         self._folder = folder
         self._admit = admit
@@ -91,7 +91,7 @@ class Growing:
         """Append rows to partitions of these numbers. Raises DiskFull if the file cannot be written."""
         came = 0
         for number, batch in pieces:
-            self._held[number].append(batch)
+            self._batches[number].append(batch)
             came += batch.nbytes
         self._bytes += came
         stays = self._admit(came, self._bytes)
@@ -101,7 +101,7 @@ class Growing:
     def finish(self) -> Made:
         """All of them. Raises DiskFull."""
         if self._file is None:
-            return Made(tuple(pa.Table.from_batches(batches, self._schema) for batches in self._held))
+            return Made(tuple(pa.Table.from_batches(batches, self._schema) for batches in self._batches))
         self._write()
         with self._told():
             return Made(self._file.finish(), mapped=True)
@@ -115,15 +115,15 @@ class Growing:
     def _write(self) -> None:
         """Move what is in memory to the file."""
         with self._told():
-            self._file = self._file or Spilling(self._folder, self._schema, len(self._held))
-            for number, batches in enumerate(self._held):
+            self._file = self._file or Spilling(self._folder, self._schema, len(self._batches))
+            for number, batches in enumerate(self._batches):
                 if batches:
                     self._file.write(number, batches, self._between)
                     batches.clear()
         self._forget()
 
     def _forget(self) -> None:
-        self._held = [[] for _ in self._held]
+        self._batches = [[] for _ in self._batches]
         if self._bytes:
             self._admit(-self._bytes, 0)
         self._bytes = 0

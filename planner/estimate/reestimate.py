@@ -67,15 +67,15 @@ def _grown(stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Obse
         return old
     read = [(plan.by_id[id].estimate.rows, growth[id]) for id in sources]
     work = _work(read, old.rows, rows, reads_table=bool(stage.table_inputs))
-    held = max(1.0, *(grown for _, grown in read)) if read else 1.0
+    most = max(1.0, *(grown for _, grown in read)) if read else 1.0
     more = _more(stage, plan, growth, rows)
     return replace(
         old,
         rows=rows,
         bytes=size,
         task_seconds=min(old.task_seconds * work, old.task_seconds + more * ROW_SECONDS),
-        task_memory=min(_held(old.task_memory, held), old.task_memory + more * ROW_BYTES),
-        task_wants=min(_held(old.task_wants, held), old.task_wants + more * ROW_BYTES),
+        task_memory=min(_grown_memory(old.task_memory, most), old.task_memory + more * ROW_BYTES),
+        task_wants=min(_grown_memory(old.task_wants, most), old.task_wants + more * ROW_BYTES),
     )
 
 
@@ -88,7 +88,7 @@ def _more(stage: Stage, plan: Plan, growth: Mapping[StageId, float], rows: float
     return more
 
 
-def _held(memory: float, grown: float) -> float:
+def _grown_memory(memory: float, grown: float) -> float:
     """Bytes of a task that reads `grown` times the rows; the memory that every task takes does not grow."""
     return memory if memory <= BASE_MEMORY else BASE_MEMORY + (memory - BASE_MEMORY) * grown
 

@@ -52,7 +52,7 @@ class Placed(NamedTuple):
     splits: the most tasks that have any use; exact: the number of tasks it must have, 0 if free.
     rows: rows of all tasks together; per_task: at most this number in one task.
     seconds: one thread's work that the tasks divide; repeated: work that each task does again.
-    held: bytes in hash tables that the tasks divide; held_each: bytes that each task holds.
+    hash_bytes: bytes in hash tables that the tasks divide; hash_bytes_each: bytes that each task holds.
     """
 
     meaning: Relation
@@ -66,8 +66,8 @@ class Placed(NamedTuple):
     per_task: float = float("inf")
     seconds: float = 0.0
     repeated: float = 0.0
-    held: float = 0.0
-    held_each: float = 0.0
+    hash_bytes: float = 0.0
+    hash_bytes_each: float = 0.0
 
     def under(
         self, meaning: Relation, wrap: Callable[[Relation], Relation], rows: float, seconds: float, **changes: object

@@ -164,7 +164,8 @@ class _Placer:
     def fragment(self, placed: Placed, relation: Relation, width: int) -> Fragment:
         rows = placed.rows_of(width)
         seconds = placed.seconds / width + placed.repeated + self.costs.starting(relation)
-        memory = BASE_MEMORY + placed.held_each + 1.5 * placed.held / width + self.costs.bytes(rows, relation) / width
+        tables = BASE_MEMORY + placed.hash_bytes_each + 1.5 * placed.hash_bytes / width
+        memory = tables + self.costs.bytes(rows, relation) / width
         slots = self.costs.threads if width == 1 and seconds > self.limits.threads_seconds else 1
         asked = min(memory, self.costs.most_memory(slots))
         estimate = Estimate(rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), asked, memory)
@@ -208,7 +209,7 @@ class _Placer:
         seconds = self.work(node) - min(child.seconds, self.costs.spared(node))
         return child.under(
             node, lambda below: with_inputs(node, (below,)), rows, seconds, hashed=hashed,
-            held=child.held + self.costs.memory(node),
+            hash_bytes=child.hash_bytes + self.costs.memory(node),
         )  # fmt: skip
 
     def scan(self, node: Scan) -> Placed:
@@ -293,14 +294,14 @@ class _Placer:
         """Each task's first ranks, then the ranks among those."""
         first = child.under(
             node.input, top.within, child.rows, self.work(node), per_task=self.first_rows(top, node), partial=True,
-            held=child.held + self.costs.memory(node),
+            hash_bytes=child.hash_bytes + self.costs.memory(node),
         )  # fmt: skip
         rows = first.rows_of(self.width(first))
         part = min(1.0, rows / max(1.0, child.rows))
         below = self.gathered(first)
         return below.under(
             node, lambda rows: with_inputs(node, (rows,)), rows, part * self.work(node), partial=True,
-            held=below.held + part * self.costs.memory(node),
+            hash_bytes=below.hash_bytes + part * self.costs.memory(node),
         )  # fmt: skip
 
     def worth_hashing(self, node: Relation, child: Placed, keys: Sequence[Expr]) -> bool:
@@ -346,7 +347,7 @@ class _Placer:
         node, groups = phases.whole, self.groups(phases, child)
         partial = child.under(
             node, phases.partial, child.rows, self.work(node), per_task=groups, partial=True,
-            held=child.held, held_each=child.held_each + self.costs.table_bytes(groups, node),
+            hash_bytes=child.hash_bytes, hash_bytes_each=child.hash_bytes_each + self.costs.table_bytes(groups, node),
         )  # fmt: skip
         rows = partial.rows_of(self.width(partial))
         seconds = self.work(node) * min(1.0, rows / max(1.0, child.rows))
@@ -358,7 +359,9 @@ class _Placer:
             return self.in_two_branches(node, partial._replace(rows=rows, per_task=float("inf")), *split)
         else:
             below = self.gathered(partial)
-        return below.under(node, phases.final, self.rows(node), seconds, held=below.held + self.costs.memory(node))
+        return below.under(
+            node, phases.final, self.rows(node), seconds, hash_bytes=below.hash_bytes + self.costs.memory(node)
+        )
 
     # ---- grouping sets ----
 
@@ -407,7 +410,7 @@ class _Placer:
         return rows.under(
             node, lambda below: SetOp("union", True, (split.fine_of(below, partial), coarse), node.columns),
             self.rows(node), share * self.work(split.fine.groups),
-            held=self.costs.memory(split.fine.groups),
+            hash_bytes=self.costs.memory(split.fine.groups),
         )  # fmt: skip
 
     def coarse_branch(self, rows: Placed, split: SplitSets, share: float) -> Placed:
@@ -415,7 +418,8 @@ class _Placer:
         groups = self.rows(part) if part.keys else 1.0
         parts = rows.under(
             split.coarse.rows, lambda below: split.coarse_part_of(below, rows.partial), rows.rows,
-            share * self.work(part), per_task=groups, partial=True, held_each=self.costs.table_bytes(groups, part),
+            share * self.work(part), per_task=groups, partial=True,
+            hash_bytes_each=self.costs.table_bytes(groups, part),
         )  # fmt: skip
         below = self.gathered(parts)
         seconds = self.work(split.coarse.groups) * below.rows / max(1.0, self.rows(split.coarse.groups.input))
@@ -490,8 +494,8 @@ class _Placer:
             node, lambda n: with_inputs(node, (left.at(n), right.at(n))), self.rows(node), left.spread or right.spread,
             hashed=joined_hashing(node, left, right), splits=max(left.splits, right.splits),
             exact=left.exact or right.exact, seconds=max(seconds, 0.0), repeated=repeated,
-            held=left.held + right.held + (build if both or right.spread else 0.0),
-            held_each=left.held_each + right.held_each + (build if not both and left.spread else 0.0),
+            hash_bytes=left.hash_bytes + right.hash_bytes + (build if both or right.spread else 0.0),
+            hash_bytes_each=left.hash_bytes_each + right.hash_bytes_each + (build if not both and left.spread else 0.0),
         )  # fmt: skip
 
     # ---- set operations ----
@@ -540,6 +544,6 @@ class _Placer:
             node, lambda n: with_inputs(node, tuple(branch.at(n) for branch in branches)), self.rows(node),
             all(branch.spread for branch in branches), hashed=hashed, splits=max(branch.splits for branch in branches),
             exact=max(branch.exact for branch in branches), seconds=sum(b.seconds for b in branches) + self.work(node),
-            repeated=sum(b.repeated for b in branches), held=sum(b.held for b in branches),
-            held_each=sum(b.held_each for b in branches),
+            repeated=sum(b.repeated for b in branches), hash_bytes=sum(b.hash_bytes for b in branches),
+            hash_bytes_each=sum(b.hash_bytes_each for b in branches),
         )  # fmt: skip

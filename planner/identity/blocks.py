@@ -352,16 +352,16 @@ class Blocks:
             return block
         classes, others = equal_columns(block.predicates)
         name = merged_names(str, classes)
-        held = {text_of(predicate, name) for predicate in others}
-        implied = {semi for semi in semis if self._is_own_partner(semi, block, held, classes)}
+        texts = {text_of(predicate, name) for predicate in others}
+        implied = {semi for semi in semis if self._is_own_partner(semi, block, texts, classes)}
         return replace(block, predicates=tuple(p for p in block.predicates if p not in implied)) if implied else block
 
     def _is_own_partner(
-        self, semi: Call, block: Block, held: set[str], classes: Mapping[Column, tuple[Column, ...]]
+        self, semi: Call, block: Block, texts: set[str], classes: Mapping[Column, tuple[Column, ...]]
     ) -> bool:
         """True if the factors of a semi join's right side are among the block's own, as restricted and so joined.
 
-        held: texts of the block's predicates. classes: its columns that are equal, and so not NULL.
+        texts: texts of the block's predicates. classes: its columns that are equal, and so not NULL.
         """
         name = merged_names(str, classes)
         source = self._semi_joins[semi.template]
@@ -371,7 +371,7 @@ class Blocks:
             return False
         outer = dict(zip(_columns(source.args), semi.args, strict=True))
         for part in (*right.predicates, *(substitute(part, outer) for part in source.on)):
-            if is_volatile(part) or not (_is_equated(part, classes) or text_of(part, name) in held):
+            if is_volatile(part) or not (_is_equated(part, classes) or text_of(part, name) in texts):
                 return False
         return True
 

@@ -49,7 +49,7 @@ class _Session:
     weight: float
     heard: float
     wants: float = 0.0
-    held: Slots = field(default_factory=dict)
+    used: Slots = field(default_factory=dict)
     given: Slots = field(default_factory=dict)
 
 
@@ -61,15 +61,15 @@ class Arbiter:
         self._sessions: dict[str, _Session] = {}
         self._arrivals = count()
 
-    def tick(self, session: str, weight: float, wants: float, slots: Slots, held: Slots) -> Slots:
+    def tick(self, session: str, weight: float, wants: float, slots: Slots, used: Slots) -> Slots:
         """The resources that a session may have of each machine from now on.
 
-        wants: slots that it has a use for. slots: of the machines there are. held: what its attempts take now.
+        wants: slots that it has a use for. slots: of the machines there are. used: what its attempts take now.
         """
         now = self._now()
         self.living()
         mine = self._sessions.setdefault(session, _Session(next(self._arrivals), weight, now))
-        mine.weight, mine.wants, mine.held, mine.heard = weight, wants, held, now
+        mine.weight, mine.wants, mine.used, mine.heard = weight, wants, used, now
         target = self._targets(slots)[session]
         mine.given = {name: max(0, min(target[name], slots[name] - self._taken(name, mine))) for name in slots}
         return mine.given
@@ -87,7 +87,7 @@ class Arbiter:
 
     def _taken(self, machine: MachineId, but: _Session) -> int:
         others = (one for one in self._sessions.values() if one is not but)
-        return sum(max(one.held.get(machine, 0), one.given.get(machine, 0)) for one in others)
+        return sum(max(one.used.get(machine, 0), one.given.get(machine, 0)) for one in others)
 
     def _targets(self, slots: Slots) -> dict[str, Counter[MachineId]]:
         """Where each session should have how many slots: where it has some already, if it can be."""
@@ -132,16 +132,16 @@ class RayArbiter:
         self._lock = threading.Lock()
         self._arbiter = Arbiter()
         self._reserving: set[str] = set()  # sessions that want the whole of the nodes
-        self._holding = threading.Lock()  # one thread at a time changes what is held
+        self._holding = threading.Lock()  # one thread at a time changes what is used
         self._reservation = Reservation()
         threading.Thread(target=self._keep_resources, name="qoop-ray-resources", daemon=True).start()
 
-    def tick(self, session: str, reserves: bool, weight: float, wants: float, slots: Slots, held: Slots) -> Slots:
+    def tick(self, session: str, reserves: bool, weight: float, wants: float, slots: Slots, used: Slots) -> Slots:
         """As `Arbiter.tick`. reserves: Ray gives nobody else resources on the nodes."""
         with self._lock:
             if reserves:
                 self._reserving.add(session)
-            return self._arbiter.tick(session, weight, wants, slots, held)
+            return self._arbiter.tick(session, weight, wants, slots, used)
 
     def leave(self, session: str) -> int:
         """As `Arbiter.leave`."""
@@ -188,14 +188,14 @@ class RayShare:
         self._name = secrets.token_hex(8)
         self._actor: Any = None
 
-    def tick(self, slots: Slots, held: Slots) -> Slots | None:
+    def tick(self, slots: Slots, used: Slots) -> Slots | None:
         """The resources that the session may have of each machine; None if no arbiter answers just now."""
         import ray
 
         try:
             if self._actor is None:
                 self._actor = _arbiter(ray)
-            asked = self._actor.tick.remote(self._name, self._reserves, self._weight, self.wants(), slots, held)
+            asked = self._actor.tick.remote(self._name, self._reserves, self._weight, self.wants(), slots, used)
             given: Slots = ray.get(asked, timeout=LEASE)
             return given
         except (ray.exceptions.RayError, ValueError):  # it is gone with its node; the next one knows nothing yet

@@ -31,10 +31,10 @@ def time_step(seconds: float, most: int = 12) -> float:
     return next(fits, 86_400 * round_step(seconds / 86_400, most))
 
 
-def moment(at: float) -> str:
+def time_label(at: float) -> str:
     """A time on an axis.
 
-    >>> [moment(at) for at in (0, 0.5, 90, 5400, 90_000)]
+    >>> [time_label(at) for at in (0, 0.5, 90, 5400, 90_000)]
     ['0', '0.5 s', '1:30 min', '1:30 h', '25:00 h']
     """
     if at == 0:

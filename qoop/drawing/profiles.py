@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from itertools import pairwise
 
-from qoop.drawing.axis import moment, round_step, time_step
+from qoop.drawing.axis import round_step, time_label, time_step
 from qoop.drawing.picture import FONT, page
 from qoop.profiles.profile import CapacityProfile
 from qoop.profiles.summary import mean_slots, summary
@@ -35,7 +35,7 @@ def as_text(profile: CapacityProfile, width: int = 72, height: int = 8) -> str:
         drawn = "".join(_BLOCKS[max(0, min(8, round(level - 8 * row)))] for level in levels).rstrip()
         lines.append(f"{label if row == height - 1 else '':>{len(label)}} │{drawn}".rstrip())
     lines.append(f"{'0':>{len(label)}} └{'─' * width}")
-    lines.append(f"{'':>{len(label)}}  0 to {moment(profile.seconds)}")
+    lines.append(f"{'':>{len(label)}}  0 to {time_label(profile.seconds)}")
     return "\n".join(lines)
 
 
@@ -68,7 +68,7 @@ def as_svg(profile: CapacityProfile, title: str, region_seconds: float = REGION_
 def as_html(profile: CapacityProfile, title: str, region_seconds: float = REGION_SECONDS) -> str:
     """The picture, what there is to say in numbers, and the regions in a table, as a page that needs nothing else."""
     rows = (
-        f'<tr><td class="n">{moment(region.begin)}</td><td>{region.volatility}</td><td class="n">'
+        f'<tr><td class="n">{time_label(region.begin)}</td><td>{region.volatility}</td><td class="n">'
         f"{100 * region.size:.0f} %</td></tr>"
         for region in regions(profile, region_seconds)
     )
@@ -118,7 +118,7 @@ def _axes(place: _Place) -> Iterator[str]:
     for tick in range(int(place.seconds / every + 1e-9) + 1):
         x = place.x(tick * every)
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{place.bottom}" y2="{place.bottom + 4}" stroke="#999"/>'
-        label = moment(tick * every)
+        label = time_label(tick * every)
         yield f'<text x="{x:.1f}" y="{place.bottom + 18}" text-anchor="middle" fill="#777">{label}</text>'
 
 

@@ -317,11 +317,11 @@ def _axis(scale: _Scale) -> Iterator[str]:
     for tick in range(int(scale.end / step) + 1):
         x = scale.x(tick * step)
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}" y2="{scale.bottom + 4:.1f}" stroke="#ddd"/>'
-        text = _moment(tick * step, step)
+        text = _time_label(tick * step, step)
         yield f'<text x="{x:.1f}" y="{scale.bottom + 18:.1f}" text-anchor="middle" fill="#777">{text}</text>'
 
 
-def _moment(at: float, step: float) -> str:
+def _time_label(at: float, step: float) -> str:
     return f"{at * 1e3:g} ms" if step < 0.1 else f"{at:.10g} s"
 
 

@@ -54,7 +54,7 @@ PAPER_BIDDING = Bidding()
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Machine:
     name: str
     begin: float
     bid: float
@@ -65,22 +65,22 @@ class _Bidder:
     """The machines now, and those before."""
 
     rule: Bidding
-    held: list[_Held] = field(default_factory=list)
+    machines: list[_Machine] = field(default_factory=list)
     lost: list[Stay] = field(default_factory=list)
     named: int = 0
 
     def lose(self, at: float, price: float) -> None:
         """All bids under the price."""
-        gone = [one for one in self.held if one.bid < price]
+        gone = [one for one in self.machines if one.bid < price]
         self.lost += [Stay(one.name, one.begin, at) for one in gone if at > one.begin]
-        self.held = [one for one in self.held if one.bid >= price]
+        self.machines = [one for one in self.machines if one.bid >= price]
 
     def bid(self, at: float, price: float) -> None:
         for _ in range(self.rule.added):
-            if (len(self.held) + 1) * price > self.rule.budget + _ROUNDING:
+            if (len(self.machines) + 1) * price > self.rule.budget + _ROUNDING:
                 return
             self.named += 1
-            self.held.append(_Held(f"m{self.named}", at, price * (1 + self.rule.over)))
+            self.machines.append(_Machine(f"m{self.named}", at, price * (1 + self.rule.over)))
 
 
 def bid(prices: Prices, rule: Bidding = PAPER_BIDDING, size: Size = PAPER) -> CapacityProfile:
@@ -98,8 +98,8 @@ def bid(prices: Prices, rule: Bidding = PAPER_BIDDING, size: Size = PAPER) -> Ca
         bidder.lose(at, price)
         if at in bids:
             bidder.bid(at, price)
-        counts.append((at, len(bidder.held)))
-    stays = [*bidder.lost, *(Stay(one.name, one.begin) for one in bidder.held)]
+        counts.append((at, len(bidder.machines)))
+    stays = [*bidder.lost, *(Stay(one.name, one.begin) for one in bidder.machines)]
     known = tuple(sorted(stays, key=lambda stay: (stay.begin, int(stay.machine[1:]))))
     return counted(counts, prices.seconds, size, known)
 

@@ -55,5 +55,5 @@ def mean_slots(profile: CapacityProfile, begin: float, end: float) -> float:
     if end <= begin:
         return profile.at(begin).all_slots
     inside = [point.at for point in profile.points if begin < point.at < end]
-    held = sum(profile.at(at).all_slots * (later - at) for at, later in pairwise([begin, *inside, end]))
-    return held / (end - begin)
+    slot_seconds = sum(profile.at(at).all_slots * (later - at) for at, later in pairwise([begin, *inside, end]))
+    return slot_seconds / (end - begin)

@@ -268,8 +268,8 @@ def _resume(shell: Shell, line: str) -> None:
     shell.forget_names()
     shell.suspended = {one: where for one, where in shell.suspended.items() if where != path}
     entry = shell.jobs.put_behind(job)
-    held = job.progress().fraction
-    shell.say(f"{entry.name} goes on in the background with {held:.0%} of its work done; \\fg shows it")
+    done = job.progress().fraction
+    shell.say(f"{entry.name} goes on in the background with {done:.0%} of its work done; \\fg shows it")
 
 
 def _explain(shell: Shell, text: str) -> None:

@@ -18,11 +18,11 @@ _LOOK = 0.2
 
 @dataclass
 class Entry:
-    """A query and where it runs. told: how many records of its history have been told."""
+    """A query and where it runs. shown: how many records of its history the screen has."""
 
     job: Job
     background: bool = False
-    told: int = 0
+    shown: int = 0
 
     @property
     def running(self) -> bool:
@@ -72,7 +72,7 @@ class Jobs:
         return found
 
     def put_behind(self, job: Job) -> Entry:
-        """Let a query go on in the background; its switches and its end are told as they happen."""
+        """Let a query go on in the background; its switches and its end are shown as they happen."""
         entry = self.add(job)
         if not entry.background:
             entry.background = True
@@ -82,7 +82,7 @@ class Jobs:
     def news(self, entry: Entry) -> list[str]:
         """The decisions about a job's plan since the last time, a sentence a line."""
         history = entry.job.history()
-        since, entry.told = entry.told, len(history)
+        since, entry.shown = entry.shown, len(history)
         return news(history, since, self._terminal())
 
     def status(self) -> str:

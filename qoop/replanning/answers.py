@@ -38,11 +38,11 @@ Seen = tuple[Plan, StageId, Observation]
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with what its answer takes. told: what was observed when the options were estimated; news: since
+    """A question with what its answer takes. before: what was observed when the options were estimated; news: since
     then. found: the alternatives are among the options."""
 
     question: Question
-    told: Observations
+    before: Observations
     news: tuple[Seen, ...]
     adaptive: Adaptive
     job: JobId
@@ -51,7 +51,7 @@ class Asked:
     @cached_property
     def observed(self) -> Observations:
         """All that was observed."""
-        observed = self.told
+        observed = self.before
         for plan, stage, observation in self.news:
             observed = observed | observe(plan, {stage: observation})
         return observed

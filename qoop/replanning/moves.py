@@ -39,10 +39,10 @@ Path = Sequence[tuple[float, Resources]]
 class Moves:
     """The sightings of a share; a value that can be added to.
 
-    held: seconds at each level. moves: how often it went from one level to another.
+    seconds: seconds at each level. moves: how often it went from one level to another.
     """
 
-    held: Mapping[Resources, float] = field(default_factory=dict)
+    seconds: Mapping[Resources, float] = field(default_factory=dict)
     moves: Mapping[tuple[Resources, Resources], float] = field(default_factory=dict)
 
     @classmethod
@@ -50,28 +50,30 @@ class Moves:
         """The sightings of a path, up to a time. Of several shares at one moment the last one counts.
 
         >>> seen = Moves.of([(0, Resources(8)), (5, Resources(2))], until=6)
-        >>> seen.held[Resources(8)], seen.moves[Resources(8), Resources(2)]
+        >>> seen.seconds[Resources(8)], seen.moves[Resources(8), Resources(2)]
         (5, 1)
         """
-        held: Counter[Resources] = Counter()
+        seconds: Counter[Resources] = Counter()
         moves: Counter[tuple[Resources, Resources]] = Counter()
         last = dict(path)
         steps = list(last.items())
         for (at, share), (end, _) in pairwise([*steps, (max(until, steps[-1][0]), Resources())] if steps else []):
-            held[share] += end - at  # type: ignore[assignment]
+            seconds[share] += end - at  # type: ignore[assignment]
         for (_, before), (_, after) in pairwise(steps):
             if before != after:
                 moves[before, after] += 1
-        return cls(dict(held), dict(moves))
+        return cls(dict(seconds), dict(moves))
 
     def __add__(self, other: Moves) -> Moves:
-        held = {one: self.held.get(one, 0.0) + other.held.get(one, 0.0) for one in (*self.held, *other.held)}
+        seconds = {
+            one: self.seconds.get(one, 0.0) + other.seconds.get(one, 0.0) for one in (*self.seconds, *other.seconds)
+        }
         moves = {one: self.moves.get(one, 0.0) + other.moves.get(one, 0.0) for one in (*self.moves, *other.moves)}
-        return Moves(held, moves)
+        return Moves(seconds, moves)
 
     def merged(self, most: int = MOST_LEVELS) -> Moves:
         """With no more than that many levels: the two nearest become one, again and again."""
-        weights = dict(self.held)
+        weights = dict(self.seconds)
         group = {level: level for level in weights}
         while len(weights) > most:
             one, other = _nearest_pair(tuple(weights))
@@ -85,29 +87,29 @@ class Moves:
     def chain(self, share: Resources, steady: float, most: int = MOST_LEVELS) -> Chain:
         """The chain seen from a share, which takes the place of the level nearest to it."""
         few = self.merged(most)
-        levels = list(few.held)
+        levels = list(few.seconds)
         if not levels:
             return Chain((share,), ((0.0,),), 0)
         start = min(range(len(levels)), key=lambda i: _distance(levels[i], share))
         rates = tuple(
-            tuple(few.moves.get((one, other), 0.0) / max(1e-9, few.held[one] + steady) for other in levels)
+            tuple(few.moves.get((one, other), 0.0) / max(1e-9, few.seconds[one] + steady) for other in levels)
             for one in levels
         )
         shares = tuple(share if place == start else _like(level, share) for place, level in enumerate(levels))
         return Chain(shares, rates, start)
 
     def _weight(self, group: Mapping[Resources, Resources], at: Resources) -> float:
-        return sum(self.held[level] for level, now in group.items() if now == at)
+        return sum(self.seconds[level] for level, now in group.items() if now == at)
 
     def _grouped(self, group: Mapping[Resources, Resources]) -> Moves:
-        held: Counter[Resources] = Counter()
+        seconds: Counter[Resources] = Counter()
         moves: Counter[tuple[Resources, Resources]] = Counter()
-        for level, seconds in self.held.items():
-            held[group[level]] += seconds  # type: ignore[assignment]
+        for level, spent in self.seconds.items():
+            seconds[group[level]] += spent  # type: ignore[assignment]
         for (one, other), times in self.moves.items():
             if group[one] != group[other]:
                 moves[group[one], group[other]] += times  # type: ignore[assignment]
-        return Moves(dict(held), dict(moves))
+        return Moves(dict(seconds), dict(moves))
 
 
 @dataclass(frozen=True)
@@ -179,12 +181,12 @@ def shared(whole: Resources, arrivals: float, mean_seconds: float, most: int = M
     load = [1.0]
     for others in range(1, most):
         load.append(load[-1] * arrivals * mean_seconds / others)
-    held = {level: day * part / sum(load) for level, part in zip(levels, load, strict=True)}
+    seconds = {level: day * part / sum(load) for level, part in zip(levels, load, strict=True)}
     moves = {}
     for others, (fewer, more) in enumerate(pairwise(levels), 1):
-        moves[fewer, more] = held[fewer] * arrivals
-        moves[more, fewer] = held[more] * others / mean_seconds
-    return Moves(held, moves)
+        moves[fewer, more] = seconds[fewer] * arrivals
+        moves[more, fewer] = seconds[more] * others / mean_seconds
+    return Moves(seconds, moves)
 
 
 def _nearest_pair(levels: Sequence[Resources]) -> tuple[Resources, Resources]:

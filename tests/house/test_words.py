@@ -8,7 +8,7 @@ import pytest
 from house_glossary import GLOSSARY, pattern, terms, unused
 from house_imports import LAYERS
 from house_names import Names
-from house_words import ALLOWED, PLACES, RETIRED, ROOT, findings, idle_allowances, read, texts
+from house_words import ALLOWED, PLACES, RETIRED, ROOT, findings, idle_allowances, read, retired_names, texts
 
 
 def test_no_retired_word_is_used() -> None:
@@ -29,6 +29,19 @@ def test_the_words_that_are_allowed_are_few_and_stand_there() -> None:
 def test_a_retired_word_is_found(word: str) -> None:
     assert [(one.line, one.word) for one in read("a.md", f"One.\nNo {word.capitalize()}, two.")] == [(2, word)]
     assert word in {one.word for one in read("a.py", f"my_{word} = 1")}
+
+
+def test_no_retired_name_is_defined() -> None:
+    assert list(retired_names(Names(ROOT))) == []
+
+
+def test_a_retired_name_is_found_in_classes_and_at_the_top(tmp_path: Path) -> None:
+    for folder, text in (("planner", "@dataclass\nclass Plan:\n    told: int\n"), ("engine", "def held(): ...\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "new.py").write_text(text)
+    assert [one.partition(" ->")[0] for one in retired_names(Names(tmp_path))] == [
+        "qoop.planner.new: told", "qoop.engine.new: held",
+    ]  # fmt: skip
 
 
 def test_openings_are_found_in_code() -> None:

@@ -21,7 +21,7 @@ paths = st.lists(st.tuples(st.floats(0.1, 50), st.integers(1, 600)), min_size=1,
 
 def test_seconds_at_each_level_and_moves_between_them_are_counted() -> None:
     seen = Moves.of([(0, HIGH), (5, LOW), (6, HIGH), (16, LOW)], until=20)
-    assert seen.held == {HIGH: 15, LOW: 5}
+    assert seen.seconds == {HIGH: 15, LOW: 5}
     assert seen.moves == {(HIGH, LOW): 2, (LOW, HIGH): 1}
 
 
@@ -50,10 +50,10 @@ def test_the_present_share_takes_the_place_of_the_level_next_to_it() -> None:
 def test_merging_levels_keeps_all_seconds_and_makes_no_moves(path: list[tuple[float, Resources]], most: int) -> None:
     seen = Moves.of(path, path[-1][0] + 1)
     few = seen.merged(most)
-    assert len(few.held) <= most
-    assert sum(few.held.values()) == pytest.approx(sum(seen.held.values()))
+    assert len(few.seconds) <= most
+    assert sum(few.seconds.values()) == pytest.approx(sum(seen.seconds.values()))
     assert sum(few.moves.values()) <= sum(seen.moves.values())
-    assert all(one in few.held and other in few.held for one, other in few.moves)
+    assert all(one in few.seconds and other in few.seconds for one, other in few.moves)
     assert seen.merged(1000) == seen
 
 
@@ -120,7 +120,7 @@ def test_a_profile_gives_levels_with_all_of_its_slots() -> None:
     profile = CapacityProfile.of([(0, 30, "1GB", 2), (60, 30, "1GB", 4), (120, 30, "1GB", 2), (300, 30, "1GB", 4)])
     seen = fit(profile)
     two, four = Resources(60, 2e9), Resources(120, 4e9)
-    assert seen.held == {two: 240, four: 60} and seen.moves == {(two, four): 2, (four, two): 1}
+    assert seen.seconds == {two: 240, four: 60} and seen.moves == {(two, four): 2, (four, two): 1}
 
 
 def test_other_jobs_come_and_go_at_the_rates_given() -> None:

@@ -29,9 +29,9 @@ def test_a_walk_is_as_long_as_told_and_stays_as_long_as_told(scenario: Scenario)
 def test_what_was_seen_has_the_rates_of_the_walks(scenario: Scenario) -> None:
     stay = 0.2
     known = seen(scenario, stay, Random(3))
-    mean = sum(known.held.values()) / sum(known.moves.values())
+    mean = sum(known.seconds.values()) / sum(known.moves.values())
     assert mean == pytest.approx(stay * scenario.undisturbed, rel=0.15)
-    assert {share.cpu for share in known.held} == {1, 2, 4, 8, 16}
+    assert {share.cpu for share in known.seconds} == {1, 2, 4, 8, 16}
 
 
 def test_with_a_budget_of_nothing_a_forecast_runs_as_greed_does(scenario: Scenario) -> None:

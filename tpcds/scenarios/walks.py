@@ -39,8 +39,8 @@ def gloom(scenario: Scenario) -> Moves:
     levels, stay = [2.0**power for power in range(1, scenario.slots.bit_length())], 0.1 * scenario.undisturbed
     shares = [Resources(slots, slots * scenario.memory) for slots in levels]
     bottom = Resources(1.0, scenario.memory)
-    held = dict.fromkeys(shares, stay) | {bottom: 1e6 * stay}
-    return Moves(held, {(share, bottom): 1.0 for share in shares})
+    seconds = dict.fromkeys(shares, stay) | {bottom: 1e6 * stay}
+    return Moves(seconds, {(share, bottom): 1.0 for share in shares})
 
 
 def _moves(steps: Steps) -> Moves:

@@ -20,7 +20,7 @@ Memory
     Hash tables, groups and sorted rows by the cost model, by true rows.
 
 Where nothing was measured belief stands in for rows, and seconds are believed ones times the residual of the kind.
-:meth:`Extrapolation.held` holds the rules against scale 10 where both scales were measured.
+:meth:`Extrapolation.compared` holds the rules against scale 10 where both scales were measured.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Extrapolation:
                     **self._held_against(place, stage, exchange, here, last),
                 )
 
-    def held(self, first: Sample, last: Sample) -> Iterator[Held]:
+    def compared(self, first: Sample, last: Sample) -> Iterator[Comparison]:
         """Every stage that was measured on both samples."""
         here = self._seeing(first.scale, [self._measured_rows(place, first) for place in range(len(self._plans))])
         there = self._measured(last)
@@ -165,7 +165,7 @@ class Extrapolation:
                 seen.add(key)
                 before = self._held_against(place, stage, exchange, here, first)
                 after = self._held_against(place, stage, exchange, there, last)
-                yield Held(
+                yield Comparison(
                     self.grown(place, number, small.rows, first.scale, last.scale),
                     self.belief(last.scale).rows(_meaning(exchange)),
                     large.rows,
@@ -388,7 +388,7 @@ def _ratio(new: float, old: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Comparison:
     """One stage at the larger of two measured scales: what the rules say by the smaller one, what is believed, and
     what was measured. seconds: by the model with true rows and the residual of the smaller scale."""
 
@@ -400,11 +400,11 @@ class Held:
     measured_seconds: float
 
 
-def summary(held: Sequence[Held]) -> str:
+def summary(compared: Sequence[Comparison]) -> str:
     """By what factor rows and seconds are off: median and 90th percentile."""
-    rows = [(one.rows, one.believed_rows, one.measured_rows) for one in held if one.measured_rows >= 100]
+    rows = [(one.rows, one.believed_rows, one.measured_rows) for one in compared if one.measured_rows >= 100]
     seconds = [
-        (one.seconds, one.believed_seconds, one.measured_seconds) for one in held if one.measured_seconds >= LEAST
+        (one.seconds, one.believed_seconds, one.measured_seconds) for one in compared if one.measured_seconds >= LEAST
     ]
     lines = []
     for name, values in (("rows", rows), ("seconds", seconds)):

@@ -242,15 +242,15 @@ def rules(
     cache_dir: Path | None = None,
 ) -> str:
     """How far the rules are off where both scales were measured, as text."""
-    known, held = measurements(directory, cache_dir), []
+    known, compared = measurements(directory, cache_dir), []
     plans = workload(directory, queries, setting, cache_dir=cache_dir)
     with connect(staged=True) as session:
         session.register_folder(directory)
         for number, query in plans.items():
             samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]
             if len(samples) > 1:
-                held += list(Extrapolation(session, query, setting, samples).held(samples[0], samples[-1]))
-    return f"from scale {scales[0]:g} to {scales[-1]:g}:\n{extrapolation.summary(held)}"
+                compared += list(Extrapolation(session, query, setting, samples).compared(samples[0], samples[-1]))
+    return f"from scale {scales[0]:g} to {scales[-1]:g}:\n{extrapolation.summary(compared)}"
 
 
 def edition(

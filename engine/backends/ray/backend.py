@@ -117,7 +117,7 @@ class _Output:
 class Share(Protocol):
     """Divides the slots of machines with other sessions."""
 
-    def tick(self, slots: Mapping[MachineId, int], held: Mapping[MachineId, int]) -> Mapping[MachineId, int] | None:
+    def tick(self, slots: Mapping[MachineId, int], used: Mapping[MachineId, int]) -> Mapping[MachineId, int] | None:
         """The slots that this session may have, given those that its attempts take; None: not known."""
         ...
 
@@ -401,10 +401,10 @@ class RayBackend:
         assert self._share is not None
         with self._lock:
             slots = {name: int(machine.whole.cpu) for name, machine in self._machines.items()}
-            held: Counter[MachineId] = Counter()
+            used: Counter[MachineId] = Counter()
             for machine, spec in self._attempts.values():
-                held[machine.name] += int(spec.resources.cpu)
-        for name, count in (self._share.tick(slots, held) or {}).items():
+                used[machine.name] += int(spec.resources.cpu)
+        for name, count in (self._share.tick(slots, used) or {}).items():
             self._give(name, count)
 
     def _give(self, name: MachineId, slots: int) -> None:

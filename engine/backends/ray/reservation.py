@@ -19,7 +19,7 @@ class Reservation:
     """The resources that are reserved on each node."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[str, bool], Any] = {}  # by node, and whether the whole of it is held
+        self._groups: dict[tuple[str, bool], Any] = {}  # by node, and whether the whole of it is reserved
 
     def keep(self, nodes: Iterable[Node], whole: bool) -> None:
         """Reserve these nodes and no others, as soon as they are free: all slots and memory, or next to nothing."""
@@ -30,10 +30,10 @@ class Reservation:
             remove_placement_group(self._groups.pop(name))
         for name, node in wanted.items():
             if name not in self._groups:
-                self._groups[name] = _held(node, whole)
+                self._groups[name] = _reserved(node, whole)
 
 
-def _held(node: Node, whole: bool) -> Any:
+def _reserved(node: Node, whole: bool) -> Any:
     from ray.util import placement_group
 
     available = {"CPU": float(node.slots), "memory": float(node.memory)} if whole else {"CPU": _PRESENCE}
