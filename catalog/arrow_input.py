@@ -4,6 +4,9 @@ DuckDB asks of all it is given whether it is a pandas frame, and loads pandas to
 nothing else, once in every process. Where the rows are Arrow's, this module hides pandas from it meanwhile, in this
 thread alone; DuckDB asks again each time, so that frames are still frames to others.
 
+DuckDB 1.5.5 gives filters on the rows to pyarrow, to which a NaN is greater than nothing, a NULL is at most a NaN, and
+``A`` is not the field ``a``. :func:`scan` keeps the filters on such columns out of it.
+
 Of a slice of rows, DuckDB 1.5.5 reads what lies two structs deep, unions, and the ENUMs in lists as if the slice's
 first row were the first of all. Such columns are copied before.
 """
@@ -49,6 +52,24 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -
     """Make Arrow rows known to a connection under a name, until they are unregistered."""
     with _without_pandas():
         connection.register(name, _readable(rows))
+
+
+def scan(name: str, schema: pa.Schema) -> str | None:
+    """A query over rows that were registered under a name, None where the name itself will do."""
+    kept = [f'{_kept(field)} AS "{_quoted(field.name)}"' for field in schema if _kept(field) is not None]
+    return f'SELECT * REPLACE ({", ".join(kept)}) FROM "{_quoted(name)}"' if kept else None
+
+
+def _kept(field: pa.Field) -> str | None:
+    """The column as an expression of the same values through which DuckDB pushes no filter; None where it may."""
+    column = f'"{_quoted(field.name)}"'
+    if pa.types.is_floating(field.type):
+        return f"-(-{column})"
+    return f"CASE WHEN {column} IS NULL THEN NULL ELSE {column} END" if pa.types.is_struct(field.type) else None
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', '""')
 
 
 def relation(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> duckdb.DuckDBPyRelation:

@@ -69,6 +69,16 @@ class Instance:
         self._views.pop(name, None)
         self.connection.execute(f"DROP VIEW {quoted(name)}")
 
+    def table(self, name: str, query: str) -> None:
+        """Keep the rows of a query as a table, of which DuckDB has statistics."""
+        if name in self._views:
+            self.drop_view(name)
+        self.connection.execute(f"CREATE TABLE {quoted(name)} AS {query}")
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table."""
+        self.connection.execute(f"DROP TABLE {quoted(name)}")
+
     def seal(self) -> None:
         """Keep the options as they are, whatever it is told."""
         if not self.sealed:

@@ -209,10 +209,12 @@ class Kernel:
             if isinstance(found, str):
                 scans[item.name] = found
                 continue
-            name = item.name
-            if spec.stage.opaque is not None:  # what is registered is found by its name alone, a view by main.name too
-                name = f"{item.name}:rows"
-                scans[item.name] = f"FROM {quoted(name)}"
+            name = f"{item.name}:rows"
+            scan = arrow_input.scan(name, found.schema)
+            if scan is not None or spec.stage.opaque is not None:
+                scans[item.name] = scan or f"FROM {quoted(name)}"  # main.name means a view, but nothing registered
+            else:
+                name = item.name
             arrow_input.register(self._connection, name, found)
             registered = True
             undo.callback(self._connection.unregister, name)
@@ -222,7 +224,12 @@ class Kernel:
         if stage.opaque is None:
             return with_scans(stage.sql, scans)
         lasting = not attached and not registered
+        tables = registered and _asks_for_statistics(stage.sql)
         for name, scan in scans.items():  # text of the user's may have any form, so it gets views
+            if tables:
+                instance.table(name, scan)
+                undo.callback(instance.drop_table, name)
+                continue
             instance.view(name, scan)
             if not lasting:
                 undo.callback(instance.drop_view, name)
@@ -282,6 +289,14 @@ _READS_FILES = re.compile(r"parquet|read_|scan", re.I)
 def _may_read_files(text: str) -> bool:
     """True if a text of the user's may read files that nobody looks at, by a function of DuckDB's or an extension's."""
     return _READS_FILES.search(text) is not None
+
+
+_STATISTICS = re.compile(r"bitstring_agg", re.I)
+
+
+def _asks_for_statistics(text: str) -> bool:
+    """True if a text of the user's may need the bounds of a column, which DuckDB knows of files and tables only."""
+    return _STATISTICS.search(text) is not None
 
 
 def _access(spec: TaskSpec) -> Sequence[Access] | None:

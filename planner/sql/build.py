@@ -26,7 +26,7 @@ from qoop.planner.algebra.relation import (
     SortKey,
     Values,
 )
-from qoop.planner.algebra.types import common_type
+from qoop.planner.algebra.types import common_type, type_of
 from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.sql.bind import Bound, TypedName
 from qoop.planner.sql.convert import Env, has_aggregate
@@ -223,7 +223,7 @@ class Builder:
         rows = [tuple(env.convert(item) for item in row.expressions) for row in node.expressions]
         if not rows or env.attachments:
             raise Unsupported("VALUES with a subquery")
-        types = [common_type([row[i].type for row in rows]) for i in range(len(rows[0]))]
+        types = [_listed_type([row[i] for row in rows]) for i in range(len(rows[0]))]
         names = tuple(f"col{i}" for i in range(len(types)))
         columns = tuple(self.names.fresh(name, type_) for name, type_ in zip(names, types, strict=True))
         return QueryBlock(Values(columns, tuple(rows)), columns, names)
@@ -329,6 +329,15 @@ class Builder:
         if isinstance(expr, Literal) and isinstance(expr.value, int) and expr.value >= 0:
             return expr.value
         raise Unsupported(f"LIMIT {node.sql(dialect='duckdb')}")
+
+
+def _listed_type(values: Sequence[Expr]) -> str:
+    """The type of a column of VALUES. Literals take on the types of others, so DuckDB sees them as they are."""
+    types = {value.type for value in values}
+    if len(types) == 1:
+        return types.pop()
+    rows = ", ".join(f"({value})" for value in values)
+    return type_of("{0}", (Literal(f"(SELECT v FROM (VALUES {rows}) AS t(v))", ""),))
 
 
 def _operands(node: exp.SetOperation) -> list[exp.Expression]:

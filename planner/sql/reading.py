@@ -46,6 +46,7 @@ _BINDING = (
     *(exp.BitwiseRightShift, exp.Cast),
 )
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.I)
+_FRACTION = re.compile(r"(?<![\w.])(0?)(\.\d\w*)")
 _NEGATED = {
     "operator_is_not_null": "operator_is_null",
     "compare_not_in": "compare_in",
@@ -61,7 +62,20 @@ def parse(text: str) -> exp.Expression | None:
         ast = sqlglot.parse_one(text, read="duckdb")
     except (sqlglot.errors.SqlglotError, RecursionError):
         return None  # DuckDB accepted it: it runs as one opaque stage, and EXPLAIN says so
-    return ast if isinstance(ast, exp.Query) and isinstance(ast, exp.Expression) and _has_numbers(ast) else None
+    if not isinstance(ast, exp.Query) or not isinstance(ast, exp.Expression):
+        return None
+    _as_written(ast, text)
+    return ast if _has_numbers(ast) else None
+
+
+def _as_written(ast: exp.Expression, text: str) -> None:
+    """Take away the 0 that sqlglot writes before ``.34``: DuckDB gives such a number one digit less."""
+    zeros: dict[str, set[bool]] = {}
+    for zero, fraction in _FRACTION.findall(text):
+        zeros.setdefault(fraction.lower(), set()).add(zero != "")
+    for literal in ast.find_all(exp.Literal) if any(False in found for found in zeros.values()) else ():
+        if literal.this.startswith("0.") and zeros.get(literal.this[1:].lower()) == {False} and not literal.is_string:
+            literal.set("this", literal.this[1:])
 
 
 def _has_numbers(ast: exp.Expression) -> bool:
@@ -71,8 +85,14 @@ def _has_numbers(ast: exp.Expression) -> bool:
 
 
 def tables_named(ast: exp.Expression) -> frozenset[str]:
-    """Names in lower case that stand for tables anywhere in the tree, of whatever they turn out to be the names."""
-    return frozenset(table.name.lower() for table in ast.find_all(exp.Table))
+    """Names in lower case that stand for tables anywhere in the tree, of whatever they turn out to be the names.
+
+    DuckDB's table macros take the name of a table as an argument: ``FROM histogram(t, x)``.
+    """
+    tables = list(ast.find_all(exp.Table))
+    calls = [table.this for table in tables if isinstance(table.this, exp.Func)]
+    named = [*tables, *(argument for call in calls for argument in call.expressions)]
+    return frozenset(item.name.lower() for item in named)
 
 
 def reads_alike(text: str, ast: exp.Expression) -> bool:
@@ -114,8 +134,10 @@ def _plain(node: Any) -> Any:
     plain = {key: _plain(value) for key, value in node.items() if key not in _IGNORED and not _is_default(key, value)}
     if plain.get("class") == "constant":
         value = plain.get("literal") or plain["value"]  # DuckDB 2 keeps the text, 1 the value
+        type_ = value.get("type")
         return {
             "constant": str(value.get("text", value.get("value"))),
+            "digits": type_.get("type_info") if isinstance(type_, dict) else None,
             "null": "value" in plain and value.get("is_null"),
         }
     if plain.get("class") == "type":

@@ -1,8 +1,9 @@
 """The sources that a query reads besides the tables of its session, found in DuckDB's own parse tree.
 
-Two kinds of sources are refused.  `query('…')` and `query_table('…')` name tables by a text that no planner sees.  The
+Three kinds of sources are refused.  `query('…')` and `query_table('…')` name tables by a text no planner sees.  The
 catalog of DuckDB (`duckdb_tables()`, `information_schema`, `PRAGMA table_info`) would tell of the instance that runs a
-task, which has none of the session's tables: the answer would be empty, and wrong.
+task, which has none of the session's tables: the answer would be empty, and wrong.  Functions such as
+`current_query()` tell of the connection that runs a task.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from typing import Any
 from qoop.catalog.errors import BindError, ParseError, QueryError
 from qoop.planner.algebra.types import parse_tree
 
-_SUSPECT = re.compile(r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show", re.I)
+_SUSPECT = re.compile(r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|current_|txid_", re.I)
 _BY_TEXT = frozenset(("query", "query_table"))
+_CONNECTION = frozenset(
+    ("current_query", "current_query_id", "current_connection_id", "current_transaction_id", "txid_current")
+)
 _CATALOG = re.compile(
     r"duckdb_(?:tables|columns|views|constraints|indexes|schemas|databases|sequences|dependencies|temporary_files)"
     r"|pragma_(?:table_info|show|storage_info|database_size|metadata_info)|sqlite_(?:temp_)?(?:master|schema)"
@@ -72,6 +76,8 @@ def _check(node: Mapping[str, Any]) -> None:
                 raise _unknown(f"{schema}.{name}" if schema else name)
         case "SHOW_REF" if "query" not in node:
             raise _unknown("SHOW within a query")
+        case "FUNCTION" if str(node.get("function_name")).lower() in _CONNECTION:
+            raise BindError(f"{node['function_name']}() would tell of the task that runs it, not of this session")
 
 
 def _is_of_duckdb(name: str) -> bool:

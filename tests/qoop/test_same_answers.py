@@ -17,12 +17,14 @@ TABLES = {
     "u": "FROM (VALUES (1, 'b', 5), (2, 'q', 6), (2, 'a', 7), (NULL, NULL, 8), (9, 'zz', 9)) AS v(i, s, w)",
 }
 
+TABLES["n"] = "SELECT {'a': i, 'B': {'c': x}} AS st, k FROM t"
+
 
 class Both:
     """A session and a DuckDB over the same tables."""
 
     def __init__(self) -> None:
-        self.session = qoop.connect(slots=2, memory="1GB")
+        self.session = qoop.connect(slots=2, memory="1GB", staged=True)
         self.duckdb = duckdb.connect(config={"threads": 1})
         for name, query in TABLES.items():
             self.duckdb.execute(f"CREATE TABLE {name} AS {query}")
@@ -75,3 +77,35 @@ def test_sorted(both: Both, name: str) -> None:
 
 def test_names_that_duckdb_makes_are_taken_apart(both: Both) -> None:
     assert "opaque" not in both.session.explain(SORTED["names that DuckDB makes, in a CTE"])
+
+
+MEANT = {
+    "numbers that begin with a point": "SELECT typeof(.34), typeof(k * .5), typeof(2.5), .5 - 1.25 FROM t",
+    "a number with and without its zero": "SELECT typeof(.34), typeof(0.34)",
+    "VALUES of strings and numbers": "SELECT x, typeof(x) FROM (VALUES (1), (2.5), ('3')) AS v(x)",
+    "VALUES of lists": "SELECT x, typeof(x) FROM (VALUES ([]), ([2.5]), (NULL)) AS v(x)",
+    "VALUES of structs": "SELECT x FROM (VALUES ({'a': 1}), ({'b': 2.5})) AS v(x)",
+    "a histogram of VALUES": "SELECT histogram(x) FROM (VALUES (1), ('2'), (NULL)) AS v(x)",
+    "the name of an expression": "SELECT alias(i + 1) AS a, alias(k) FROM t LIMIT 1",
+    "the name of a column of a subquery": "SELECT alias(c) FROM (SELECT i AS c FROM t) LIMIT 1",
+    "a table macro": "FROM histogram(t, i)",
+    "a table macro and a name as a text": "SELECT sum(count) FROM histogram_values('T', k, bin_count := 3)",
+    "known bounds": "SELECT b, bitstring_agg(k) FROM t GROUP BY b ORDER BY b",
+    "bounds from statistics and a filter": "SELECT bitstring_agg(w + 1) FROM u WHERE w > 5",
+    "a field in another case, compared": "SELECT k FROM n WHERE st.A > 1 AND St.b.C IS NOT NULL ORDER BY k",
+    "a NaN is greater than a number": "SELECT k FROM t WHERE x > .25 ORDER BY k",
+    "a NULL is not less than a NaN": "SELECT k FROM t WHERE x <= 'nan'::DOUBLE ORDER BY k",
+    "a NaN in a field": "SELECT k FROM n WHERE st.b.c > 2.5 ORDER BY k",
+    "a NaN between stages": """
+        SELECT b, m FROM (SELECT b, max(x) AS m FROM t GROUP BY b) AS q WHERE m > 0.5 ORDER BY b""",
+}
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_meant(both: Both, name: str) -> None:
+    both.check(MEANT[name])
+
+
+def test_what_tells_of_a_task_is_refused(both: Both) -> None:
+    with pytest.raises(qoop.BindError, match="current_query"):
+        both.session.sql("SELECT current_query() FROM t")
