@@ -14,6 +14,7 @@ import pytest
 
 import qoop
 from qoop.engine.history import Started
+from qoop.planner.planner import Planning
 from qoop.planner.whole_query import OWN_PLAN
 
 FOREVER = "SELECT count(*) FROM range(1_000_000_000_000) AS r(i) WHERE hash(i) % 7 = 9"
@@ -105,3 +106,80 @@ print([name for name in ("sqlglot", "pandas", "networkx", "qoop.planner.planner"
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.splitlines() == ["[(42,)]", "[]"]
+
+
+JOIN = """
+SELECT u.b % 7 AS k, count(*) AS n, sum(hash(t.a + u.a) % 5) AS s
+FROM t JOIN t AS u ON t.b = u.b WHERE u.a < 2000 GROUP BY k ORDER BY k
+"""  # 10 million pairs: a second or so
+
+
+@pytest.fixture
+def all_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No query counts as short."""
+    monkeypatch.setattr("qoop.planning.SHORT_SECONDS", 0.0)
+
+
+def expect(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """By statistics DuckDB's plan should take so long."""
+    monkeypatch.setattr(Planning, "duckdb_seconds", lambda *_: seconds)
+
+
+def plans(job: qoop.Job) -> list[bool]:
+    return [plan.root.whole for plan in job.plans]
+
+
+def test_a_long_query_begins_with_it_and_goes_over_to_a_plan_that_ends_sooner(
+    session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(monkeypatch, 1000.0)
+    job = session.submit(JOIN)
+    assert job.result().fetchall() == duckdb_answer(tmp_path)
+    assert plans(job) == [True, False]
+    assert "the alternatives became known" in " ".join(map(str, job.history()))
+
+
+def test_it_is_kept_where_nothing_ends_sooner(
+    session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(monkeypatch, 0.001)
+    job = session.submit(JOIN)
+    assert job.result().fetchall() == duckdb_answer(tmp_path)
+    assert plans(job) == [True]
+
+
+def test_the_next_time_the_plan_that_took_less_is_begun_with(
+    session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(monkeypatch, 1000.0)
+    session.submit(JOIN).result()
+    assert not session.submit(JOIN).plan.root.whole, "it should take much less"
+    session.submit(JOIN).result()
+    monkeypatch.setattr("qoop.planning.QueryPlanning._at_risk", lambda *_: 0.0)
+    assert session.submit(JOIN).plan.root.whole, "stages took longer than DuckDB should"
+
+
+def test_outputs_that_are_to_survive_are_worth_stages(
+    session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with qoop.connect(slots=2, memory="1GB", staged=False, checkpoints=tmp_path / "kept") as durable:
+        durable.register("t", tmp_path / "t.parquet")
+        expect(monkeypatch, 1000.0)
+        assert not durable.submit(JOIN).plan.root.whole
+    with qoop.connect(slots=2, memory="1GB", staged=False, checkpoints=tmp_path / "others") as durable:
+        durable.register("t", tmp_path / "t.parquet")
+        expect(monkeypatch, 0.0001)
+        job = durable.submit(JOIN)
+        assert plans(job) == [True]
+        assert job.result().fetchall() == duckdb_answer(tmp_path)
+
+
+def test_it_is_the_first_of_the_alternatives(session: qoop.Session) -> None:
+    found = session.alternatives(JOIN)
+    assert [one.plan.root.whole for one in found.kept] == [True] + [False] * (len(found.kept) - 1)
+    assert len(found.kept) > 1
+    assert "DuckDB" in session.explain(JOIN, alternatives=True)
+
+
+def duckdb_answer(folder: Path) -> list[tuple[object, ...]]:
+    return duckdb.sql(f"WITH t AS (FROM '{folder}/t.parquet') {JOIN}").fetchall()
