@@ -31,6 +31,9 @@ SPILL_BYTE = 2e-9
 ONE_MACHINE = 1 << 20
 """More slots than any share has: all of them are on one machine."""
 
+OVERDUE = 0.5
+"""Seconds that a task takes yet, for each that it has taken beyond its estimate."""
+
 ROUNDS = 4
 """Into how many steps at least the rest of a stage is divided."""
 
@@ -275,11 +278,12 @@ class _Simulation:
     def resume(self, stage: int, spent: Sequence[float]) -> None:
         """Tasks that run have the rest of their time left.
 
-        One that is overdue takes as long again as it is overdue: the longer an estimate has been wrong, the longer it
-        will be.
+        One that is overdue takes half as long again as it is overdue: the longer an estimate has been wrong, the longer
+        it will be.
         """
         for seconds in spent[: self.waiting[stage]]:
-            self.start(stage, 1, 1, abs(self.durations[stage] - seconds))
+            rest = self.durations[stage] - seconds
+            self.start(stage, 1, 1, rest if rest >= 0 else -OVERDUE * rest)
 
     def run(self) -> float:
         """The time when the last task ends, or the last one before `until`."""

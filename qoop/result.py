@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_FEW = 1000
+"""Rows that are converted at once, without a thread that Ctrl-C can interrupt: that would take longer than they do."""
+
 _SHOWN_AT_MOST = 10_000  # rows DuckDB looks at to fit a table to the terminal
 _BATCH = 10_000
 _LARGE = 64 << 20  # bytes of rows that are not converted all at once without need
@@ -254,6 +257,8 @@ class Result:
         with _explained():
             rows = self._raw if table is None else table
             relation = self._project(cursor, self._named_casts() if exprs is None else exprs, rows)
+            if len(rows) <= _FEW:
+                return conversion(relation)
             return interruptibly(cursor, lambda: conversion(relation))
 
     def _first(self) -> duckdb.DuckDBPyRelation:
