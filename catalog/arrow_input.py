@@ -8,7 +8,8 @@ DuckDB 1.5.5 gives filters on the rows to pyarrow, to which a NaN is greater tha
 ``A`` is not the field ``a``. :func:`scan` keeps the filters on such columns out of it.
 
 Of a slice of rows, DuckDB 1.5.5 reads what lies two structs deep, unions, and the ENUMs in lists as if the slice's
-first row were the first of all. Such columns are copied before.
+first row were the first of all. Such columns are copied before. It crashes on ENUMs in arrays and in lists of lists,
+which it is given as texts.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _kept(field: pa.Field) -> str | None:
     column = f'"{_quoted(field.name)}"'
     if pa.types.is_floating(field.type):
         return f"-(-{column})"
-    return f"CASE WHEN {column} IS NULL THEN NULL ELSE {column} END" if pa.types.is_struct(field.type) else None
+    return f"struct_extract(struct_pack(v := {column}), 'v')" if pa.types.is_struct(field.type) else None
 
 
 def _quoted(name: str) -> str:
@@ -81,6 +82,10 @@ def relation(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> duckdb.Du
 def _readable(rows: pa.Table) -> pa.Table:
     """The rows with those columns copied that DuckDB would misread."""
     for index, field in enumerate(rows.schema):
+        if _crashes(field.type):
+            as_texts = _with_texts(field.type)
+            rows = rows.set_column(index, field.with_type(as_texts), rows.column(index).cast(as_texts))
+            continue
         chunks = rows.column(index).chunks if _misread_if_sliced(field.type) else ()
         if any(chunk.offset for chunk in chunks):
             copies = [pa.concat_arrays([chunk]) for chunk in chunks]
@@ -100,3 +105,25 @@ def _misread_if_sliced(type_: pa.DataType, field: bool = False, item: bool = Fal
     elif pa.types.is_list(type_) or pa.types.is_map(type_):
         field, item = False, True  # the structs in a list begin where its first row's items do
     return any(_misread_if_sliced(type_.field(i).type, field, item) for i in range(type_.num_fields))
+
+
+def _crashes(type_: pa.DataType, lists: int = 0) -> bool:
+    """True for dictionaries in arrays, and in lists within lists. lists: around the type; an array counts for two."""
+    if pa.types.is_dictionary(type_):
+        return lists > 1
+    lists += 2 if pa.types.is_fixed_size_list(type_) else pa.types.is_list(type_) or pa.types.is_map(type_)
+    return any(_crashes(type_.field(i).type, lists) for i in range(type_.num_fields))
+
+
+def _with_texts(type_: pa.DataType) -> pa.DataType:
+    """The type with the values of dictionaries in their place."""
+    if pa.types.is_dictionary(type_):
+        return type_.value_type
+    fields = [type_.field(i).with_type(_with_texts(type_.field(i).type)) for i in range(type_.num_fields)]
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(fields[0], type_.list_size)
+    if pa.types.is_list(type_):
+        return pa.list_(fields[0])
+    if pa.types.is_map(type_):
+        return pa.map_(*fields[0].type)
+    return pa.struct(fields) if pa.types.is_struct(type_) else type_

@@ -93,6 +93,11 @@ MEANT = {
     "known bounds": "SELECT b, bitstring_agg(k) FROM t GROUP BY b ORDER BY b",
     "bounds from statistics and a filter": "SELECT bitstring_agg(w + 1) FROM u WHERE w > 5",
     "a field in another case, compared": "SELECT k FROM n WHERE st.A > 1 AND St.b.C IS NOT NULL ORDER BY k",
+    "enumerations in arrays and lists of lists": """
+        SELECT ['a'::ENUM('b', 'a')]::ENUM('b', 'a')[1] AS a, [['a'::ENUM('b', 'a')]] AS l,
+               MAP {'k': [{'f': 'b'::ENUM('b', 'a')}]} AS m FROM t""",
+    "arrays in structs between stages": """
+        SELECT v, count(*) FROM (SELECT {'a': [i, k]::INTEGER[2]} AS v FROM t) GROUP BY v ORDER BY v""",
     "a NaN is greater than a number": "SELECT k FROM t WHERE x > .25 ORDER BY k",
     "a NULL is not less than a NaN": "SELECT k FROM t WHERE x <= 'nan'::DOUBLE ORDER BY k",
     "a NaN in a field": "SELECT k FROM n WHERE st.b.c > 2.5 ORDER BY k",
