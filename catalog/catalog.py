@@ -13,6 +13,7 @@ from qoop.catalog.errors import CatalogError, UnknownTable
 from qoop.catalog.paths import source_path
 from qoop.catalog.sources.probe import Probe
 from qoop.catalog.sources.register import is_current, open_database, open_folder, open_source, reopen
+from qoop.catalog.statistics.footers import FooterStats, with_collected
 from qoop.catalog.statistics.stats import TableStats
 from qoop.catalog.statistics.stats_cache import StatsCache
 from qoop.catalog.table import Table
@@ -30,6 +31,7 @@ class Catalog:
         self._lock = threading.Lock()
         self._probe = Probe()
         self._cache = StatsCache(cache_dir)
+        self._footers = FooterStats()
 
     @classmethod
     def from_folder(cls, directory: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | None = None) -> Catalog:
@@ -110,11 +112,7 @@ class Catalog:
         Raises UnknownTable, CatalogError for an unknown column, SourceError or TableChanged.
         """
         table = self.table(name)
-        names = [column for column, _ in table.columns]
-        unknown = sorted(set(columns or ()) - set(names))
-        if unknown:
-            raise CatalogError(f"table {table.name} has no column {', '.join(unknown)}; it has {', '.join(names)}")
-        wanted = names if columns is None else [name for name in names if name in columns]
+        wanted = _wanted(table, columns)
 
         def gather(missing: Sequence[str], known: TableStats | None) -> TableStats:
             from qoop.catalog.statistics.collect import collect  # loads pyarrow.compute; kept statistics do not need it
@@ -122,6 +120,25 @@ class Catalog:
             return collect(self._probe, table, missing, known)
 
         return self._cache.get(table, wanted, gather)
+
+    def known_stats(self, name: str, columns: Collection[str]) -> TableStats:
+        """Statistics of these columns without a look at any row: those collected before, else what footers say.
+
+        A table without footers has its statistics collected. Raises as `stats` does.
+        """
+        table = self.table(name)
+        wanted = _wanted(table, columns)
+        collected = self._cache.known(table)
+        missing = [column for column in wanted if collected is None or column not in collected.columns]
+        guessed = self._footers.get(table, missing) if missing else None
+        if guessed is None and missing:
+            return self.stats(name, columns)
+        return with_collected(table, guessed, collected)
+
+    def collected(self, name: str) -> Collection[str]:
+        """The columns of a table of which statistics have been collected. Raises UnknownTable."""
+        known = self._cache.known(self.table(name))
+        return known.columns.keys() if known is not None else ()
 
     def close(self) -> None:
         """Forget all tables and close DuckDB. Further calls raise CatalogError."""
@@ -144,6 +161,15 @@ class Catalog:
         if found is None:
             raise UnknownTable(_unknown(name, [table.name for table in self._tables.values()]))
         return found
+
+
+def _wanted(table: Table, columns: Collection[str] | None) -> list[str]:
+    """The columns in the order of the table; None: all. Raises CatalogError for an unknown one."""
+    names = [column for column, _ in table.columns]
+    unknown = sorted(set(columns or ()) - set(names))
+    if unknown:
+        raise CatalogError(f"table {table.name} has no column {', '.join(unknown)}; it has {', '.join(names)}")
+    return names if columns is None else [name for name in names if name in columns]
 
 
 def _check_name(name: str) -> None:

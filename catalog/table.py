@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from qoop.catalog.access import Access, Places
 from qoop.catalog.errors import CatalogError
@@ -20,9 +20,12 @@ from qoop.catalog.stores.objects import without_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 
 Columns = tuple[tuple[str, str], ...]
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,25 @@ def joined(ranges: Sequence[Range]) -> list[Range]:
     return result
 
 
+def spread(items: Sequence[Item], most: int) -> Sequence[Item]:
+    """At most that number of the items, evenly spread, the first and the last among them.
+
+    >>> spread("abcdefg", 3)
+    ['a', 'd', 'g']
+    """
+    if len(items) <= most:
+        return items
+    return [items[place * (len(items) - 1) // (most - 1)] for place in range(most)]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The footer of a Parquet file. path: of a file on this machine; None: of one that is read over a network."""
+
+    metadata: pq.FileMetaData
+    path: str | None
+
+
 class Source(Protocol):
     """Where the rows of a table lie. Immutable; holds the digest of what it saw when it was registered."""
 
@@ -108,6 +130,10 @@ class Source(Protocol):
 
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         """Smallest and largest value of those of the columns for which they are known without a scan."""
+        ...
+
+    def footers(self) -> Sequence[Footer]:
+        """Footers of files spread over the table, which tell something of its columns; none if it has no such files."""
         ...
 
     def places(self) -> Places:

@@ -186,6 +186,10 @@ OPTIONS = (
         "staged", "false: DuckDB's own plan of the whole query is one of the alternatives", on_or_off, lambda: False,
         flag=Flag("run every query in stages, also where DuckDB's own plan would do"),
     ),
+    SessionOption(
+        "statistics", '"footers": of files, at once; "full": collected from data before the first plan',
+        one_of("footers", "full"), lambda: "footers",
+    ),
     SessionOption("forecast", "false: the share is taken to last for ever", on_or_off, lambda: False),
     SessionOption("demand_aware", "false: shares do not depend on what plans have a use for", on_or_off, lambda: False),
     SessionOption(

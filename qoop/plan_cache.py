@@ -41,7 +41,7 @@ from qoop.planner.search.candidate import Alternatives
 from qoop.planner.search.decisions import Decision
 from qoop.statements.normal_text import NormalText, normal_text
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a file means something else than before."""
 
 Key = str
@@ -56,6 +56,7 @@ _PER_STAGE, _PER_COLUMN, _PER_DECISION = 2_000, 150, 2_000
 @dataclass(frozen=True)
 class Entry:
     """The facts known of a text. tables: those it reads, version by lower-case name.
+    guessed: of these the columns that only footers told of: once statistics of one are collected, plans get better.
 
     plans: the one that was made for some size, or those that are worth keeping on a grid; none if other literals are in
         the text. decisions: how they were found. alternatives: the same with all that the search has looked at.
@@ -65,6 +66,7 @@ class Entry:
     plans: tuple[Plan, ...] = ()
     decisions: tuple[Decision, ...] = ()
     alternatives: Alternatives | None = field(default=None, compare=False, repr=False)
+    guessed: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @cached_property
     def bytes(self) -> int:
@@ -235,6 +237,7 @@ class _Files:
         data = {
             "format": FORMAT, "key": key, "tables": dict(entry.tables), "plans": list(map(plan_json.dump, entry.plans)),
             "decisions": list(map(plan_json.write, entry.decisions)),
+            "guessed": {name: sorted(columns) for name, columns in entry.guessed.items()},
         }  # fmt: skip
         try:
             write_whole(self._path(key), sealed(data, user_key()))
@@ -265,7 +268,8 @@ def _entry(data: dict[str, Any]) -> Entry:
     plans = tuple(map(plan_json.load, data["plans"]))
     for plan in plans:
         check_plan(plan)
-    return Entry(tables, plans, decisions)
+    guessed = {str(name): frozenset(map(str, columns)) for name, columns in data["guessed"].items()}
+    return Entry(tables, plans, decisions, guessed=guessed)
 
 
 def all_shared(tables: Iterable[Table]) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.table import Table
+from qoop.config import Statistics
 from qoop.job import Prepared
 from qoop.plan_cache import Entry, Kind, PlanCache, Settings, all_shared, key_of, may_be_kept
 from qoop.planner.collector import collector_waits
@@ -29,12 +30,20 @@ class PlanMemo:
     """Looks texts up among those planned before. Thread-safe.
 
     lock: held by the thread that changes tables; what binder and catalog say under it belongs together.
+    statistics: the option of the session.
     """
 
     def __init__(
-        self, cache: PlanCache, catalog: Catalog, binder: Binder, lock: threading.RLock, cost: CostModel
+        self,
+        cache: PlanCache,
+        catalog: Catalog,
+        binder: Binder,
+        lock: threading.RLock,
+        cost: CostModel,
+        statistics: Statistics,
     ) -> None:
         self._cache, self._catalog, self._binder, self._lock, self._cost = cache, catalog, binder, lock, cost
+        self._statistics = statistics
 
     def plan(self, text: str, available: Resources) -> tuple[Bound, Plan, Mapping[str, Table]] | None:
         """The plan that a text has for some resources, with the tables it reads, pinned."""
@@ -88,7 +97,7 @@ class PlanMemo:
     def _key(self, kind: Kind, text: str, *circumstances: object) -> str:
         with self._lock:
             tables = {name.lower(): table for name, table in self._catalog.tables().items()}
-            return key_of(kind, text, self._binder.settings, tables, *circumstances, self._cost)
+            return key_of(kind, text, self._binder.settings, tables, *circumstances, self._cost, self._statistics)
 
     def _find(self, key: str) -> Entry | None:
         """The entry under a key, if it is about the tables and settings of this moment."""
@@ -98,7 +107,16 @@ class PlanMemo:
         with self._lock:
             settings, known = self._binder.settings, versions(self._catalog.tables())
         fits = all(known.get(name) == version for name, version in entry.tables.items())
-        return entry if fits and all(plan.settings == settings for plan in entry.plans) else None
+        if not fits or any(plan.settings != settings for plan in entry.plans):
+            return None
+        if self._is_behind(entry):
+            self._cache.forget(key)
+            return None
+        return entry
+
+    def _is_behind(self, entry: Entry) -> bool:
+        """True if statistics have been collected since of columns that it had from footers alone."""
+        return any(columns & set(self._catalog.collected(name)) for name, columns in entry.guessed.items())
 
     def _keep(
         self,
@@ -110,7 +128,8 @@ class PlanMemo:
         found: Alternatives | None = None,
     ) -> None:
         if may_be_kept(text, plans):
-            entry = Entry(versions(prepared.tables), plans, made, found)
+            guessed = {name.lower(): known.guessed for name, known in prepared.stats.items() if known.guessed}
+            entry = Entry(versions(prepared.tables), plans, made, found, guessed)
             self._cache.keep(key, entry, all_shared(prepared.tables.values()))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from qoop.session_tables import SessionTables, weakly
 from qoop.statements.statement import query_text
 
 if TYPE_CHECKING:
+    from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.planner.sql.bind import Bound
 
@@ -70,7 +71,7 @@ class QueryPlanning:
         self._cost = cost
         self._config = config
         self._share = share
-        self._plan_memo = PlanMemo(plan_cache, tables.catalog, tables.binder, tables.lock, cost)
+        self._plan_memo = PlanMemo(plan_cache, tables.catalog, tables.binder, tables.lock, cost, config.statistics)
         self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
         self._seen = Seen()
         self._learning = threading.Lock()
@@ -200,11 +201,14 @@ class QueryPlanning:
         bound, tables = self._tables.bind(text, at)
         relation = logical(bound, self._tables.binder.describe)
         begun = time.perf_counter()
-        catalog = self._tables.catalog
-        stats = {name: catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
+        stats = {name: self._stats(name, columns) for name, columns in stats_needed(relation).items()}
         splits = {name: table.max_parts() for name, table in tables.items()}
         seen = self._seen.over(versions(tables))
         return Prepared(bound, tables, relation, stats, splits, time.perf_counter() - begun, self._cost, seen)
+
+    def _stats(self, table: str, columns: Collection[str]) -> TableStats:
+        catalog = self._tables.catalog
+        return (catalog.stats if self._config.statistics == "full" else catalog.known_stats)(table, columns)
 
     def started(self, planned: Planned, job: JobHandle) -> None:
         """A job runs what was planned: learn from it once it has ended."""

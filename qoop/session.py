@@ -97,6 +97,7 @@ def connect(
     runtime_env: Mapping[str, object] | None = None,
     locked: bool | None = None,
     copy_to: Sequence[str | os.PathLike[str]] | None = None,
+    statistics: str | None = None,
 ) -> Session:
     """Open a session on this machine, or on the nodes of a Ray cluster.
 
@@ -146,6 +147,8 @@ def connect(
         results, no COPY but into the folders of `copy_to`; see docs/security.md. What the program itself registers,
         sets and writes through this class is as before. False by default.
     copy_to: folders that a locked session may COPY to; none by default.
+    statistics: "footers": plans are made at once from what the footers of files say, and from statistics that were
+        collected before (`Session.statistics`); "full": what is missing is collected from data before the first plan.
 
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """
@@ -470,7 +473,7 @@ class Session:
         return self._sizing.held_back
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
-        """Bind a query and collect the statistics that its planning needs. at: what ``now()`` is, as a TIMESTAMPTZ;
+        """Bind a query and find the statistics that its planning needs. at: what ``now()`` is, as a TIMESTAMPTZ;
         None: now. Raises as `submit` does."""
         return self.planning.prepare(text, at)
 

@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import ConfigError, QoopError, SourceError
-from qoop.catalog.table import Columns, Range, Split, Table
+from qoop.catalog.table import Columns, Footer, Range, Split, Table
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
@@ -74,6 +74,9 @@ class _NoRows:
 
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         return {}
+
+    def footers(self) -> Sequence[Footer]:
+        return ()
 
     def places(self) -> Places:
         """Nothing must be opened to read it."""

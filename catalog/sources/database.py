@@ -17,7 +17,7 @@ from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.files import hashed_row, sql_name
 from qoop.catalog.sources.probe import attached, describe
 from qoop.catalog.sources.seen import File, Seen, check_content, content_file, look, reading
-from qoop.catalog.table import Columns, Range, Split, joined
+from qoop.catalog.table import Columns, Footer, Range, Split, joined
 
 # Default rows of a DuckDB row group; a table that uses another size is merely cut less well.
 _ROW_GROUP = 122_880
@@ -81,6 +81,10 @@ class DatabaseSource:
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         """None are known without a scan."""
         return {}
+
+    def footers(self) -> Sequence[Footer]:
+        """It has none."""
+        return ()
 
     def places(self) -> Places:
         """The places that must be opened to read it."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
-from qoop.catalog.table import Columns, Range, Split, joined
+from qoop.catalog.table import Columns, Footer, Range, Split, joined
 
 # Rows worth a task of their own: some milliseconds of work, DuckDB's row group size.
 _ROWS_PER_PIECE = 122_880
@@ -83,6 +83,10 @@ class ArrowSource:
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         """None are known without a scan."""
         return {}
+
+    def footers(self) -> Sequence[Footer]:
+        """It has none."""
+        return ()
 
     def places(self) -> Places:
         """The places that must be opened to read it."""

@@ -39,12 +39,14 @@ from qoop.catalog.sources.seen import (
     settled,
 )
 from qoop.catalog.stores.objects import without_options
-from qoop.catalog.table import Columns, Range, Source, Split, joined
+from qoop.catalog.table import Columns, Footer, Range, Source, Split, joined, spread
 
 _ROW_NUMBER = "file_row_number"
 # One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
 _SAMPLE_GROUPS = 32
 _READERS = 4  # threads that read whole files
+MOST_FOOTERS = 64
+"""Footers of a table that are read for statistics: each takes about a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,11 @@ class ParquetSource:
         found = {name: _extremes([group[name] for group in groups if name in group], len(groups)) for name in names}
         return {name: pair for name, pair in found.items() if pair is not None}
 
+    def footers(self) -> Sequence[Footer]:
+        """Those of files that are spread over the table; none if the files differ in types."""
+        having = [file for file in self.files if file.rows]
+        return () if self.casts else [_footer(file) for file in spread(having, MOST_FOOTERS)]
+
     def places(self) -> Places:
         """The places that must be opened to read it."""
         return Places(
@@ -302,6 +309,12 @@ def _read_tail(path: str) -> bytes:
 
 def _metadata(file: ParquetFile) -> pq.FileMetaData:
     return pq.read_metadata(file.file.path) if file.version is None else remote.opened(file.version).metadata
+
+
+def _footer(file: ParquetFile) -> Footer:
+    if file.version is not None:
+        return Footer(remote.opened(file.version).metadata, None)
+    return Footer(_parsed(file.file.path, _read_tail(file.file.path)), file.file.path)
 
 
 def _groups(footer: pq.FileMetaData) -> list[dict[str, pq.Statistics | None]]:

@@ -28,7 +28,7 @@ from qoop.catalog.sources.files import (
 )
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.sources.seen import File, check_content, content_digest, content_file
-from qoop.catalog.table import Columns, Range, Split
+from qoop.catalog.table import Columns, Footer, Range, Split
 
 # Up to this many bytes all rows decide about types; beyond it DuckDB's own sample does, as it costs seconds.
 _SNIFF_BYTES = 1 << 28
@@ -92,6 +92,10 @@ class TextSource:
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         """None are known without a scan."""
         return {}
+
+    def footers(self) -> Sequence[Footer]:
+        """It has none."""
+        return ()
 
     def places(self) -> Places:
         """The places that must be opened to read it."""

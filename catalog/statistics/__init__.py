@@ -2,9 +2,12 @@
 
 ::
 
-    stats.py         statistics of a table and of a column, as values
-    collect.py       collects them with two or three DuckDB queries
-    scalars.py       values of every type as numbers or texts that order alike
-    keys.py          columns whose values are unique, counted exactly
-    stats_cache.py   keeps statistics by table version, in memory and on disk
+    stats.py            statistics of a table and of a column, as values
+    chunk.py            what a footer says of a column in one piece of a table, as a value
+    parquet_chunks.py   what Parquet footers and the headers of dictionaries say
+    footers.py          makes statistics of what footers say, which is cheap
+    collect.py          collects them from data with two or three DuckDB queries
+    scalars.py          values of every type as numbers or texts that order alike
+    keys.py             columns whose values are unique, counted exactly
+    stats_cache.py      keeps statistics by table version, in memory and on disk
 """

@@ -74,9 +74,11 @@ class TableStats:
 
     rows: number of rows. bytes: size of all columns, uncompressed, in bytes.
     columns: by column name. keys: sets of columns whose values are unique together.
+    guessed: columns of which only footers were looked at (:mod:`~qoop.catalog.statistics.footers`).
     """
 
     rows: float
     bytes: float
     columns: Mapping[str, ColumnStats] = field(default_factory=dict)
     keys: frozenset[frozenset[str]] = frozenset()
+    guessed: frozenset[str] = frozenset()

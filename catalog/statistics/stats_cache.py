@@ -40,6 +40,7 @@ class StatsCache:
         self._lock = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, TableStats] = {}
+        self._looked: set[str] = set()
 
     def get(self, table: Table, columns: Sequence[str], collect: Collect) -> TableStats:
         """Statistics with at least these columns. `collect` is given the missing ones and what is known."""
@@ -56,6 +57,16 @@ class StatsCache:
                 self._save(table, known)
             self._known[table.version] = known
             return known
+
+    def known(self, table: Table) -> TableStats | None:
+        """The statistics that were collected of a table, by this process or by another before this one first looked."""
+        known = self._known.get(table.version)
+        if known is None and table.version not in self._looked:
+            self._looked.add(table.version)
+            known = self._load(table)
+            if known is not None:
+                known = self._known.setdefault(table.version, known)
+        return known
 
     def _path(self, table: Table) -> Path:
         return self._directory / "statistics" / f"{table.version}.json"

@@ -17,7 +17,7 @@ from typing import Any
 from qoop.catalog import errors
 from qoop.catalog.access import Places
 from qoop.catalog.errors import Cancelled, ExecutionError, PlanError, QoopError, SourceError
-from qoop.catalog.table import Columns, Range, Split, Table
+from qoop.catalog.table import Columns, Footer, Range, Split, Table
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
 from qoop.planner.algebra.facts import LazyFacts
 from qoop.planner.algebra.facts import from_json as read_facts
@@ -159,6 +159,9 @@ class _Elsewhere:
         raise self._gone()
 
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        raise self._gone()
+
+    def footers(self) -> Sequence[Footer]:
         raise self._gone()
 
     def places(self) -> Places:

@@ -123,7 +123,8 @@ def damage(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_damage_that_statistics_meet(data: Path, fails: Fails) -> None:
+def test_damage_that_statistics_meet(data: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QOOP_STATISTICS", "full")
     damage(data / "big.parquet")
     assert "cannot read table big" in fails("-c", "SELECT max(t), sum(i) FROM big", "--data", data)
 
@@ -132,7 +133,7 @@ def test_damage_that_only_a_task_meets(data: Path, monkeypatch: pytest.MonkeyPat
     text = "SELECT max(t) AS t, sum(i) AS s FROM big"
     with qoop.connect(slots=2, memory="500MB") as session:
         session.register_folder(data)
-        assert len(session.sql(text)) == 1  # statistics are known from now on
+        assert len(session.sql(text)) == 1
         seen = os.stat(data / "big.parquet")
         damage(data / "big.parquet")
         nobody_wrote = SimpleNamespace(stat=lambda _: seen)  # the disk has lost some bits
@@ -305,6 +306,7 @@ def test_directories_that_cannot_be_written(
         assert "Read-only file system" in capsys.readouterr().err
     assert "Read-only file system" in fails("tpcds", "generate", "--scale", "0.01", folder / "new")
     monkeypatch.setenv("QOOP_CACHE_DIR", str(folder))
+    monkeypatch.setenv("QOOP_STATISTICS", "full")
     assert main(["-c", "SELECT count(*) AS n FROM big", "--data", str(data), "--format", "csv"]) == 0
     out, err = capsys.readouterr()
     assert out == "n\n20000\n" and err.startswith("qoop: statistics cannot be kept") and err.count("\n") == 1

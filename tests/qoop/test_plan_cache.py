@@ -49,6 +49,24 @@ def test_a_text_is_planned_once(session: Session) -> None:
     assert hits(session, TEXT.replace("10", "11")) == 0
 
 
+def test_better_statistics_of_its_columns_replace_a_plan_made_from_footers(tmp_path: Path) -> None:
+    rows = pa.table({"k": range(4000), "v": [1] * 3900 + [*range(100)], "other": range(4000)})
+    for name in ("t", "u"):
+        pq.write_table(rows, tmp_path / f"{name}.parquet")
+    text = "SELECT count(*) FROM t JOIN u ON t.k = u.k WHERE t.v = 1"
+    with qoop.connect(slots=2, memory="500MB", plan_cache=tmp_path / "plans") as session:
+        session.register_folder(tmp_path)
+        before = session.explain(text)
+        assert hits(session, text) == 1
+        session.statistics("t")
+        known = session.explain(text)
+        assert known != before
+        assert hits(session, text) == 1
+    with qoop.connect(slots=2, memory="500MB", plan_cache=tmp_path / "plans") as session:
+        session.register_folder(tmp_path)
+        assert hits(session, text) == 1 and session.explain(text) == known
+
+
 def test_the_answer_of_a_plan_found_again_is_the_same(session: Session) -> None:
     first = session.sql(TEXT)
     again = session.sql(TEXT)
@@ -222,7 +240,7 @@ def test_another_session_finds_the_plan(data: Path, tmp_path: Path) -> None:
         assert other.sql(TEXT).fetchall() == expected != []
         assert (other.plan_cache.hits, other.plan_cache.misses) == (1, 0)
     [file] = files(tmp_path / "cache")
-    assert json.loads(file.read_text())["format"] == 2
+    assert json.loads(file.read_text())["format"] == 3
 
 
 def test_the_folder_can_come_from_the_environment(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

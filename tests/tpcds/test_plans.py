@@ -37,7 +37,10 @@ PLANS = {
 @pytest.fixture(scope="module")
 def sessions(benchmark_texts: None, tpcds_test: Path) -> Iterator[dict[int, Session]]:
     """By slots."""
-    with connect(slots=2, memory="8GB") as two, connect(slots=8, memory="8GB") as eight:
+    with (
+        connect(slots=2, memory="8GB", statistics="full") as two,
+        connect(slots=8, memory="8GB", statistics="full") as eight,
+    ):
         two.register_folder(tpcds_test)
         eight.register_folder(tpcds_test)
         yield {2: two, 8: eight}

@@ -10,7 +10,7 @@ G. Steidl, "Preventing Bad Plans by Bounding the Impact of Cardinality Estimatio
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from typing import Any
 import duckdb
 
 from qoop.catalog.catalog import Catalog
+from qoop.catalog.statistics.footers import from_footers
+from qoop.catalog.statistics.stats import TableStats
 from qoop.planner.algebra.relation import Aggregate, Join, Relation, walk
 from qoop.planner.arrange.arrange import arranged
 from qoop.planner.estimate.cardinality import Cardinality
@@ -33,12 +35,16 @@ from qoop.tpcds.queries import texts
 
 @dataclass(frozen=True, slots=True)
 class QErrorOptions:
-    """Which queries on which data; `seconds` is how long DuckDB may count the rows of one node."""
+    """Which queries on which data; `seconds` is how long DuckDB may count the rows of one node.
+
+    footers: estimates are made from footers alone.
+    """
 
     directory: Path
     queries: tuple[int, ...] = ()
     suite: str = "tpcds"
     seconds: float = 5.0
+    footers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ def measure(options: QErrorOptions, told: Callable[[int], object] = lambda query
     nodes: list[NodeError] = []
     failed: dict[int, str] = {}
     with Catalog() as catalog, Oracle(options.directory) as oracle:
-        planner = _Planner(catalog, options.directory)
+        planner = _Planner(catalog, options.directory, options.footers)
         counter = Counter(lambda text: oracle.answer(text).column(0)[0].as_py(), oracle.interrupt, options.seconds)
         for number in options.queries or tuple(chosen):
             try:
@@ -143,17 +149,20 @@ class Counter:
 class _Planner:
     """Relations as a session would run them, with the estimates they were chosen by."""
 
-    def __init__(self, catalog: Catalog, directory: Path) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, directory: Path, footers: bool) -> None:
+        self._catalog, self._footers = catalog, footers
         self._binder = Binder()
         for table in catalog.register_folder(directory):
             self._binder.add_table(table.name, table.version, table.columns)
 
     def plan(self, text: str) -> tuple[Relation, Cardinality]:
         relation = logical(self._binder.bind(text), self._binder.describe)
-        stats = {name: self._catalog.stats(name, columns) for name, columns in stats_needed(relation).items()}
+        stats = {name: self._stats(name, columns) for name, columns in stats_needed(relation).items()}
         cardinality = Cardinality(stats)
         return arranged(relation, cardinality, CostModel()), cardinality
+
+    def _stats(self, name: str, columns: Collection[str]) -> TableStats:
+        return from_footers(self._catalog.table(name), columns) if self._footers else self._catalog.stats(name, columns)
 
     def close(self) -> None:
         self._binder.close()

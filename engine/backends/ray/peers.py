@@ -22,7 +22,7 @@ from pyarrow import flight
 from qoop.catalog.access import Places
 from qoop.catalog.errors import CheckpointError, SourceError
 from qoop.catalog.sources.memory import ArrowSource
-from qoop.catalog.table import Columns, Range, Split
+from qoop.catalog.table import Columns, Footer, Range, Split
 from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.tls import Certificates, certificates
 from qoop.engine.events import Committed
@@ -308,6 +308,10 @@ class PeerTable:
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         """None are known."""
         return {}
+
+    def footers(self) -> Sequence[Footer]:
+        """None are known."""
+        return ()
 
     def places(self) -> Places:
         """The places that a reader must open: none."""
