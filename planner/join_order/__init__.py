@@ -4,6 +4,7 @@
 
     group.py       which joins commute
     graph.py       rows of every set of relations
+    corrections.py what was seen of some sets corrects what others lean on
     enumerate.py   the search
     rebuild.py     from the order found to a relation
 """

@@ -10,7 +10,7 @@ equated once a join.  With the members' domains d1 <= d2 <= ... <= dk a class ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, islice
@@ -30,6 +30,7 @@ from qoop.planner.estimate.observed_rows import ObservedRows
 from qoop.planner.estimate.predicates import conjoin
 from qoop.planner.estimate.profile import Profile, distinct_values, spread_of, with_factor
 from qoop.planner.estimate.selectivity import Spread
+from qoop.planner.join_order.corrections import corrections
 from qoop.planner.join_order.group import Group, Leaf
 
 Mask = int
@@ -175,14 +176,33 @@ class JoinGraph:
             self._correct(cardinality.observed)
 
     def _correct(self, observed: ObservedRows) -> None:
-        """Factors that give every observed set of leaves the rows it was seen to have, and its supersets their part."""
-        leaves = set(self.rows)
-        for mask in self._over(observed):
-            rows = observed.rows(self.meaning(mask))
-            estimated = self._rows_of(mask)
-            if rows is not None and estimated > 0:
-                self.factors.append((mask, max(rows, 0.5) / estimated))
-            self.rows = {known: rows for known, rows in self.rows.items() if known in leaves}
+        """Factors that give every observed set of leaves the rows it was seen to have, and others their part."""
+        known = ((mask, observed.rows(self.meaning(mask))) for mask in self._over(observed))
+        seen = [(mask, max(rows, 0.5)) for mask, rows in known if rows is not None and self._rows_of(mask) > 0]
+        uncertain = [bit for bit in self._local if observed.rows(self.relations[bit.bit_length() - 1]) is None]
+        leaning = [self._assumptions(mask, uncertain) for mask, _ in seen]
+        wrong = [rows / self._rows_of(mask) for mask, rows in seen]
+        self._forget_sets()
+        for assumption, factor in corrections(list(zip(leaning, wrong, strict=True))).items():
+            if assumption in self.rows:
+                self.rows[assumption] *= factor
+            else:
+                self.factors.append((assumption, factor))
+        for mask, rows in seen:  # exactly, where two of them contradict each other
+            self.factors.append((mask, rows / self._rows_of(mask)))
+            self._forget_sets()
+
+    def _forget_sets(self) -> None:
+        """Forget the rows of all sets but the single leaves."""
+        self.rows = {mask: rows for mask, rows in self.rows.items() if not mask & (mask - 1)}
+
+    def _assumptions(self, mask: Mask, uncertain: Sequence[Mask]) -> frozenset[Mask]:
+        """The assumptions that the rows of a set lean on: filters of leaves, and each join within it."""
+        singles = ([m for _, m in cls.members if not m & ~mask and not m & (m - 1)] for cls in self.classes)
+        pairs = (a | b for members in singles for a, b in combinations(members, 2))
+        joins = (needs | bit for bit, needs in self.needs.items())
+        together = (*pairs, *joins, *(needs for _, needs in self.predicates))
+        return frozenset(one for one in (*together, *uncertain) if not one & ~mask)
 
     def _over(self, observed: ObservedRows) -> list[Mask]:
         """Sets of leaves over exactly the tables that something was observed over, the smallest first."""

@@ -124,6 +124,17 @@ def test_semi_joins_of_a_group_count_too() -> None:
     assert first_joined(reorder(inner_first, knowing(seen(WITH_Y, 10)))) == {"fact", "dim_y"}
 
 
+def test_what_was_seen_corrects_whatever_leans_on_the_same() -> None:
+    """The join with dim_x was as expected, but after that with dim_y there were far more rows: nobody has tried to join
+    dim_y first, but it must be as bad as it was later."""
+    figures = {**STATS, "dim_y": stats(1000, id=1000, p=20)}
+    usual = Cardinality(figures)
+    assert first_joined(reorder(STAR, usual)) == {"fact", "dim_y"}
+    both = seen(WITH_X, usual.rows(WITH_X)) | seen(STAR, 100 * usual.rows(STAR))
+    corrected = Cardinality(figures, ObservedRows(both, Provenances()))
+    assert first_joined(reorder(STAR, corrected)) == {"fact", "dim_x"}
+
+
 SCRIPT = """
 CREATE TABLE sales AS SELECT range % 1000 AS item, range % 50 AS store, range AS price FROM range(100000);
 CREATE TABLE items AS SELECT range AS id, 'c' || (range % 10) AS category FROM range(1000);
