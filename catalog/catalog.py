@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType, TracebackType
 
 from qoop.catalog.errors import CatalogError, UnknownTable
@@ -31,6 +32,7 @@ class Catalog:
         self._lock = threading.Lock()
         self._probe = Probe()
         self._cache = StatsCache(cache_dir)
+        self._pilots = StatsCache(cache_dir, "pilots")
         self._footers = FooterStats()
 
     @classmethod
@@ -122,13 +124,14 @@ class Catalog:
         return self._cache.get(table, wanted, gather)
 
     def known_stats(self, name: str, columns: Collection[str]) -> TableStats:
-        """Statistics of these columns without a look at any row: those collected before, else what footers say.
+        """Statistics of these columns without a look at any row: those collected before, if only by a pilot, else what
+        footers say.
 
         A table without footers has its statistics collected. Raises as `stats` does.
         """
         table = self.table(name)
         wanted = _wanted(table, columns)
-        collected = self._cache.known(table)
+        collected = self._collected(table)
         missing = [column for column in wanted if collected is None or column not in collected.columns]
         guessed = self._footers.get(table, missing) if missing else None
         if guessed is None and missing:
@@ -137,8 +140,34 @@ class Catalog:
 
     def collected(self, name: str) -> Collection[str]:
         """The columns of a table of which statistics have been collected. Raises UnknownTable."""
-        known = self._cache.known(self.table(name))
+        known = self._collected(self.table(name))
         return known.columns.keys() if known is not None else ()
+
+    def run_pilots(self, wanted: Mapping[str, Collection[str]], seconds: float) -> Collection[str]:
+        """Read in a few row groups how the values of columns are spread, of which only footers have told.
+
+        wanted: columns by table. seconds: for all pilots together; what takes least comes first. Returns the tables of
+        which more is known now. Raises UnknownTable, SourceError or TableChanged.
+        """
+        from qoop.catalog.statistics.pilot import able, pilot, pilot_seconds  # loads pyarrow.compute
+
+        known = {name: self.known_stats(name, columns) for name, columns in wanted.items()}
+        asked = {name: able(known[name], columns) for name, columns in wanted.items()}
+        prices = {name: pilot_seconds(self.table(name), len(columns)) for name, columns in asked.items() if columns}
+        ran = []
+        for name, price in sorted(prices.items(), key=lambda item: (item[1], item[0])):
+            seconds -= price
+            if seconds < 0:
+                break
+            table, guessed = self.table(name), known[name]
+            self._pilots.get(table, asked[name], partial(pilot, self._probe, table, guessed))
+            ran.append(name)
+        return ran
+
+    def _collected(self, table: Table) -> TableStats | None:
+        """Statistics that were collected of a table, and of other columns those of pilots."""
+        full, part = self._cache.known(table), self._pilots.known(table)
+        return part if full is None else full if part is None else with_collected(table, part, full)
 
     def close(self) -> None:
         """Forget all tables and close DuckDB. Further calls raise CatalogError."""

@@ -21,7 +21,7 @@ from qoop.catalog.user_folders import config_directory
 from qoop.options import IN_FILES, OPTIONS, SessionOption
 
 Persist = Literal["all", "worthwhile"]
-Statistics = Literal["footers", "full"]
+Statistics = Literal["pilot", "footers", "full"]
 
 _PLANS = "plans"
 """Where plans go within the folder of checkpoints."""
@@ -61,7 +61,7 @@ class Config:
     tables: Path | None = None
     persist: Persist = "all"
     staged: bool = False
-    statistics: Statistics = "footers"
+    statistics: Statistics = "pilot"
     forecast: bool = False
     demand_aware: bool = False
     ray: str | None = None

@@ -187,8 +187,8 @@ OPTIONS = (
         flag=Flag("run every query in stages, also where DuckDB's own plan would do"),
     ),
     SessionOption(
-        "statistics", '"footers": of files, at once; "full": collected from data before the first plan',
-        one_of("footers", "full"), lambda: "footers",
+        "statistics", '"pilot": footers of files, and some row groups for long queries; "footers"; "full": all first',
+        one_of("pilot", "footers", "full"), lambda: "pilot",
     ),
     SessionOption("forecast", "false: the share is taken to last for ever", on_or_off, lambda: False),
     SessionOption("demand_aware", "false: shares do not depend on what plans have a use for", on_or_off, lambda: False),

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.planner.sql.bind import Bound
 
+PILOT_PART = 0.02
+"""Part of a query's estimated work that pilots may take: they seldom change its plan."""
+
 MUCH_LESS = 0.7
 """The part of the seconds of DuckDB's plan that another may take at most to be tried in its place: estimates err."""
 
@@ -108,8 +111,7 @@ class QueryPlanning:
             self._tables.pinned(tables)
             adaptive = self._adaptive(text, share, bound, tables)
             return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0, adaptive, share)
-        prepared = self.prepare(text, at)
-        plan = prepared.planning().plan(Variant(), share)
+        prepared, plan = self._planned(self.prepare(text, at), share)
         self._plan_memo.keep_plan(text, share, prepared, plan)
         adaptive = self._adaptive(text, share, prepared.bound, prepared.tables, prepared)
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
@@ -205,6 +207,29 @@ class QueryPlanning:
         splits = {name: table.max_parts() for name, table in tables.items()}
         seen = self._seen.over(versions(tables))
         return Prepared(bound, tables, relation, stats, splits, time.perf_counter() - begun, self._cost, seen)
+
+    def _planned(self, prepared: Prepared, share: Resources) -> tuple[Prepared, Plan]:
+        """The usual plan of a query; where that takes long and hangs on guesses, made after a pilot has run."""
+        from qoop.planner.estimate.doubts import doubtful, moved
+
+        plan = prepared.planning().plan(Variant(), share)
+        if self._config.statistics != "pilot":
+            return prepared, plan
+        work = sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
+        better = self._after_pilot(prepared, doubtful(prepared.relation, prepared.stats), work * PILOT_PART)
+        if better is prepared or not moved(prepared.relation, prepared.stats, better.stats):
+            return better, plan
+        return better, better.planning().plan(Variant(), share)
+
+    def _after_pilot(self, prepared: Prepared, wanted: Mapping[str, Collection[str]], seconds: float) -> Prepared:
+        """The query with what pilots tell of columns, by table, as far as these take no longer than that."""
+        begun = time.perf_counter()
+        ran = self._tables.catalog.run_pilots(wanted, seconds)
+        if not ran:
+            return prepared
+        better = {name: self._stats(name, known.columns) for name, known in prepared.stats.items() if name in ran}
+        spent = prepared.statistics_seconds + time.perf_counter() - begun
+        return replace(prepared, stats={**prepared.stats, **better}, statistics_seconds=spent)
 
     def _stats(self, table: str, columns: Collection[str]) -> TableStats:
         catalog = self._tables.catalog

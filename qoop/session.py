@@ -148,7 +148,9 @@ def connect(
         sets and writes through this class is as before. False by default.
     copy_to: folders that a locked session may COPY to; none by default.
     statistics: "footers": plans are made at once from what the footers of files say, and from statistics that were
-        collected before (`Session.statistics`); "full": what is missing is collected from data before the first plan.
+        collected before (`Session.statistics`); "pilot", which is the default: also, before a query that should take
+        long, from one to two per cent of the row groups, of the columns that its filters hang on; "full": what is
+        missing is collected from all data before the first plan.
 
     Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
     """

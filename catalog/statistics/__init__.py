@@ -6,6 +6,7 @@
     chunk.py            what a footer says of a column in one piece of a table, as a value
     parquet_chunks.py   what Parquet footers and the headers of dictionaries say
     footers.py          makes statistics of what footers say, which is cheap
+    pilot.py            how values are spread, from a few row groups
     collect.py          collects them from data with two or three DuckDB queries
     scalars.py          values of every type as numbers or texts that order alike
     keys.py             columns whose values are unique, counted exactly

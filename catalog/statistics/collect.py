@@ -71,7 +71,7 @@ def _collect(
 ) -> tuple[dict[str, ColumnStats], list[str]]:
     """Statistics of the columns, and which of them had no duplicate in the sample."""
     sample = _sample(cursor, table, columns)
-    seen = [_read_column(sample, index, name, type_, table.rows) for index, (name, type_) in enumerate(columns)]
+    seen = [sampled_column(sample, index, name, type_, table.rows) for index, (name, type_) in enumerate(columns)]
     stats = {item.name: item.stats() for item in seen}
     if sample.num_rows < table.rows:
         _add_extremes(cursor, table, tuple(column for column in columns if is_ordered(column[1])), stats)
@@ -83,16 +83,21 @@ def _sample(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns) -
     """For column i: its values as scalars in ``v<i>`` and, of texts, their lengths in bytes in ``w<i>``."""
     one_in = table.rows // SAMPLE_ROWS
     rows = table.source.sample(columns, one_in) if one_in > 1 else table.source.scan(columns, None)
+    return read_sample(cursor, columns, rows)
+
+
+def read_sample(cursor: duckdb.DuckDBPyConnection, columns: Columns, rows: str | pa.Table, rest: str = "") -> pa.Table:
+    """The same of rows that a table's `scan` or `sample` gave. rest: ends the query."""
     items = []
     for index, (name, type_) in enumerate(columns):
         items.append(f"{scalar_sql(sql_name(name), type_)} AS v{index}")
         if is_text(type_):
             items.append(f"strlen(CAST({sql_name(name)} AS VARCHAR)) AS w{index}")
-    return select(cursor, ", ".join(items), rows).to_arrow_table()
+    return select(cursor, ", ".join(items), rows, rest).to_arrow_table()
 
 
 @dataclass(frozen=True)
-class _SampledColumn:
+class SampledColumn:
     """A column of a sample.
 
     values: the distinct values in it, ascending. counts: how many rows of the sample have each.
@@ -196,7 +201,8 @@ class _SampledColumn:
         return tuple(self._value(int(place)) for place in places)
 
 
-def _read_column(sample: pa.Table, index: int, name: str, type_: str, rows: int) -> _SampledColumn:
+def sampled_column(sample: pa.Table, index: int, name: str, type_: str, rows: int) -> SampledColumn:
+    """One column of a sample. index: its place. rows: of the table."""
     column = sample.column(f"v{index}").drop_null().combine_chunks()
     found = column.value_counts()
     order = pc.sort_indices(found.field("values"))
@@ -205,7 +211,7 @@ def _read_column(sample: pa.Table, index: int, name: str, type_: str, rows: int)
     width = width_of(type_)
     if is_text(type_):
         width = pc.mean(sample.column(f"w{index}")).as_py() or 0.0
-    return _SampledColumn(
+    return SampledColumn(
         name=name,
         values=values,
         counts=counts,
@@ -239,7 +245,7 @@ def _add_extremes(
     known = {name: tuple(map(to_scalar, pair)) for name, pair in table.source.extremes(exact).items()}
     for name, (low, high) in known.items():
         if low is not None and high is not None:
-            stats[name] = _stretched(stats[name], low, high)
+            stats[name] = stretched(stats[name], low, high)
     columns = tuple(column for column in columns if column[0] not in known)
     if not columns:
         return
@@ -251,7 +257,7 @@ def _add_extremes(
     for index, (name, _) in enumerate(columns):
         low, high = (_scalar(value) for value in found[2 * index : 2 * index + 2])
         if low is not None and high is not None:
-            stats[name] = _stretched(stats[name], low, high)
+            stats[name] = stretched(stats[name], low, high)
 
 
 def _scalar(value: object) -> Scalar | None:
@@ -261,7 +267,8 @@ def _scalar(value: object) -> Scalar | None:
     return number if math.isfinite(number) else None
 
 
-def _stretched(stats: ColumnStats, low: Scalar, high: Scalar) -> ColumnStats:
+def stretched(stats: ColumnStats, low: Scalar, high: Scalar) -> ColumnStats:
+    """The statistics with these extremes, which the histogram then reaches."""
     bounds = stats.bounds
     common = {value for value, _ in stats.common}
     if bounds and low not in common:

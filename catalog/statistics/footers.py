@@ -69,9 +69,9 @@ def with_collected(table: Table, guessed: TableStats | None, collected: TableSta
     """Both: what was collected of a column wins, and so do the keys that were counted."""
     if guessed is None or collected is None:
         return guessed or collected or TableStats(table.rows, 0.0)
-    still = guessed.guessed - collected.columns.keys()
+    still = guessed.columns.keys() - collected.columns.keys()
     keys = collected.keys | {key for key in guessed.keys if key <= still}
-    return _sized(table, {**guessed.columns, **collected.columns}, keys, still)
+    return _sized(table, {**guessed.columns, **collected.columns}, keys, guessed.guessed & still)
 
 
 def _joined(table: Table, one: TableStats, other: TableStats | None) -> TableStats:

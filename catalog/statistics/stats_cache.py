@@ -33,10 +33,13 @@ Collect = Callable[[Sequence[str], TableStats | None], TableStats]
 
 
 class StatsCache:
-    """Statistics of the tables of a catalog; collects what is missing, once for all that ask."""
+    """Statistics of the tables of a catalog; collects what is missing, once for all that ask.
 
-    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
-        self._directory = Path(directory) if directory is not None else cache_directory()
+    kind: the name of their folder.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None, kind: str = "statistics") -> None:
+        self._directory = (Path(directory) if directory is not None else cache_directory()) / kind
         self._lock = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, TableStats] = {}
@@ -69,7 +72,7 @@ class StatsCache:
         return known
 
     def _path(self, table: Table) -> Path:
-        return self._directory / "statistics" / f"{table.version}.json"
+        return self._directory / f"{table.version}.json"
 
     def _load(self, table: Table) -> TableStats | None:
         if not table.source.shared:
