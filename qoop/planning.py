@@ -190,7 +190,12 @@ class QueryPlanning:
 
     def _alternatives(self, text: str, grid: Grid, now: bool, prepare: Callable[[], Prepared]) -> Alternatives:
         """The plans of a text worth keeping, DuckDB's own among them where the query is about the present."""
-        found = self._plan_memo.alternatives(text, grid, prepare)
+
+        def well_prepared() -> Prepared:
+            prepared = prepare()
+            return self._after_pilots(prepared, lambda: prepared.planning().plan(Variant(), self.usable))
+
+        found = self._plan_memo.alternatives(text, grid, well_prepared)
         if self._config.staged or not now:
             return found
         own = self._foretold(self._duckdb_plans.of(text, grid.threads), text, prepare)
@@ -210,26 +215,28 @@ class QueryPlanning:
 
     def _planned(self, prepared: Prepared, share: Resources) -> tuple[Prepared, Plan]:
         """The usual plan of a query; where that takes long and hangs on guesses, made after a pilot has run."""
-        from qoop.planner.estimate.doubts import doubtful, moved
+        from qoop.planner.estimate.doubts import moved
 
         plan = prepared.planning().plan(Variant(), share)
-        if self._config.statistics != "pilot":
-            return prepared, plan
-        work = sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
-        better = self._after_pilot(prepared, doubtful(prepared.relation, prepared.stats), work * PILOT_PART)
+        better = self._after_pilots(prepared, lambda: plan)
         if better is prepared or not moved(prepared.relation, prepared.stats, better.stats):
             return better, plan
         return better, better.planning().plan(Variant(), share)
 
-    def _after_pilot(self, prepared: Prepared, wanted: Mapping[str, Collection[str]], seconds: float) -> Prepared:
-        """The query with what pilots tell of columns, by table, as far as these take no longer than that."""
-        begun = time.perf_counter()
-        ran = self._tables.catalog.run_pilots(wanted, seconds)
-        if not ran:
+    def _after_pilots(self, prepared: Prepared, plan: Callable[[], Plan]) -> Prepared:
+        """The query with what pilots tell of the columns that its filters hang on, as far as a plan of it takes long
+        enough for these to pay."""
+        from qoop.planner.estimate.doubts import doubtful
+
+        wanted = doubtful(prepared.relation, prepared.stats) if self._config.statistics == "pilot" else {}
+        if not wanted:
             return prepared
+        work = sum(stage.width * stage.estimate.task_seconds for stage in plan().stages)
+        begun = time.perf_counter()
+        ran = self._tables.catalog.run_pilots(wanted, work * PILOT_PART)
         better = {name: self._stats(name, known.columns) for name, known in prepared.stats.items() if name in ran}
         spent = prepared.statistics_seconds + time.perf_counter() - begun
-        return replace(prepared, stats={**prepared.stats, **better}, statistics_seconds=spent)
+        return replace(prepared, stats={**prepared.stats, **better}, statistics_seconds=spent) if ran else prepared
 
     def _stats(self, table: str, columns: Collection[str]) -> TableStats:
         catalog = self._tables.catalog
