@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from qoop.catalog.statistics.chunk import Chunk
-from qoop.catalog.statistics.parquet_chunks import chunks_of, folder_chunks
 from qoop.catalog.statistics.stats import BLOCKS, ColumnStats, Scalar, TableStats
 from qoop.catalog.table import Table, width_of
 
@@ -59,6 +58,8 @@ def _said(table: Table, columns: Sequence[str]) -> Mapping[str, Sequence[Chunk]]
     footers = table.source.footers()
     if not footers:
         return {}
+    from qoop.catalog.statistics.parquet_chunks import chunks_of, folder_chunks  # loads Arrow and NumPy
+
     types = dict(table.columns)
     pieces = table.source.pieces()
     folders = {name: said for name in columns if (said := folder_chunks(pieces, name, types[name]))}
