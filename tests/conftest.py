@@ -153,7 +153,7 @@ def scenario(tpcds_small: Path, benchmark_texts: None) -> Scenario:
     from qoop.tpcds.scenarios.scenario import Scenario
 
     memory = 1e9
-    with connect(slots=2) as session:
+    with connect(slots=2, statistics="full") as session:
         session.register_folder(tpcds_small)
         prepared = at_scale(session.prepare(text(95)), 1000)
         kept = keep(pool(prepared.planning(), Grid.of((1, 4, 16), (memory / 4, memory), threads=1))).kept

@@ -27,7 +27,7 @@ SCALES = (pytest.param(1.0, marks=pytest.mark.slow), 300.0)
 
 @pytest.fixture(scope="module")
 def session(benchmark_texts: None, tpcds_small: Path) -> Iterator[Session]:
-    with connect(slots=2, memory="4GB") as session:
+    with connect(slots=2, memory="4GB", statistics="full") as session:
         session.register_folder(tpcds_small)
         yield session
 

@@ -167,7 +167,7 @@ def alternatives(
     search, too. Raises as a session does.
     """
     found = []
-    with connect(staged=True) as session:
+    with connect(staged=True, statistics="full") as session:
         session.register_folder(directory)
         for query in queries:
             session.prepare(text(query))  # collects the statistics

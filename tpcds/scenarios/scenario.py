@@ -144,7 +144,7 @@ def scenarios(
     directory: Path, queries: Iterable[int], stats_scale: float, slots: int
 ) -> Iterator[tuple[int, Scenario]]:
     """Each query with the plans that it keeps for a machine of `slots` slots. Raises ConfigError, SourceError."""
-    with connect(staged=True) as session:
+    with connect(staged=True, statistics="full") as session:
         session.register_folder(directory)
         for query in queries:
             prepared = at_scale(session.prepare(text(query)), stats_scale)

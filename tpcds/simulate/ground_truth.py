@@ -210,7 +210,7 @@ def stage_ground_truths(
     missing = [number for number in queries if number not in found]
     if missing:
         known = measurements(directory, cache_dir)
-        with connect(staged=True) as session:
+        with connect(staged=True, statistics="full") as session:
             session.register_folder(directory)
             for number in missing:
                 samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]
@@ -244,7 +244,7 @@ def rules(
     """How far the rules are off where both scales were measured, as text."""
     known, compared = measurements(directory, cache_dir), []
     plans = workload(directory, queries, setting, cache_dir=cache_dir)
-    with connect(staged=True) as session:
+    with connect(staged=True, statistics="full") as session:
         session.register_folder(directory)
         for number, query in plans.items():
             samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]

@@ -158,7 +158,7 @@ def workload(
     found = {number: query for number, query in loaded.items() if query is not None}
     missing = [number for number in numbers if number not in found]
     if missing:
-        with connect(staged=True) as session:
+        with connect(staged=True, statistics="full") as session:
             session.register_folder(directory)
             for number in missing:
                 found[number] = _planned(session, number, setting)
