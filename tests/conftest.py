@@ -84,6 +84,12 @@ def in_stages() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def as_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB's own plan is one of the alternatives, as it is for users."""
+    monkeypatch.delenv("QOOP_STAGED", raising=False)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def on_guard() -> Iterator[None]:
     """Whatever two plans of one session put out under one signature is compared."""

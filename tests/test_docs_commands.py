@@ -21,6 +21,8 @@ import qoop
 from qoop.__main__ import _parser, _with_data_named
 from qoop.repl.commands import NAMES
 
+pytestmark = pytest.mark.usefixtures("as_installed")
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 RUN = {"python", "sql", "qoop", "sh"}

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("as_installed")
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"qoop": "qoop"} | {name: f"qoop.{name}" for name in ("catalog", "planner", "engine", "tpcds")}
 MODULES = sorted(
