@@ -1,6 +1,6 @@
 """A trace gone through again: the same goes in, and what comes out must be the same.
 
-    trace file ──read_trace──> Recording ──rerun──> Rerun (how many turns, and the first difference, if there is one)
+    trace file ──read_trace──> Recording ──rerun──> Rerun (how many ticks, and the first difference, if there is one)
 
 The cluster, the scheduler, the runs and the re-planner are the real ones (law 3: no second implementation); clock,
 backend and callers are the trace. Searches for plans are not made again: what they found is in the trace. Everything
@@ -124,7 +124,7 @@ class RerunJob:
 
 @dataclass(frozen=True)
 class Rerun:
-    """turns, decisions: how many were gone through and found the same, decisions about plans among all outputs."""
+    """ticks, decisions: how many were gone through and found the same, decisions about plans among all outputs."""
 
     ticks: int
     decisions: int
@@ -132,7 +132,7 @@ class Rerun:
     difference: Difference | None
 
     def __str__(self) -> str:
-        counted = f"{_count(self.ticks, 'turn')}, {_count(self.decisions, 'decision')}"
+        counted = f"{_count(self.ticks, 'tick')}, {_count(self.decisions, 'decision')}"
         return f"{counted}: all the same" if self.difference is None else f"after {counted}, {self.difference}"
 
 

@@ -63,7 +63,7 @@ print(json.dumps({"rows": found, "peak": watched.peak}))
 
 
 def memory(folder: Path, seed: int, count: int) -> Iterator[Outcome]:
-    """So many tries, drawn from the heavy queries and the ways of reading a large answer."""
+    """That many tries, drawn from the heavy queries and the ways of reading a large answer."""
     group = first_reason = None
     with contextlib.suppress(OSError):
         group = _make_group(f"qoop-attack-{os.getpid()}")

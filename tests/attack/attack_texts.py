@@ -80,7 +80,7 @@ Attack = Callable[[], object]
 
 
 def texts(folder: Path, seed: int, count: int) -> Iterator[Outcome]:
-    """Mutated texts, and names: of tables, columns, paths, options and parameters. seed, count: so many tries of it."""
+    """Mutated texts, and names: of tables, columns, paths, options and parameters. count: how many tries."""
     before = os.getcwd()
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)

@@ -20,7 +20,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_cannot_be_written_leaves_what_was_there_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_what_cannot_be_written_leaves_what_was_there_and_nothing_next_to_it(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_whole(path, "before")
     with pytest.raises(UnicodeEncodeError):

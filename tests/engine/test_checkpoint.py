@@ -276,7 +276,7 @@ def test_a_directory_without_permission(spill: Path, durable: Path) -> None:
 
 
 class Full:
-    """Has the disk run full after so many bytes."""
+    """Has the disk run full after that many bytes."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, available: int, writer: str = "write_segments"

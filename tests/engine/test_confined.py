@@ -104,7 +104,7 @@ def test_a_planned_fragment_opens_nothing_else(kernel: Kernel, tmp_path: Path, t
 
 @pytest.mark.parametrize("text", [*ELSEWHERE, "SELECT i FROM read_parquet('{0}/data/beside.parquet')",
                                   "SET threads = 3", "SET memory_limit = '9GB'", "SET TimeZone = 'UTC'"])  # fmt: skip
-def test_a_users_text_in_a_locked_session_opens_no_file_beside_its_tables_either(
+def test_a_users_text_in_a_locked_session_opens_no_file_next_to_its_tables_either(
     kernel: Kernel, tmp_path: Path, text: str
 ) -> None:
     written(tmp_path / "secret.parquet")

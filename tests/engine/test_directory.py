@@ -97,7 +97,7 @@ def test_what_the_dead_needed_may_go(opened: Opened, tmp_path: Path) -> None:
     assert living.save(facts(2), [ROWS]) is not None and held(tmp_path) == {2}
 
 
-def test_a_log_that_grows_is_written_anew(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_grows_is_written_again(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "_LONG", 10)
     one, other = opened(None), opened(15_000)
     one.save(facts(1), [ROWS])
@@ -115,7 +115,7 @@ def test_one_that_exists_is_not_written_again(opened: Opened, tmp_path: Path) ->
     assert first is not None and second is not None and first.path == second.path and first.path.exists()
 
 
-def test_a_store_tells_what_was_written_and_what_had_no_room(tmp_path: Path) -> None:
+def test_a_store_tells_what_was_written_and_what_found_no_space(tmp_path: Path) -> None:
     told: list[CheckpointSaved] = []
     (tmp_path / "spill").mkdir()
     store = Store(1 << 30, tmp_path / "spill", Retention(tmp_path / "kept", budget=35_000), told.append)

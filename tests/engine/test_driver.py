@@ -48,7 +48,7 @@ def take(driver: Driver, *events: Event) -> bool:
     return changed
 
 
-def test_room_is_taken_until_the_attempt_reports() -> None:
+def test_resources_are_taken_until_the_attempt_reports() -> None:
     driver, backend, seen = begin()
     starts = [grant(driver, 0), grant(driver, 1)]
     assert driver.available("m").free == Resources(0, 20)
@@ -60,7 +60,7 @@ def test_room_is_taken_until_the_attempt_reports() -> None:
     assert seen == [*starts, *events]
 
 
-def test_a_second_report_gives_no_room_back() -> None:
+def test_a_second_report_gives_no_resources_back() -> None:
     driver, _, _ = begin()
     failed = [TaskFailed(grant(driver, part).spec.attempt, BROKEN, True) for part in (0, 1)]
     take(driver, failed[0], failed[0])
@@ -84,7 +84,7 @@ def test_a_machine_that_shrank_has_nothing_free_until_reports_come() -> None:
     assert driver.available("m").free.cpu == -1
 
 
-def test_room_that_is_not_there_is_not_given() -> None:
+def test_resources_that_are_not_there_are_not_given() -> None:
     driver, _, _ = begin()
     grant(driver, 0), grant(driver, 1)
     with pytest.raises(PlanError, match="has not got"):

@@ -57,7 +57,7 @@ class Gate:
 
 
 class FullLogs:
-    """Has no room for what users need, after so many bytes of it."""
+    """Has no room for what users need, after that many bytes of it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, available: int = 0) -> None:
         self.available = available
@@ -110,7 +110,7 @@ def test_who_removes_what_is_damaged_leaves_what_was_made_since(tmp_path: Path) 
 # Disks
 
 
-def test_a_disk_without_room_for_a_word_of_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_space_for_a_word_of_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[CheckpointSaved] = []
     store = Store(PLENTY, tmp_path, Retention(tmp_path / "kept"), told.append)
     with monkeypatch.context() as patch:
@@ -130,7 +130,7 @@ def test_a_disk_without_room_for_a_word_of_what_is_needed(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("available", [0, 20], ids=["none", "half a line"])
-def test_what_is_needed_is_known_to_others_once_there_is_room_again(
+def test_what_is_needed_is_known_to_others_once_there_is_space_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, available: int
 ) -> None:
     writer = CheckpointDirectory(tmp_path)
@@ -237,7 +237,7 @@ def test_no_more_may_be_lost_than_was_said_however_many_put(tmp_path: Path, monk
     assert len(files(tmp_path / "kept")) == 8
 
 
-def test_room_to_wait_is_given_back_whatever_becomes_of_an_output(tmp_path: Path) -> None:
+def test_memory_to_wait_is_given_back_whatever_becomes_of_an_output(tmp_path: Path) -> None:
     class Stop(Exception):
         pass
 

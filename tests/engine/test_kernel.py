@@ -272,7 +272,7 @@ def test_settings_come_and_go(kernel: Kernel) -> None:
     assert rows(run(kernel, a_spec(stage))[0]) == before
 
 
-def test_room_is_what_was_granted(kernel: Kernel) -> None:
+def test_resources_are_what_was_granted(kernel: Kernel) -> None:
     stage = a_stage("SELECT current_setting('threads')::BIGINT AS n", N)
     assert rows(run(kernel, a_spec(stage, threads=2))[0]) == [(2,)]
     assert rows(run(kernel, a_spec(stage, threads=1))[0]) == [(1,)]

@@ -72,7 +72,7 @@ def run(backend: LocalBackend, spec: TaskSpec) -> list[Event]:
 
 
 def collect(backend: LocalBackend, reports: int) -> list[Event]:
-    """Events until so many attempts have reported."""
+    """Events until that many attempts have reported."""
     events: list[Event] = []
     while sum(isinstance(event, TaskSucceeded | TaskFailed | TaskStopped) for event in events) < reports:
         found = backend.wait(20)

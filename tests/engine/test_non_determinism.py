@@ -17,14 +17,14 @@ def a_plan() -> Plan:
     return Plan((sample, twin, whole, root), (("n", "INTEGER"),))
 
 
-def test_islands_of_a_plan_and_of_two_jobs_have_keys_of_their_own() -> None:
+def test_non_deterministic_stages_of_a_plan_and_of_two_jobs_have_keys_of_their_own() -> None:
     plans = [own_non_deterministic(a_plan(), job) for job in ("job1", "job2")]
     keys = [[checkpoint_key(stage, 0) for stage in plan.stages] for plan in plans]
     assert len(set(keys[0])) == 4
     assert [a == b for a, b in zip(*keys, strict=True)] == [False, False, True, False]
 
 
-def test_a_plan_without_islands_is_left_as_it_is() -> None:
+def test_a_plan_without_non_deterministic_stages_is_left_as_it_is() -> None:
     plan = Plan((a_plan().stages[2],), (("n", "INTEGER"),))
     assert own_non_deterministic(plan, "job1") is plan
 

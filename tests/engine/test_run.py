@@ -213,7 +213,7 @@ def test_stages_of_equal_meaning_run_once() -> None:
     assert start.spec.inputs[0].reads == start.spec.inputs[1].reads
 
 
-def test_a_task_that_is_not_ready_gets_no_room() -> None:
+def test_a_task_that_is_not_ready_gets_no_slot() -> None:
     s = Script(JOIN)
     with pytest.raises(PlanError, match=r"c\.0 was granted resources but is not ready"):
         s.start("c.0")
@@ -249,7 +249,7 @@ def test_checkpoints_can_be_kept_until_the_job_ends() -> None:
 # --- failures -----------------------------------------------------------------------------------------------
 
 
-def test_a_retryable_failure_is_retried_at_most_so_many_times() -> None:
+def test_a_retryable_failure_is_retried_at_most_that_often() -> None:
     s = Script("a 1\nroot 1 all:a")
     for _ in range(3):
         s.start("a.0")
@@ -297,11 +297,11 @@ def test_a_demand_beyond_every_machine_asks_for_all_of_the_largest() -> None:
     assert s.run.ready()[0].resources == Resources(1, 600 * MB)
 
 
-def test_the_floor_of_demands_leaves_room_for_every_slot() -> None:
+def test_the_floor_of_demands_leaves_resources_for_every_slot() -> None:
     assert Script("a 2\nroot 1 all:a", machine=Resources(4, 40 * MB)).memory("a") == 10
 
 
-def test_lost_room_is_no_failure_of_the_task_but_not_for_ever() -> None:
+def test_lost_resources_are_no_failure_of_the_task_but_not_for_ever() -> None:
     s = Script("a 1\nroot 1 all:a", limits=Limits(max_attempts=2, max_revocations=5))
     for lose in (s.fail_by_slot, s.fail_by_machine) * 2:
         s.start("a.0")
@@ -344,7 +344,7 @@ def test_seconds_are_those_of_the_longest_task_once_one_has_ended() -> None:
     assert [demand.seconds for demand in s.run.ready()] == [0.5]
 
 
-def test_less_room_that_was_announced_is_not_asked_for() -> None:
+def test_a_loss_that_was_announced_is_not_asked_for() -> None:
     s = Script("a 1 m=900\nroot 1 all:a", machine=Resources(2, 1000 * MB))
     assert s.memory("a") == 900
     s.tell(CapacityNotice("m", Resources(0, 100 * MB), at=100.0))
@@ -384,7 +384,7 @@ def test_a_lost_checkpoint_is_made_again_with_all_it_needs() -> None:
     assert s.ready == ["root.0"]
 
 
-def test_whoever_reads_what_is_lost_has_not_failed() -> None:
+def test_a_task_that_reads_what_is_lost_has_not_failed() -> None:
     s = Script("a 4\nroot 1 all:a", limits=Limits(max_attempts=2))
     s.play(*(f"a.{part}" for part in range(4)))
     for part in range(4):
@@ -405,7 +405,7 @@ def test_what_is_lost_again_and_again_is_the_end() -> None:
     assert s.run.state is State.FAILED and "made and lost 3 times" in str(s.run.error)
 
 
-def test_an_island_made_again_takes_all_that_rests_on_it_with_it() -> None:
+def test_a_non_deterministic_stage_made_again_takes_all_that_rests_on_it_with_it() -> None:
     s = Script("a 1 island\nb 2 all:a\nother 1\nroot 1 all:b all:other")
     s.play("a.0", "other.0", "b.0")
     s.start("b.1")
@@ -547,7 +547,7 @@ def test_a_plan_whose_root_is_held_is_done_at_once() -> None:
     assert run.outputs[0].rows == (7,)
 
 
-def test_islands_are_not_carried_into_another_plan() -> None:
+def test_non_deterministic_stages_are_not_carried_into_another_plan() -> None:
     s = Script("a 1 island\nb 1 all:a\nc 1\nroot 1 all:b all:c as=R", limits=Limits(keep_checkpoints=True))
     s.play("a.0", "c.0")
     s.start("b.0")
@@ -560,7 +560,7 @@ def test_islands_are_not_carried_into_another_plan() -> None:
     assert s.ready == ["b.0"]
 
 
-def test_an_island_made_again_after_a_switch_to_the_same_plan_spoils_what_rests_on_it() -> None:
+def test_a_non_deterministic_stage_made_again_after_a_switch_to_the_same_plan_spoils_what_rests_on_it() -> None:
     plan = "a 1 island\nb 2 all:a\nc 1 all:b\nroot 1 all:c all:b as=R"
     s = Script(plan)
     s.play("a.0", "b.0", "b.1")  # a is released now, but b rests on it

@@ -73,7 +73,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         Scratch(tmp_path / "file")
 
 
-def test_a_disk_without_room_for_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_space_for_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -55,7 +55,7 @@ def differences(
 
 
 def check_many(examples: int, least: int, worlds: Mapping[float, World], runner: Runner, folder: Path) -> None:
-    """Check so many random queries; at least so many of them must have an answer with something in it."""
+    """Check that many random queries; at least that many of them must have an answer with something in it."""
     answered, witness = Counter[bool](), Witness(folder)
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))

@@ -55,7 +55,7 @@ def differences(world: World, texts: tuple[str, str], grid: str, changed: Counte
 
 
 def check_many(examples: int, worlds: Mapping[float, World]) -> None:
-    """Check so many pairs of queries; some of the plans must take something over."""
+    """Check that many pairs of queries; some of the plans must take something over."""
     changed = Counter[bool]()
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))

@@ -1,4 +1,4 @@
-"""The tables both engines have; the helper modules beside the tests made importable."""
+"""The tables both engines have; the helper modules next to the tests made importable."""
 
 from __future__ import annotations
 

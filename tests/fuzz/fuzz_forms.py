@@ -72,7 +72,7 @@ class AtRandom(JoinSeconds):
 def planning_as(form: str) -> Iterator[None]:
     """Plan in this form: ``usual``, ``split``, ``hash``, or ``random N`` with a seed N.
 
-    Texts are planned anew: the plan that a session keeps for a text may be of another form.
+    Texts are planned again: the plan that a session keeps for a text may be of another form.
     """
     with patch.object(PlanCache, "find", lambda *_: None), _planner_believes(form):
         yield

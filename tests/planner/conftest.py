@@ -1,4 +1,4 @@
-"""Makes the helper modules beside these tests importable (pytest's importlib mode does not)."""
+"""Makes the helper modules next to these tests importable (pytest's importlib mode does not)."""
 
 import sys
 from pathlib import Path

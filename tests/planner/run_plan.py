@@ -37,7 +37,7 @@ def run_plan(plan: Plan, tables: Mapping[str, pa.Table], kept: Kept | None = Non
 
 
 def narrowed(plan: Plan, most: int) -> Plan:
-    """The plan with at most so many tasks and partitions a stage.
+    """The plan with at most that many tasks and partitions a stage.
 
     Numbers that were equal stay equal, so partitions still meet the tasks that read them; one task stays one.
     """

@@ -26,7 +26,7 @@ def stage(name: str, reads: Sequence[str] = (), width: int = 1, seconds: float =
 
 
 def rectangle(name: str, width: int, seconds: float, memory: float = 1.0) -> Candidate:
-    """A plan of one stage of so many tasks."""
+    """A plan of one stage of that many tasks."""
     return Candidate(Plan((stage(name, (), width, seconds, memory),), INT), name)
 
 

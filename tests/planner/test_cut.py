@@ -87,7 +87,7 @@ def test_equal_stages_of_a_plan_are_made_once(world: World) -> None:
     assert sum("facts" in [item.table for item in stage.table_inputs] for stage in plan.stages) == 1
 
 
-def test_islands_are_not_shareable(world: World) -> None:
+def test_non_deterministic_stages_are_not_shareable(world: World) -> None:
     plan = world.plan("select sum(v) from (select v from facts limit 10) q", SPLIT)
     assert not plan.root.shareable
     assert world.plan("select sum(v) from facts", SPLIT).root.shareable

@@ -71,7 +71,7 @@ def test_decisions_and_plans_outlive_the_process(world: World) -> None:
     assert [one.origin for one in back.kept] == [one.origin for one in found.kept]
 
 
-def test_a_variant_is_tried_in_rooms_of_its_slots_only(world: World) -> None:
+def test_a_variant_is_tried_with_its_slots_only(world: World) -> None:
     found = pool(planning(world, text(3)), GRID, [Variant("few", slots=(2.0, 8.0))])
     assert {one.available.cpu for one in found.candidates} == {4}
     assert {available.cpu for available in GRID.availability} == {16, 4, 1}

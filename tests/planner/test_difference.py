@@ -30,7 +30,7 @@ def test_stages_are_shared_recut_or_on_their_own() -> None:
     assert right == {"s1": Mark.OWN, "s2": Mark.SHARED, "s3": Mark.RECUT, "s4": Mark.OWN}
 
 
-def test_a_plan_shares_all_with_itself_but_islands() -> None:
+def test_a_plan_shares_all_with_itself_but_non_deterministic_stages() -> None:
     assert set(marks(LEFT, LEFT).values()) == {Mark.SHARED}
     non_deterministic = replace(LEFT, stages=(*LEFT.stages[:-1], replace(LEFT.root, shareable=False)))
     assert marks(non_deterministic, non_deterministic)["s3"] is Mark.OWN

@@ -547,12 +547,12 @@ NON_DETERMINISTIC: dict[str, tuple[Relation, bool]] = {
 
 
 @pytest.mark.parametrize("what", NON_DETERMINISTIC)
-def test_islands(what: str) -> None:
+def test_non_deterministic_stages(what: str) -> None:
     relation, expected = NON_DETERMINISTIC[what]
     assert is_non_deterministic(relation) is expected
 
 
-def test_islands_are_remembered_as_they_are() -> None:
+def test_non_deterministic_stages_are_remembered_as_they_are() -> None:
     known = NonDeterminism()
     for _ in range(2):
         for relation, expected in NON_DETERMINISTIC.values():

@@ -28,7 +28,7 @@ def _stage(words: list[str]) -> Stage:
 
 
 def finished(by: Option, done: Mapping[StageId, int]) -> Finished:
-    """So many parts of the stages of a plan, which runs, are present, each the work of its estimate."""
+    """That many parts of the stages of a plan, which runs, are present, each the work of its estimate."""
     content = {stage.id: content_of(stage) for stage, _, _ in by.stages}
     spent = {content[id]: parts * by.candidate.plan.by_id[id].estimate.task_seconds for id, parts in done.items()}
     present = {content[id]: parts for id, parts in done.items()}

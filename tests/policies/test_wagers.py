@@ -73,12 +73,12 @@ def test_a_wrong_forecast_is_dropped_when_its_budget_is_used_up() -> None:
     assert guarded.decided[-1].against is None
 
 
-def test_greed_is_not_asked_again_and_wagers_nothing() -> None:
+def test_greed_is_not_asked_again_and_takes_no_regret() -> None:
     watched, _, plans = run(Forecast(risk=0.5))
     assert plans == "A" and len(watched.asked) == 1 and watched.asked[0].wagered == 0
 
 
-def test_only_what_the_plan_of_greed_has_no_use_for_is_wagered() -> None:
+def test_only_what_the_plan_of_greed_has_no_use_for_is_put_into_regret() -> None:
     served = (WIDE, SLOW)
     question = Question(served, 1, finished(SLOW, {"scan": 2}), Resources(4))
     answer = Answer(question, served, Stay("", question.remaining, against=0), True, NOTHING, None, 0.0)

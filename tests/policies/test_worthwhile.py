@@ -36,7 +36,7 @@ def test_a_chain_runs_one_stage_after_the_other() -> None:
     assert course(CHAIN).ends == pytest.approx((10, 30, 60, 61), rel=0.01)
 
 
-def test_stages_beside_each_other_take_the_time_that_all_of_their_work_takes() -> None:
+def test_stages_next_to_each_other_take_the_time_that_all_of_their_work_takes() -> None:
     both = "a 4 10\nb 4 10\nroot 1 1 a b"
     assert course(both, slots=8).ends == pytest.approx((10, 10, 11), rel=0.01)
     assert course(both, slots=4).ends[-1] == pytest.approx(20.25, rel=0.01)

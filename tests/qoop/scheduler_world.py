@@ -1,4 +1,4 @@
-"""Claims and rooms for tests of scheduling policies, and what a policy does with them."""
+"""Requests and free resources for tests of scheduling policies, and what a policy does with them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def request(
 
 @dataclass(frozen=True)
 class Known:
-    """An outlook of so much work, of which so many slots are needed now."""
+    """Remaining work of that many seconds, of which that many slots are needed now."""
 
     work: float = 0.0
     slots: float = 0.0

@@ -98,7 +98,7 @@ class Screen:
         return self._until(lambda: all(text in self.all_text for text in texts), texts)
 
     def wait_now(self, *texts: str, times: int = 1) -> str:
-        """Wait until all of the texts are on the screen so many times; return the screen."""
+        """Wait until all of the texts are on the screen that many times; return the screen."""
         return self._until(lambda: all(self.text.count(text) == times for text in texts), texts)
 
     def _until(self, seen: Callable[[], bool], what: object) -> str:

@@ -397,7 +397,7 @@ SAME = plan("scan 2 1\nextra 1 4 scan\nroot 8 0.2 extra as=r")  # puts out the s
 
 
 def pinned(first_after: float, launch: Plan, other: Plan, *happenings: tuple[float, Event]) -> tuple[JobHandle, bool]:
-    """A job of which somebody wants the rows once some have been put out, after so many seconds at the earliest."""
+    """A job of which somebody wants the rows once some have been put out, after that many seconds at the earliest."""
     bench = Bench(4, *happenings)
     handle = bench.submit(launch, other)
     asked = PinAsked(handle.id)
@@ -425,6 +425,6 @@ def test_a_plan_that_keeps_the_rows_handed_out_may_still_follow() -> None:
     )
 
 
-def test_rows_that_rest_on_an_island_are_not_handed_out_before_the_end() -> None:
+def test_rows_that_rest_on_a_non_deterministic_stage_are_not_handed_out_before_the_end() -> None:
     _, held = pinned(3.0, plan("scan 2 1 island\nroot 8 2 scan as=r"), OTHER)
     assert not held

@@ -98,7 +98,7 @@ class Bench:
         raise AssertionError("jobs never end")
 
     def running(self, count: int) -> None:
-        """Wait until so many attempts run (they run in virtual time, but start in ours), and the jobs know."""
+        """Wait until that many attempts run (they run in virtual time, but start in ours), and the jobs know."""
         until = time.monotonic() + 5
         while len(self.backend.running) != count or self.known() != count:
             assert time.monotonic() < until, f"{self.backend.running} run, {self.known()} are known to"
@@ -341,7 +341,7 @@ def test_jobs_wait_for_a_slot_and_no_longer_than_they_may() -> None:
     assert isinstance(late.error, NoCapacity) and b.clock.now() == 22.0
 
 
-def test_nothing_is_granted_in_room_that_was_taken_away() -> None:
+def test_nothing_is_granted_on_resources_that_were_taken_away() -> None:
     b = Bench(for_ever, thread=False)
     b.submit(two_stages(4))
     b.cluster.resize(slots=1)
@@ -430,7 +430,7 @@ def test_the_trace_is_json_lines() -> None:
 
 
 class Strict(SimulatedBackend):
-    """Refuses what does not fit beside all attempts that have not reported, those being stopped with them."""
+    """Refuses what does not fit next to all attempts that have not reported, those being stopped with them."""
 
     def start(self, machine: str, spec: TaskSpec) -> None:
         there = [other.spec.resources for other in self._running.values() if other.machine == machine]
@@ -450,7 +450,7 @@ names = st.sampled_from(["m", "n", "o"])
     slow=st.sampled_from([0.0, 0.3]),
 )
 @settings(max_examples=150, deadline=None)
-def test_whatever_comes_and_goes_no_room_is_given_twice_and_all_jobs_end(
+def test_whatever_comes_and_goes_no_resources_are_given_twice_and_all_jobs_end(
     changes: list[tuple[float, str, Resources | None, int]], jobs: list[tuple[int, float, int]], slow: float
 ) -> None:
     clock = VirtualClock()
@@ -494,7 +494,7 @@ def test_a_task_gets_the_memory_of_its_slots() -> None:
 
 def test_memory_that_a_waiting_task_needs_is_left_to_it() -> None:
     assert spare(50, 400, 300) == 100
-    assert spare(50, 400, 360) == 200  # it does not fit beside this one anyhow
+    assert spare(50, 400, 360) == 200  # it does not fit next to this one anyhow
 
 
 def test_limits_reach_the_run() -> None:

@@ -88,7 +88,7 @@ def test_a_name_means_what_it_was_given_last(session: qoop.Session) -> None:
     assert session.sql("FROM t ORDER BY z").fetchall() == [("x", 1), ("y", 2)]
 
 
-def test_a_file_that_the_text_names_is_read_anew(session: qoop.Session, tmp_path: Path) -> None:
+def test_a_file_that_the_text_names_is_read_again(session: qoop.Session, tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.parquet"
     for value in (1, 2):
         duckdb.sql(f"SELECT {value} AS v").write_parquet(str(path))

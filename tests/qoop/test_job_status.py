@@ -28,7 +28,7 @@ PLAN = Plan((stage("scan", 12, 2), stage("join", 6, 3, "scan"), stage("root", 1,
 
 
 def followed(factor: float, every: float = 0.5) -> tuple[float, list[tuple[float, Left]]]:
-    """The end of a job whose tasks take so many times as long as estimated, and what was told on the way."""
+    """The end of a job whose tasks take that many times as long as estimated, and what was told on the way."""
     clock = VirtualClock()
 
     def script(spec: TaskSpec) -> Outcome:

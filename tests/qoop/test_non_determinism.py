@@ -102,7 +102,9 @@ def usual(session: Session, text: str) -> Plan:
 
 
 @pytest.mark.parametrize("what", NON_DETERMINISTIC)
-def test_an_island_has_a_key_of_its_own_in_every_job_and_is_not_held_for_others(session: Session, what: str) -> None:
+def test_a_non_deterministic_stage_has_a_key_of_its_own_in_every_job_and_is_not_held_for_others(
+    session: Session, what: str
+) -> None:
     plan = usual(session, NON_DETERMINISTIC[what])
     assert not plan.root.shareable
     assert all(item.stage.shareable for item in finished_stages(plan, [stage.id for stage in plan.stages]))
@@ -115,7 +117,7 @@ def non_deterministic(plan: Plan) -> set[CheckpointKey]:
 
 
 @pytest.mark.parametrize("what", SURE)
-def test_what_always_comes_out_the_same_is_no_island(session: Session, what: str) -> None:
+def test_what_always_comes_out_the_same_is_deterministic(session: Session, what: str) -> None:
     assert all(stage.shareable for stage in usual(session, SURE[what]).stages)
 
 
@@ -130,7 +132,7 @@ MEETING = {
 
 
 @pytest.mark.parametrize("what", MEETING)
-def test_a_float_sum_that_meets_itself_is_an_island_in_every_plan(session: Session, what: str) -> None:
+def test_a_float_sum_that_meets_itself_is_a_non_deterministic_stage_in_every_plan(session: Session, what: str) -> None:
     """Were one reader's sums from another run, the answer could be empty."""
     for member in pool(
         session.prepare(FLOAT_SUMS + MEETING[what]).planning(), local_grid(session.available)
@@ -153,7 +155,7 @@ def test_volatile_functions_are_known_by_name() -> None:
     assert {name for (name,) in duckdb.sql(text).fetchall()} <= VOLATILE | harmless
 
 
-def test_random_rows_are_drawn_anew_for_each_job_and_each_process(data: Path, tmp_path: Path) -> None:
+def test_random_rows_are_drawn_again_for_each_job_and_each_process(data: Path, tmp_path: Path) -> None:
     text = "SELECT sum(r) AS s FROM (SELECT random() AS r FROM t)"
     drawn = []
     for _ in range(2):

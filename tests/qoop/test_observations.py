@@ -42,7 +42,7 @@ def test_outputs_of_another_plan_with_an_equal_stage_count() -> None:
     assert outputs(other, [fact(FIRST, 0, 1), fact(FIRST, 1, 1)]).keys() == {"x9"}
 
 
-def test_surprise_is_the_worst_factor() -> None:
+def test_the_misestimate_is_the_worst_factor() -> None:
     assert misestimate(PLAN, {"s1": Observation(30_000), "s2": Observation(5)}) == 30.0
     assert misestimate(PLAN, {"s1": Observation(900)}) == 1.0  # few either way
     assert misestimate(PLAN, {}) == 1.0
@@ -75,7 +75,7 @@ def test_the_oldest_are_forgotten_first() -> None:
     assert seen.over({"t": "v1"}).by_signature.keys() == kept
 
 
-def test_islands_are_not_remembered() -> None:
+def test_non_deterministic_stages_are_not_remembered() -> None:
     seen = Seen()
     non_deterministic = Stage("s1", "", READ, COLUMNS, 1, "sig", shareable=False)
     seen.add(Plan((non_deterministic,), COLUMNS), {"s1": Observation(9000)})
@@ -105,7 +105,7 @@ def test_later_plans_know_what_was_seen(session: Session) -> None:
     assert rows() == 20_000
 
 
-def test_a_plan_that_was_far_off_is_made_anew(session: Session) -> None:
+def test_a_plan_that_was_far_off_is_made_again(session: Session) -> None:
     session.sql(MISJUDGED)
     hits = session.plan_cache.hits
     text = session.explain(MISJUDGED)

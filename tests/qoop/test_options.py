@@ -1,4 +1,4 @@
-"""The table of options, and all that is made from it or written out beside it."""
+"""The table of options, and all that is made from it or written out from it."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_the_answer_of_a_plan_found_again_is_the_same(session: Session) -> None:
     assert (again.columns, again.types) == (first.columns, first.types)
 
 
-def test_a_table_that_was_replaced_is_planned_anew(session: Session) -> None:
+def test_a_table_that_was_replaced_is_planned_again(session: Session) -> None:
     assert session.sql("SELECT sum(v) FROM t").fetchall() == [(19900,)]
     session.register("t", sales(extra=1))
     assert len(session.plan_cache) == 0
@@ -84,7 +84,7 @@ def test_a_table_that_was_replaced_is_planned_anew(session: Session) -> None:
     assert session.sql("SELECT sum(v) FROM t").fetchall() == [(19900,)]
 
 
-def test_a_table_of_the_same_name_but_other_columns_is_bound_anew(session: Session) -> None:
+def test_a_table_of_the_same_name_but_other_columns_is_bound_again(session: Session) -> None:
     assert session.sql("SELECT * FROM t LIMIT 1").columns == ["k", "v"]
     session.register("t", pa.table({"other": ["x"]}))
     assert session.sql("SELECT * FROM t LIMIT 1").columns == ["other"]
@@ -112,7 +112,7 @@ def test_settings_count(session: Session) -> None:
     assert session.plan_cache.hits == 1
 
 
-def test_the_room_counts(session: Session) -> None:
+def test_the_resources_count(session: Session) -> None:
     session.explain(TEXT)
     session.resize(slots=1)
     assert hits(session, TEXT) == 0
@@ -138,7 +138,7 @@ def test_moments_pass_between_two_runs(session: Session) -> None:
     assert session.sql(text).fetchall() < session.sql(text).fetchall()
 
 
-def test_files_that_are_no_tables_are_read_anew(session: Session, tmp_path: Path) -> None:
+def test_files_that_are_no_tables_are_read_again(session: Session, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a\n1\n")
     text = f"SELECT * FROM read_csv('{path}')"

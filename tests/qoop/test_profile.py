@@ -91,7 +91,7 @@ def test_a_replay_does_what_the_profile_says() -> None:
     assert "qoop-replay" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_less_room_is_announced_and_more_is_not() -> None:
+def test_a_loss_of_resources_is_announced_and_more_is_not() -> None:
     session = Recorder()
     with replay(session, STEPS, compression=60, notice=30) as run:
         assert run.wait(10)

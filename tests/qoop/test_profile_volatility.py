@@ -1,4 +1,4 @@
-"""Runs of changes, events of so many percent, and regions."""
+"""Runs of changes, events of that many percent, and regions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_run_goes_on_while_nothing_changes_and_is_relative_to_its_first_value(
     assert runs(a_minute(4, 4, 4)) == runs(a_minute(4)) == ()
 
 
-def test_events_of_so_many_percent() -> None:
+def test_events_of_that_many_percent() -> None:
     profile = a_minute(20, 18, 20, 15, 20, 17)
     assert [events(profile, percent) for percent in (10, 11.2, 15, 20, 25, 30, 34)] == [5, 3, 3, 2, 2, 1, 0]
 

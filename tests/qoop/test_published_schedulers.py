@@ -43,7 +43,7 @@ remaining_works = st.builds(Known, st.floats(0, 100), st.floats(0, 8))
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(jobs=st.lists(st.tuples(wants, remaining_works), min_size=1, max_size=4), machines=sizes)
-def test_no_room_is_left_that_a_task_fits_and_none_is_given_twice(
+def test_no_resources_are_left_that_a_task_fits_and_none_is_given_twice(
     policy: Callable[[], Scheduler],
     jobs: list[tuple[list[tuple[float, float]], Known]],
     machines: list[tuple[float, float]],
@@ -73,7 +73,7 @@ def test_no_more_is_promised_than_there_is(policy: Callable[[], Scheduler]) -> N
 
 
 class Silent:
-    """An outlook that must not be asked for."""
+    """Remaining work that must not be asked for."""
 
     @property
     def work(self) -> float:
@@ -174,7 +174,7 @@ def test_a_reverse_schedule_does_everything_as_late_as_it_can() -> None:
     assert schedule.slots(12.0) == 0.0, "before it begins nothing is needed"
 
 
-def test_of_what_there_is_no_room_for_at_once_the_longest_path_comes_first() -> None:
+def test_of_what_there_are_no_resources_for_at_once_the_longest_path_comes_first() -> None:
     schedule = latest([Rest(one, one.width) for one in YIELDING], slots=1)
     assert schedule.seconds == pytest.approx(1.0 + 10.0 + 4.0)
     assert {slots for _, slots in schedule.steps} == {1.0}

@@ -59,7 +59,7 @@ def _stage(words: list[str]) -> Stage:
 def finished(
     by: Option, done: Mapping[StageId, int], running: Mapping[StageId, float] | None = None, **spent: float
 ) -> Finished:
-    """So many parts of the stages of a plan, which runs, are held; one attempt each at some has run so long."""
+    """That many parts of the stages of a plan, which runs, are held; one attempt each at some has run so long."""
     content = {stage.id: content_of(stage) for stage, _, _ in by.stages}
     usable = {stage.id for stage, _, usable in by.stages if usable}
     return Finished(
@@ -102,7 +102,7 @@ def test_parts_cut_otherwise_do_not_count() -> None:
     assert propagate(cut, finished(A, {"scan": 4}), A).parts == {}
 
 
-def test_what_rests_on_an_island_counts_for_its_own_plan_only() -> None:
+def test_what_rests_on_a_non_deterministic_stage_counts_for_its_own_plan_only() -> None:
     mine = option("draw 1 1 island\nuse 1 1 draw\nroot 1 1 use")
     same = option("draw 1 1 island\nuse 1 1 draw\nroot 1 2 use as=other", "B")
     progress = finished(mine, {"draw": 1, "use": 1})
@@ -180,7 +180,7 @@ def test_a_small_gain_is_no_reason() -> None:
     assert isinstance(Greedy(hysteresis=0.01).decide(question), Switch)
 
 
-def test_after_surprises_a_gain_must_be_larger_to_be_believed() -> None:
+def test_after_misestimates_a_gain_must_be_larger_to_be_believed() -> None:
     better = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "B")  # a quarter sooner
     question = ask(A, better, done=finished(A, {"scan": 4}))
     assert isinstance(Greedy().decide(question), Switch)

@@ -107,7 +107,7 @@ def test_a_rerun_comes_to_the_same_decisions_and_says_so(tmp_path: Path) -> None
     world = shrunk()
     found = rerun(world.recording(tmp_path))
     assert found.difference is None and found.ticks > 5 and found.decisions == 1
-    assert str(found) == f"{found.ticks} turns, 1 decision: all the same"
+    assert str(found) == f"{found.ticks} ticks, 1 decision: all the same"
 
 
 def test_a_rerun_has_the_history_of_the_jobs(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_nothing_is_copied_when_nothing_must_be_converted() -> None:
         assert mine.buffers()[2].address == given.buffers()[2].address
 
 
-def test_columns_beside_a_converted_one_keep_their_rows() -> None:
+def test_columns_next_to_a_converted_one_keep_their_rows() -> None:
     got = as_the_root_leaves_it("SELECT i AS plain, i::HUGEINT AS huge FROM range(300000) t(i)").arrow()
     assert got.column("plain").cast(pa.int64()).equals(got.column("huge").cast(pa.int64()))
 

@@ -40,8 +40,8 @@ def test_a_session_takes_over_what_it_has(data: Path) -> None:
         similar = session.submit(SIMILAR)
         assert similar.result().fetchall() == sorted(expected, key=lambda row: -row[2])[:3]
         assert attempts(similar) < attempts(first)
-        anew = session.submit(TEXT, resume=False)
-        assert anew.result().fetchall() == expected and attempts(anew) == attempts(first)
+        fresh = session.submit(TEXT, resume=False)
+        assert fresh.result().fetchall() == expected and attempts(fresh) == attempts(first)
 
 
 def test_by_default_it_takes_nothing_over(data: Path) -> None:
@@ -84,7 +84,7 @@ def test_another_process_takes_over_by_default(data: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
-def test_damaged_outputs_are_made_anew(data: Path, tmp_path: Path, damage: str) -> None:
+def test_damaged_outputs_are_made_again(data: Path, tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "checkpoints"
     with qoop.connect(slots=2, checkpoints=folder) as session:
         session.register_folder(data)

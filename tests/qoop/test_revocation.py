@@ -48,7 +48,7 @@ def test_what_should_end_in_time_goes_on_and_the_oldest_of_the_rest_stays() -> N
     assert fates([running(1, 100, started=-5.0), running(2, 10)], HALF) == [Fate.STAY, Fate.FINISH]
 
 
-def test_the_doomed_move_to_room_that_stays() -> None:
+def test_the_doomed_move_to_resources_that_stays() -> None:
     free = Available(Resources(2, 100), Resources(1, 50))
     assert fates([running(1, 100), running(2, 100)], GONE, n=free) == [Fate.FINISH, Fate.MOVE]
     assert fates([running(1, 10), running(2, 100)], GONE, n=free) == [Fate.FINISH, Fate.MOVE]
@@ -77,7 +77,7 @@ def test_machines_without_a_notice_are_let_alone() -> None:
     assert decide([running(1, 100, machine="n")], {"m": GONE}, FULL, [ready(1)], 0.0) == {}
 
 
-def test_in_room_that_goes_only_tasks_that_end_in_time_are_begun() -> None:
+def test_on_resources_that_go_only_tasks_that_end_in_time_are_begun() -> None:
     availability = {
         "m": Available(Resources(2, 100), Resources(2, 100)),
         "n": Available(Resources(1, 50), Resources(1, 50)),
@@ -158,7 +158,7 @@ def test_an_attempt_that_would_be_killed_moves_to_a_machine_that_joins() -> None
     assert "others are free elsewhere" in "\n".join(str(record) for record in handle.history())
 
 
-def test_the_share_falls_at_the_notice_and_the_room_when_it_is_due() -> None:
+def test_the_share_falls_at_the_notice_and_the_resources_when_they_are_due() -> None:
     work, backend, trace = cluster({"m": Resources(2, 2e9)})
     handle = work.submit(JobRequest(Plan((stage("a", 8, 10.0), stage("root", 1, 1.0, "a")), COLUMNS)))
     work.step(0.0)

@@ -36,7 +36,7 @@ def test_the_share_is_that_of_the_scarcest_resource() -> None:
     assert request("j1", used=Resources(2, 50), weight=2.0).share_of(total) == 0.25
 
 
-def test_room_goes_to_another_job_if_the_poorest_does_not_fit() -> None:
+def test_resources_go_to_another_job_if_the_poorest_does_not_fit() -> None:
     requests = [request("j1", (4, 1)), request("j2", (1, 1), used=Resources(1, 1))]
     grant = MaxMin().next_grant(requests, empty(m=(3, 100)))
     assert grant is not None and grant.job == "j2"
@@ -59,7 +59,7 @@ sizes = st.lists(st.tuples(st.integers(1, 8), st.integers(1, 100)), min_size=1, 
 
 @pytest.mark.parametrize("policy", [MaxMin, lambda: Reserving(MaxMin())])
 @given(jobs=st.lists(wants, min_size=1, max_size=4), machines=sizes)
-def test_no_room_is_left_that_a_task_fits_and_none_is_given_twice(
+def test_no_resources_are_left_that_a_task_fits_and_none_is_given_twice(
     policy: type[MaxMin], jobs: list[list[tuple[float, float]]], machines: list[tuple[float, float]]
 ) -> None:
     requests = [request(f"j{i}", *tasks) for i, tasks in enumerate(jobs)]
@@ -181,7 +181,7 @@ def test_a_task_that_needs_a_whole_machine_is_not_passed_over_for_ever() -> None
     assert grant is not None and grant.job == "j2"
 
 
-def test_room_is_not_kept_for_a_task_that_is_gone() -> None:
+def test_resources_are_not_kept_for_a_task_that_is_gone() -> None:
     policy = Reserving(MaxMin(), patience=1)
     machine = Available(Resources(2, 100), Resources(1, 50))
     policy.next_grant([request("j1", (2, 10)), request("j2", (1, 10))], {"m": machine})

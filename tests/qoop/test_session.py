@@ -285,9 +285,9 @@ def test_a_job_can_resume_from_the_checkpoints_of_another_session(tmp_path: Path
             job = session.submit(text, resume=resume)
             return job.result().fetchall(), sum(report.tasks for report in job.stage_reports())
 
-    first, anew, resumed = run(False), run(False), run(True)
-    assert first[0] == anew[0] == resumed[0]
-    assert first[1] == anew[1] > resumed[1] == 0
+    first, fresh, resumed = run(False), run(False), run(True)
+    assert first[0] == fresh[0] == resumed[0]
+    assert first[1] == fresh[1] > resumed[1] == 0
 
 
 def test_explain_shows_the_plan_without_running_it(session: qoop.Session) -> None:

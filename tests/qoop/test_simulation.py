@@ -24,7 +24,7 @@ TWO = Resources(2, 8e9)
 
 
 def job(name: str, at: float = 0.0, width: int = 8, weight: float = 1.0) -> SimulatedJob:
-    """A stage of so many tasks, which takes a second each, and a root that takes none."""
+    """A stage of that many tasks, which takes a second each, and a root that takes none."""
     scan = Stage("scan", "", (TableInput("t", "t", "", ("x",), True),), COLUMNS, width, f"{name}/scan")
     root = Stage("root", "", (StageInput("i", "scan", "all"),), COLUMNS, 1, f"{name}/root")
     return SimulatedJob(name, at, Plan((scan, root), COLUMNS), weight=weight)
@@ -52,7 +52,7 @@ def test_of_two_jobs_each_has_half_once_both_are_there() -> None:
     assert ran.seconds == 4.0
 
 
-def test_room_is_shared_by_weight() -> None:
+def test_resources_are_shared_by_weight() -> None:
     ran = run(Fleet.uniform(2, TWO), job("a", width=9, weight=3.0), job("b", width=3))
     assert (ran["a"].ended, ran["b"].ended) == (3.0, 3.0)
 
@@ -93,7 +93,7 @@ def test_what_a_task_comes_to_may_depend_on_the_machines_there_are() -> None:
     assert ran.seconds == 4.0
 
 
-def test_nothing_is_begun_where_it_could_not_end_before_the_room_goes() -> None:
+def test_nothing_is_begun_where_it_could_not_end_before_the_resources_go() -> None:
     changes = (0.5, CapacityNotice("m2", Resources(), 1.9)), (1.9, MachineLost("m2"))
     ran = run(Fleet.uniform(2, TWO).after(*changes), job("a"))
     # 4 at 1, then two at a time on m1 alone

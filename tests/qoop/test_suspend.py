@@ -216,7 +216,7 @@ def test_a_table_in_memory_cannot_follow(tmp_path: Path, pause: Callable[[int], 
         qoop.resume(tmp_path / "bundle", slots=1)
 
 
-def test_damaged_checkpoints_are_made_anew(
+def test_damaged_checkpoints_are_made_again(
     data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
 ) -> None:
     suspended(data, tmp_path / "bundle", pause(5))
@@ -383,7 +383,7 @@ def started(job: Job) -> int:
     return sum(isinstance(record, Started) for record in job.history())
 
 
-def test_a_bundle_of_somebody_else_is_done_anew_unless_it_is_trusted(
+def test_a_bundle_of_somebody_else_is_done_again_unless_it_is_trusted(
     data: Path,
     tmp_path: Path,
     expected: list[tuple[object, ...]],
@@ -394,14 +394,14 @@ def test_a_bundle_of_somebody_else_is_done_anew_unless_it_is_trusted(
     pause(1 << 30)
     monkeypatch.setenv("QOOP_KEY", "the key of another machine")
     with pytest.warns(RuntimeWarning, match="does not bear the seal of your key"):
-        anew = qoop.resume(tmp_path / "bundle", slots=2, memory="2GB")
-    assert anew.result().fetchall() == expected
+        fresh = qoop.resume(tmp_path / "bundle", slots=2, memory="2GB")
+    assert fresh.result().fetchall() == expected
     trusted = qoop.resume(tmp_path / "bundle", slots=2, memory="2GB", trust=True)
     assert trusted.result().fetchall() == expected
     monkeypatch.delenv("QOOP_KEY")
     own = qoop.resume(tmp_path / "bundle", slots=2, memory="2GB")
     assert own.result().fetchall() == expected
-    assert started(own) < started(anew) > started(trusted)
+    assert started(own) < started(fresh) > started(trusted)
 
 
 def test_planted_outputs_and_plans_are_not_believed(

@@ -114,7 +114,7 @@ def plant(place: Path) -> int:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["folder", "store"])
-def test_with_a_key_of_ones_own_planted_outputs_are_made_anew(
+def test_with_a_key_of_ones_own_planted_outputs_are_made_again(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
     place = tmp_path / "kept"

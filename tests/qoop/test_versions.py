@@ -1,4 +1,4 @@
-"""No answer comes from rows that a table no longer holds, whichever way it is written anew and whatever is kept."""
+"""No answer comes from rows that a table no longer holds, whichever way it is written again and whatever is kept."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def answer(text: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(("column", "times"), [("a", 24), ("b", 8)])
-def test_a_file_exported_anew_is_read_by_a_new_session_with_checkpoints(
+def test_a_file_exported_again_is_read_by_a_new_session_with_checkpoints(
     tmp_path: Path, column: str, times: int
 ) -> None:
     path, text = tmp_path / "t.parquet", f"SELECT sum({column}::INTEGER) FROM t"
@@ -56,7 +56,7 @@ def test_a_file_exported_anew_is_read_by_a_new_session_with_checkpoints(
 
 
 @pytest.mark.parametrize("reuse", [True, False])
-def test_a_file_exported_anew_is_read_by_the_next_query_of_a_session(tmp_path: Path, reuse: bool) -> None:
+def test_a_file_exported_again_is_read_by_the_next_query_of_a_session(tmp_path: Path, reuse: bool) -> None:
     path = tmp_path / "t.parquet"
     export(path, 0)
     with qoop.connect(slots=1, memory="500MB", reuse=reuse) as session:
@@ -70,7 +70,7 @@ def test_a_file_exported_anew_is_read_by_the_next_query_of_a_session(tmp_path: P
             os.utime(path, ns=(OLD, OLD))  # all of them have the same time of change
 
 
-def test_a_bundle_is_not_resumed_over_a_file_exported_anew(tmp_path: Path) -> None:
+def test_a_bundle_is_not_resumed_over_a_file_exported_again(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     export(path, 1)
     os.utime(path, ns=(OLD, OLD))
@@ -90,7 +90,7 @@ def suspend(path: Path, bundle: Path) -> None:
         session.submit(TOTAL).suspend(bundle)
 
 
-# Every way to be written anew
+# Every way to be written again
 
 
 def write_parquet(path: Path, value: int) -> None:

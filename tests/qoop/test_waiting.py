@@ -1,4 +1,4 @@
-"""Claims that are kept from grant to grant are found by share as if they were sorted anew."""
+"""Requests that are kept from grant to grant are found by share as if they were sorted again."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ NodesMaker = Callable[..., AbstractContextManager[Nodes]]
 
 @contextmanager
 def nodes(*cpus: int) -> Iterator[Nodes]:
-    """A cluster whose head has no CPU, with nodes of so many. Ends every process that it began."""
+    """A cluster whose head has no CPU, with nodes of that many. Ends every process that it began."""
     with Nodes() as found:
         for count in cpus:
             found.add(count)

@@ -114,7 +114,7 @@ def test_sessions_share_the_nodes_until_one_dies(two_nodes: Nodes, tmp_path: Pat
 
 
 def available(session: Session, slots: int) -> None:
-    """Wait until the session has so many slots."""
+    """Wait until the session has that many slots."""
     deadline = time.monotonic() + 60
     while session.available.cpu != slots:
         assert time.monotonic() < deadline, f"{session.available.cpu} slots"

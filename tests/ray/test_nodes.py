@@ -45,14 +45,14 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def submitted(session: Session, tasks: int = 24, query: str = SLOW) -> Job:
-    """The query, cut for so many slots, however many there are."""
+    """The query, cut for that many slots, however many there are."""
     plan = session.prepare(query).planning().plan(Variant(), Resources(tasks, 1e9 * tasks))
     assert max(stage.width for stage in plan.stages) > tasks // 2
     return session.submit(query, plan=plan)
 
 
 def wait_for(job: Job, what: type[Record], count: int = 1, seconds: float = 60.0) -> list[Record]:
-    """The records of a kind, once there are so many. The job must not have ended before."""
+    """The records of a kind, once there are that many. The job must not have ended before."""
     deadline = time.monotonic() + seconds
     while len(found := [record for record in job.history() if isinstance(record, what)]) < count:
         assert time.monotonic() < deadline, f"no {what.__name__}:\n" + "\n".join(map(str, job.history()))

@@ -29,7 +29,7 @@ class Silent(Store):
         return super().present(keys, job)
 
 
-def test_whoever_does_not_answer_is_taken_for_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_does_not_answer_is_taken_for_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "_READ", 0.2)
     store = Silent(tmp_path)
     server, client = peers.PeerServer("127.0.0.1", store, "word"), peers.Peers()

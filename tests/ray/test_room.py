@@ -50,7 +50,7 @@ ALL, NONE = (2.0, 3), (0.0, 1)
 """Of two nodes of one CPU and a head of none."""
 
 
-def test_the_room_of_a_session_is_taken_while_it_is_there(two_nodes: Nodes, connected: None) -> None:
+def test_the_slots_of_a_session_are_taken_while_it_is_there(two_nodes: Nodes, connected: None) -> None:
     becomes(*ALL)
     with qoop.connect(ray="auto") as session:
         becomes(*NONE)
@@ -61,7 +61,7 @@ def test_the_room_of_a_session_is_taken_while_it_is_there(two_nodes: Nodes, conn
     becomes(*ALL)
 
 
-def test_a_session_may_leave_room_for_others(two_nodes: Nodes, connected: None) -> None:
+def test_a_session_may_leave_slots_for_others(two_nodes: Nodes, connected: None) -> None:
     import ray
 
     becomes(*ALL)
@@ -80,7 +80,7 @@ sys.stdin.read()
 """
 
 
-def test_the_room_of_a_session_that_is_killed_comes_back(two_nodes: Nodes, connected: None) -> None:
+def test_the_slots_of_a_session_that_is_killed_come_back(two_nodes: Nodes, connected: None) -> None:
     becomes(*ALL)
     command = [sys.executable, "-c", CODE, two_nodes.address]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

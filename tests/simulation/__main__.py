@@ -6,7 +6,7 @@
 No data, no SQL and no time: cluster, runs, driver, schedulers and re-planner are the real ones, over simulated machines
 and a virtual clock (law 3). What is drawn for a number is in :mod:`sim_draw`, what must hold in :mod:`sim_watch`. A
 schedule that fails is made short (:mod:`sim_shrink`) and written to tests/scripts; a test goes through all of those.
-So many schedules as are tried by default take every transition of the core (:mod:`sim_cover`): if one is never taken,
+That many schedules as are tried by default take every transition of the core (:mod:`sim_cover`): if one is never taken,
 the schedules have ceased to test it, which is a failure, too.
 """
 
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def gaps(cover: Cover, schedules: int) -> list[str]:
-    """What is wrong with the transitions that so many schedules have taken: those that no table knows, and, of enough
+    """What is wrong with the transitions that n schedules have taken: those that no table knows, and, of enough
     schedules, those that none took."""
     unknown = sorted(set(cover.hits) - set(all_cells()))
     never = cover.never() if schedules >= ENOUGH else []
@@ -69,7 +69,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)))
     parser.add_argument("--first", type=int, default=0, help="number of the first schedule (0)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--most-failures", type=int, default=5, help="stop after so many (5)")
+    parser.add_argument("--most-failures", type=int, default=5, help="stop after that many (5)")
     return parser.parse_args()
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    job       state × what it is told           a report, a change of machines, a letter, a deadline
+    job       state × what it is told           a report, a change of machines, a message, a deadline
     job       state -> state                    TRANSITIONS of engine/state.py
     attempt   state × report
     task      state -> state                    idle: not needed and not there; spare: there and not needed (any more);
@@ -38,9 +38,9 @@ _TASK = {
     "kept": ("idle", "spare", "waits", "ready", "stopping"),
     "spare": ("idle", "kept", "waits", "ready", "stopping"),
 }
-"""What can follow. Only a ready task is granted room; one that runs is needed, or is told to stop at once; what is
-there is made again only once it is lost or let go, or rests on an island that is made anew. Where it was found with
-another job, an attempt of this one at it may not have stopped yet when it is lost."""
+"""What can follow. Only a ready task is granted; one that runs is needed, or is told to stop at once; what is
+there is made again only once it is lost or released, or rests on a non-deterministic stage that is made again. Where
+it was found with another job, an attempt of this one at it may not have stopped yet when it is lost."""
 
 SELDOM: tuple[Cell, ...] = (("task", "kept", "-> stopping"), ("task", "spare", "-> stopping"))
 """Taken by one in thousands of drawn schedules; some of tests/scripts take them always."""

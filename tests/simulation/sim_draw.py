@@ -131,8 +131,8 @@ def _capacity(
 
 
 def _late(chance: random.Random, jobs: tuple[JobLine, ...]) -> Iterator[Fate]:
-    """What was made of an island's rows comes late, while the same is made of those of its second making: seldom by
-    chance alone."""
+    """An output made of a non-deterministic stage's rows comes late, while the same is made of its second
+    making's rows: seldom by chance alone."""
     for job in jobs:
         known = {node.id: node for nodes in job.plans for node in nodes}
         read = [(node, known[name]) for node in known.values() for _, name in node.inputs if known[name].island]
@@ -143,7 +143,7 @@ def _late(chance: random.Random, jobs: tuple[JobLine, ...]) -> Iterator[Fate]:
 
 
 def _closed(chance: random.Random, jobs: tuple[JobLine, ...]) -> Iterator[Fate]:
-    """The session is closed while a job that has its answer waits for what it began anew to stop: seldom by chance
+    """The session is closed while a job that has its answer waits for what it began again to stop: seldom by chance
     alone."""
     job = chance.choice(jobs)
     if chance.random() < 0.02:

@@ -20,7 +20,7 @@ from qoop.engine.task import AttemptId, CheckpointKey
 
 def check_history(run: Run) -> None:
     """Raise AssertionError unless it holds: every attempt starts once and ends once, times do not go back, what is lost
-    or made anew was there, switches are numbered, and the last word is the end."""
+    or made again was there, switches are numbered, and the last word is the end."""
     if not run.plans:
         return
     alive: dict[AttemptId, CheckpointKey] = {}

@@ -95,10 +95,13 @@ MUTANTS = (
         "losing a machine is no failure at all", Run, "_machine_lost",
         "self._judge(attempt, error, retryable=True)", "pass",
     ),
-    Mutant("islands meet another plan", Run, "_drop_dependents", "if self._frontier is None:", "if True:"),
+    Mutant(
+        "non-deterministic stages meet another plan", Run, "_drop_dependents",
+        "if self._frontier is None:", "if True:",
+    ),
     Mutant("an attempt at spoiled data is not void", Run, "_spoil", "attempt.void = True", "pass"),
     Mutant(
-        "an island made again spoils nothing", Frontier, "_review",
+        "a non-deterministic stage made again spoils nothing", Frontier, "_review",
         "if active and task.made", "if False and task.made",
     ),
     Mutant(
@@ -114,26 +117,26 @@ MUTANTS = (
     Mutant("holding a job does nothing", Run, "hold", "self.state is State.RUNNING", "False"),
     Mutant("a heavier job gets less", Request, "share_of", "/ self.weight", "* self.weight"),
     Mutant(
-        "room that is used is granted", max_min, "first_fitting",
+        "resources that are used is granted", max_min, "first_fitting",
         "best_fit([demand.resources for demand in request.demands], places)", "(0, 0)",
     ),
     Mutant("the job that came first goes first", Request, "share_of", "round(", "0.0 * round("),
-    Mutant("room of a lost machine stays taken", Driver, "_account", "self._discharge(attempt)", "pass"),
+    Mutant("resources of a lost machine stays taken", Driver, "_account", "self._discharge(attempt)", "pass"),
     Mutant("a notice never ends", Driver, "_account", "self.leaving.pop(event.machine, None)", "pass"),
     Mutant(
-        "room that was given back is still the job's", Driver, "_discharge",
+        "what was given back is still the job's", Driver, "_discharge",
         "_subtract(self._used_by, charge.job, charge.resources)", "pass",
     ),
     Mutant(
-        "shares are of room that will go", Cluster, "_tell_shares",
+        "shares are of resources that will go", Cluster, "_tell_shares",
         "self._driver.promised", "self._driver.capacity",
     ),
     Mutant("shares stay when a job ends", Cluster, "_finish_ended_jobs", "self._shares_stale = True", "pass"),
     Mutant("deadlines pass", Cluster, "_end_late_jobs", "now >= deadline", "False"),
-    Mutant("claims are not renewed", Driver, "_tell", "self.touched[job] = None", "pass"),
+    Mutant("requests are not renewed", Driver, "_tell", "self.touched[job] = None", "pass"),
     Mutant("a job that is cancelled is not looked at", Cluster, "_order", "self._touch(job)", "pass"),
     Mutant(
-        "room that becomes free is not seen", Driver, "_discharge",
+        "what becomes free is not seen", Driver, "_discharge",
         "self._availability.set_free(charge.machine, self._free(charge.machine))", "pass",
     ),
     Mutant("machines that come are not seen", Driver, "take", "self._availability = self._all_available()", "pass"),
@@ -145,9 +148,12 @@ MUTANTS = (
         "    self._need_tables(plan)",
         "self._need_tables(plan)\n    self._take_found(found)",
     ),
-    Mutant("islands are owned, what rests on them is not", cluster, "own_non_deterministic",
+    Mutant("non-deterministic stages are owned, what rests on them is not", cluster, "own_non_deterministic",
            "item.stage in own", "False"),
-    Mutant("a late output of an old island stays", Run, "_void_attempts_at", "attempt.key == key", "False"),
+    Mutant(
+        "a late output of an old non-deterministic stage stays", Run, "_void_attempts_at",
+        "attempt.key == key", "False",
+    ),
     Mutant("an ended job is told more", Run, "handle", "if self.state.final:", "if False:"),
     Mutant(
         "attempts of a lost machine are told to stop", Run, "_machine_lost",

@@ -1,8 +1,9 @@
 """Random plans of one query: join trees over the same relations, which share what their stages mean.
 
 A query is some relations with filters. A plan of it joins them in some order, applies a filter where it scans or
-later, cuts what it exchanges in as many parts as it likes, and may limit what it has somewhere (an island). A stage's
-name says what it puts out and how that is cut, so equal names in any plans of any job are equal stages.
+later, cuts what it exchanges in as many parts as it likes, and may limit what it has somewhere (a non-deterministic
+stage). A stage's name says what it puts out and how that is cut, so equal names in any plans of any job are equal
+stages.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ class Query:
     """What is to be joined.
 
     truth, limits: by what a stage means, how it differs from what is believed of it, and whether it is limited, which
-    makes it an island. islands: how often one is; deep: what rests on one is one, too, as in plans of the planner.
+    makes it a non-deterministic stage. islands: how often one is; deep: what rests on one is one, too, as in plans of
+    the planner.
     streams: the answer comes in as many parts as the last join has, which can be handed out one after the other.
     """
 

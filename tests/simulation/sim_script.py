@@ -168,8 +168,8 @@ class Fate:
     kind: fails, breaks (for good) or unreadable (its first input is lost) after `value` times its seconds; slow, by
     that factor; hangs; again: its report comes again so much later; contradicts: it is then said to have failed, or
     stopped; ghost: so long after its machine was lost it is said to have succeeded; spoiled: the same, and its machine
-    is lost in its midst, and with it what it reads of islands; closed: so long before it ends its first input is lost,
-    and so long after the session is closed.
+    is lost in its midst, and with it what it reads of non-deterministic stages; closed: so long before it ends its
+    first input is lost, and so long after the session is closed.
     """
 
     job: str
@@ -205,9 +205,9 @@ class Happening:
 class Schedule:
     """All that is drawn.
 
-    scheduler: its name in `sim_world`. patience: after which it keeps room back, 0: never. stop: seconds from the order
-    to stop to the report. wait: seconds that jobs wait for a slot. think: that a decision takes. relief: when there is
-    enough of everything. machines: name, slots, GB.
+    scheduler: its name in `sim_world`. patience: after which it keeps resources back, 0: never. stop: seconds from the
+    order to stop to the report. wait: that jobs wait for a slot. think: that a decision takes. relief: when there
+    is enough of everything. machines: name, slots, GB.
     """
 
     machines: tuple[tuple[str, float, float], ...] = ()

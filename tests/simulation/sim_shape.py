@@ -1,4 +1,4 @@
-"""What a plan needs, worked out anew each time: the judge of what the engine's frontier keeps up to date."""
+"""What a plan needs, worked out again each time: the judge of what the engine's frontier keeps up to date."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Task(NamedTuple):
     """One task.
 
     reads: by input, the outputs it reads, and which partition of each. made_of: their signatures, however they are cut.
-    tainted: it rests on an island.
+    dependent: it rests on a non-deterministic stage.
     """
 
     key: CheckpointKey

@@ -3,11 +3,11 @@
 A trace is told of every event before the core takes it, and of every command as it goes out. So between two events all
 that the first has led to is done, and everything must hold:
 
-- no attempt begins twice, none in room that is not there, none at what is running, there, or not needed;
-- what an attempt reads is there, and is what its plan says; no two makings of an island meet;
-- what a job believes to hold is held for it, and nothing else is; nothing is let go that it needs;
+- no attempt begins twice, none in resources that are not there, none at what is running, there, or not needed;
+- what an attempt reads is there, and is what its plan says; no two makings of a non-deterministic stage meet;
+- what a job believes to hold is held for it, and nothing else is; nothing is released that it needs;
 - an attempt is told to stop once, and for a reason;
-- the job with the lowest share goes first, and no room is left free that somebody could use;
+- the job with the lowest share goes first, and nothing is left free that somebody could use;
 - shares are those of Pseudocode 1 (paper section 2);
 - what was handed out of an answer stays in it: the job changes to no plan with another one, and makes nothing of it
   again, unless it was lost;
@@ -54,12 +54,12 @@ from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpe
 from qoop.planner.plan import Plan, Resources
 
 Making = tuple[CheckpointKey, AttemptId, int]
-"""An island, the attempt that made it, and under how many-th plan of the job."""
+"""A non-deterministic stage, the attempt that made it, and under how many-th plan of the job."""
 
 
 @dataclass
 class Living:
-    """An attempt that has not reported. rests: the makings of islands that it reads, its own with them.
+    """An attempt that has not reported. rests: the makings of non-deterministic stages that it reads, and its own.
     made_of: the signatures of what it reads.
     """
 
@@ -144,7 +144,7 @@ class Watch:
                 return
         self._demand_aware()
         self._what = what
-        if hasattr(what, "job") and what.job in self.jobs:  # a letter, a share
+        if hasattr(what, "job") and what.job in self.jobs:  # a message, a share
             self._touched.add(what.job)
             self.cover("job", self.jobs[what.job].condition, type(what).__name__)
         match what:
@@ -178,7 +178,7 @@ class Watch:
         self.events += not isinstance(what, ShareChanged)
 
     def flush(self) -> None:
-        """The turn is over."""
+        """The tick is over."""
         if not self.jobs:
             return
         self._demand_aware()
@@ -188,13 +188,13 @@ class Watch:
         self._shares_are_fair()
 
     def nothing_left(self) -> None:
-        """After all jobs have ended and their owners have let go."""
+        """After all jobs have ended and their owners have released them."""
         self._demand_aware()
         left = {key: names for key, names in self._holders.items() if names}
         assert not left, f"outputs are left behind: {left}"
         assert not self._backend.running, f"attempts are left behind: {self._backend.running}"
         assert not self._backend.committed, f"the store still has {self._backend.committed}"
-        assert not any(self._used.values()), f"room is taken still: {self._used}"
+        assert not any(self._used.values()), f"resources are taken still: {self._used}"
         for name, available in self.cluster._driver.availability().items():
             assert available.free == available.capacity, f"{name} has {available} at the end"
 
@@ -367,10 +367,10 @@ class Watch:
             rests |= self._rests.get(source, frozenset())
         non_deterministic = [island for island, _, _ in rests]
         assert len(non_deterministic) == len(set(non_deterministic)), (
-            f"{spec.attempt} reads two makings of an island: {rests}"
+            f"{spec.attempt} reads two makings of a non-deterministic stage: {rests}"
         )
         own = all(attempt.task.job == spec.attempt.task.job and epoch == now for _, attempt, epoch in rests)
-        assert own, f"{spec.attempt} reads an island of another plan, or job: {rests}"
+        assert own, f"{spec.attempt} reads a non-deterministic stage of another plan, or job: {rests}"
         if not spec.stage.shareable:
             rests.add((spec.key, spec.attempt, now))
         self._note_task(job, spec.key, "ready")
@@ -580,7 +580,7 @@ class Watch:
             assert not late or job.run.ending, f"{name} goes on, though its time was up at {job.deadline}"
 
     def _accounts_agree(self) -> None:
-        """The driver knows what room there is, and who has it."""
+        """The driver knows which resources are free, and who has the others."""
         driver = self.cluster._driver
         availability = driver.availability()
         assert availability.keys() == self._capacity.keys(), (
@@ -594,13 +594,13 @@ class Watch:
             assert _close(driver.used_by(name), used), f"{name} has {used}, not {driver.used_by(name)}"
 
     def _no_room_left_free(self) -> None:
-        """Work conserving: no ready task fits in room that is free, but on one machine that a patient scheduler keeps
+        """Work conserving: no ready task fits in what is free, but on one machine that a patient scheduler keeps
         for another task."""
         places = [name for name in self._capacity if name not in self._leaving]
         free = {name: self._free(name) for name in places}
         ready = [demand for job in self.cluster._jobs.values() for demand in job.run.ready()]
         unused = {name for name in places if any(demand.resources.fits(free[name]) for demand in ready)}
-        assert len(unused) <= (self._patience > 0), f"there is room on {unused} for tasks that are ready"
+        assert len(unused) <= (self._patience > 0), f"there are resources on {unused} for tasks that are ready"
 
     def _shares_are_fair(self) -> None:
         if self._scheduler == "sjf":  # which promises all to the shortest job

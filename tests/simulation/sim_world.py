@@ -186,7 +186,7 @@ class World:
         heappush(self._agenda, (moment, next(self._order), action))
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Have something done after so many seconds."""
+        """Have something done after that many seconds."""
         self.at(self.clock.now() + seconds, action)
 
     def _tick(self) -> None:
@@ -201,12 +201,12 @@ class World:
             self._take_rows()
             ticks += 1
             if ticks > MOST_TICKS:
-                raise AssertionError(f"jobs never end: {self.cluster._jobs.keys()} after {ticks} turns")
+                raise AssertionError(f"jobs never end: {self.cluster._jobs.keys()} after {ticks} ticks")
             if not self._agenda and self.clock.now() - began >= PATIENCE and self.cluster.busy:
                 raise AssertionError(f"nothing happens any more, but {list(self.cluster._jobs)} have not ended")
 
     def _leave(self) -> None:
-        """All owners let go of what they have; nothing may be left."""
+        """All owners release what they have; nothing may be left."""
         for handle in self._handles.values():
             handle.release()
         for asked in self._suspended:
@@ -383,7 +383,7 @@ class World:
         return Outcome(seconds, rows=rows)
 
     def _spoil(self, spec: TaskSpec) -> None:
-        """The attempt's machine is lost and comes again, and what the attempt reads of islands is lost."""
+        """The attempt's machine is lost and comes again; its inputs from non-deterministic stages are lost."""
         machine = self.backend.where(spec.attempt)
         if machine is None:
             return
@@ -400,7 +400,7 @@ class World:
         return self._names[task.job], task.stage, task.part
 
     def _close_about(self, spec: TaskSpec, end: float, apart: float) -> None:
-        """Before the attempt ends its first input is lost, and begun anew; afterwards the session is closed."""
+        """Before the attempt ends its first input is lost, and begun again; afterwards the session is closed."""
         now = self.clock.now()
         for key in _read_by(spec)[:1]:
             self.backend.happen(CheckpointLost(key), now + max(0.0, end - apart))

@@ -56,7 +56,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)))
     parser.add_argument("--first", type=int, default=0, help="number of the first run (0)")
-    parser.add_argument("--most-failures", type=int, default=5, help="stop after so many (5)")
+    parser.add_argument("--most-failures", type=int, default=5, help="stop after that many (5)")
     return parser.parse_args()
 
 

@@ -99,7 +99,7 @@ class Subjects:
 
 
 def _planned(folder: Path, number: int, growth: float) -> tuple[Planned, tuple[Candidate, ...]]:
-    """A query as it is planned, and the plans worth keeping on a cluster if there were so many times the rows, with
+    """A query as it is planned, and the plans worth keeping on a cluster if there were that many times the rows, with
     others until there are `PLANS`."""
     with connect(slots=1, memory="1GB", statistics="full") as session:
         session.register_folder(folder)

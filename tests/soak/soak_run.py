@@ -28,7 +28,7 @@ from qoop.session import Session
 
 QUERIES = tuple(range(1, 100))
 TICKS = 20
-"""So many runs in a row are about the same query: each begins with two others of its plans."""
+"""That many runs in a row are about the same query: each begins with two others of its plans."""
 MEMORIES = (3e8, 5e8, 1e9, 2e9)
 PATIENCE = 90.0
 """Seconds after which a job is believed to hang."""

@@ -181,7 +181,7 @@ def test_what_is_cheap_to_make_goes_first(machine: Machine, wait: Wait) -> None:
 
 
 @pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
-def test_room_is_made_by_what_nobody_needs(machine: Machine, wait: Wait) -> None:
+def test_space_is_made_by_what_nobody_needs(machine: Machine, wait: Wait) -> None:
     store, user = machine(budget=25_000), machine()
     for number in (1, 2):
         assert store.save(facts(number, number), [ROWS], needed=False)
@@ -253,7 +253,7 @@ def test_a_removal_left_unfinished_is_finished(machine: Machine, objects: Object
 
 
 @pytest.mark.parametrize("damage", ["flipped", "short", "lost"])
-def test_damaged_data_are_lost_and_made_anew(machine: Machine, objects: Objects, tmp_path: Path, damage: str) -> None:
+def test_damaged_data_are_lost_and_made_again(machine: Machine, objects: Objects, tmp_path: Path, damage: str) -> None:
     here, there = machine(), machine()
     assert here.save(facts(1), [ROWS])
     saved = there.find(key(1))
@@ -308,7 +308,7 @@ def test_what_cannot_be_read_for_the_moment_stays(
     there.close()
 
 
-def test_a_checkpoint_whose_data_are_lost_is_made_anew(machine: Machine, objects: Objects) -> None:
+def test_a_checkpoint_whose_data_are_lost_is_made_again(machine: Machine, objects: Objects) -> None:
     here, there = machine(), machine()
     assert here.save(facts(1), [ROWS])
     objects.delete(data(objects))
@@ -340,7 +340,7 @@ def test_what_is_uploaded_is_not_removed_from_the_machine_meanwhile(
     assert here.save(facts(1), [ROWS]) is not None
 
 
-def test_a_manifest_that_cannot_be_read_is_written_anew(machine: Machine, objects: Objects) -> None:
+def test_a_manifest_that_cannot_be_read_is_written_again(machine: Machine, objects: Objects) -> None:
     here = machine()
     assert here.save(facts(1), [ROWS], needed=False)
     [manifest] = [item.name for item in objects.list() if item.name.endswith("/0.json")]

@@ -91,7 +91,7 @@ def test_answers_are_those_of_files(files: Path, uploaded: str) -> None:
                        for a, b in zip(one, other, strict=True))  # fmt: skip
 
 
-def test_the_same_objects_are_the_same_version_whoever_registers_them(files: Path, uploaded: str) -> None:
+def test_the_same_objects_are_the_same_version_no_matter_who_registers_them(files: Path, uploaded: str) -> None:
     with Catalog() as local, Catalog() as one, Catalog() as other:
         local.register_folder(files)
         mine = {table.name: table.version for table in one.register_folder(uploaded)}
@@ -173,7 +173,9 @@ def test_a_table_can_be_read_by_another_process(uploaded: str) -> None:
         assert connection.sql(table.scan(["k"], table.split(1)[0])).fetchall() == [(n,) for n in range(5)]
 
 
-def test_an_object_that_changed_is_read_anew_one_that_vanished_told(uploaded: str, client: Any, tmp_path: Path) -> None:
+def test_an_object_that_changed_is_read_again_one_that_vanished_told(
+    uploaded: str, client: Any, tmp_path: Path
+) -> None:
     bucket, key = uploaded.split("/")[2], "some/sorts.parquet"
     with qoop.connect(slots=1) as session:
         session.register("t", f"{uploaded}/sorts.parquet")

@@ -1,4 +1,4 @@
-"""The helper modules beside the tests made importable."""
+"""The helper modules next to the tests made importable."""
 
 from __future__ import annotations
 

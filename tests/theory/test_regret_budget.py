@@ -128,7 +128,7 @@ def test_other_budgets_have_no_bound(budget: Budget) -> None:
     assert found[0] < found[1] < found[2] and found[2] > 6
 
 
-def test_random_wagers_never_exceed_it_either() -> None:
+def test_random_regret_never_exceeds_it_either() -> None:
     chance = Random(5)
     for _ in range(80):
         plans = theorem_2_1(chance.randint(2, 4))

@@ -20,7 +20,7 @@ close to each bound as one likes. (d) The same search breaks every algorithm tha
 pinned: the claim where units are left over, the claim for another reading of "least remaining processing time", and
 any claim against an optimum that takes another plan for each copy.
 
-`QOOP_THEORY=10000 pytest tests/theory` tries so many random cases (default 600), other ones on every run: 6 minutes.
+`QOOP_THEORY=10000 pytest tests/theory` tries that many random cases (default 600), other ones on every run: 6 minutes.
 """
 
 from __future__ import annotations

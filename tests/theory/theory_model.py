@@ -59,7 +59,7 @@ class State:
 
 
 Rule = Callable[["Online", State, Sequence[int], int], int]
-"""Which of the plans that fit (by index, smallest first) to run on so many units."""
+"""Which of the plans that fit (by index, smallest first) to run on that many units."""
 
 
 def least_time(online: Online, state: State, fitting: Sequence[int], units: int) -> int:
@@ -98,7 +98,7 @@ class Online:
         return min(fit, 1) if self.one_task else fit
 
     def choose(self, state: State, units: int) -> int | None:
-        """The plan to run in a step that offers so many units."""
+        """The plan to run in a step that offers that many units."""
         fitting = [i for i in self.kept if self.plans[i].size <= units]
         if not self.switches and state.running is not None:
             fitting = [i for i in fitting if i == state.running]
@@ -109,7 +109,7 @@ class Online:
         return self.rule(self, state, fitting, units)
 
     def advance(self, state: State, units: int) -> State:
-        """The state after a step that offers so many units."""
+        """The state after a step that offers that many units."""
         chosen = self.choose(state, units)
         if chosen is None:
             return State(state.left, state.running, units, state.step + 1, state.spent)

@@ -35,7 +35,7 @@ def gone(process: int) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_contestant_gives_the_right_answer_though_its_room_changes(
+def test_every_system_under_test_gives_the_right_answer_though_its_resources_change(
     kind: str, tpcds_small: Path, tmp_path: Path
 ) -> None:
     with SystemUnderTest(task(tpcds_small, kind, tmp_path), tmp_path) as system:
@@ -48,7 +48,7 @@ def test_every_contestant_gives_the_right_answer_though_its_room_changes(
     assert judge(tpcds_small, QUERY, tmp_path / "answer.arrow", theirs.slice(1)) is not None
 
 
-def test_duckdb_starts_again_when_it_loses_room(tpcds_small: Path, tmp_path: Path) -> None:
+def test_duckdb_starts_again_when_it_loses_resources(tpcds_small: Path, tmp_path: Path) -> None:
     short = LONG.replace("200000", "20000")
     with SystemUnderTest(task(tpcds_small, "restarted", tmp_path, short), tmp_path) as system:
         system.ready()
@@ -56,7 +56,7 @@ def test_duckdb_starts_again_when_it_loses_room(tpcds_small: Path, tmp_path: Pat
     assert outcome.error is None and outcome.facts["attempts"] == 2
 
 
-def test_a_contestant_is_killed_for_good(tpcds_small: Path, tmp_path: Path) -> None:
+def test_a_system_under_test_is_killed_for_good(tpcds_small: Path, tmp_path: Path) -> None:
     with SystemUnderTest(task(tpcds_small, "running", tmp_path, LONG), tmp_path) as system:
         system.ready()
         assert system.go(limit=0.1).limited

@@ -150,7 +150,7 @@ def test_two_runs_at_a_time_are_refused(made: Path) -> None:
         generate(0.01, made)
 
 
-def test_too_little_room_is_told_before_the_run(tmp_path: Path) -> None:
+def test_too_little_space_is_told_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(DiskFull, match=r"needs about .* GB"):
         generate(1e9, tmp_path)
 

@@ -49,7 +49,7 @@ def test_two_slots_halve_what_can_be_done_side_by_side() -> None:
     assert machine(2, alone()).seconds(plan()) == pytest.approx(2 * 1.25 + 0.75)
 
 
-def test_room_that_goes_and_comes_back_is_followed() -> None:
+def test_resources_that_go_and_come_back_are_followed() -> None:
     two, one = Resources(2, 8e9), Resources(1, 8e9)
     ran = machine(2, alone()).run([(0.0, plan(), None)], [(1.25, one), (2.5, two)])
     # two done at 1.25, one at 2.5, one at 3.75, the root 0.75 later

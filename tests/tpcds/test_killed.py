@@ -40,7 +40,7 @@ with qoop.connect(slots=2, memory="2GB", checkpoints=folder, replan=replan == "r
 
 
 def killed(data: Path, folder: Path, text: str, wait: float, replan: bool) -> None:
-    """Start a process that runs the query, and kill it so many seconds after it has begun."""
+    """Start a process that runs the query, and kill it that many seconds after it has begun."""
     arguments = [str(data), str(folder), text, "replan" if replan else "pinned"]
     process = subprocess.Popen(
         [sys.executable, "-c", RUNS_ONE, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -17,7 +17,7 @@ from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
 
 AT_LEAST = 90
-"""So many of the 99 have an answer with something in it, have no opaque stage, and run as several tasks."""
+"""That many of the 99 have an answer with something in it, have no opaque stage, and run as several tasks."""
 
 
 @dataclass(frozen=True)

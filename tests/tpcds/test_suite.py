@@ -155,7 +155,7 @@ def real_runs(asked: fidelity.FidelityOptions, told: fidelity.OnProgress) -> Fid
     return Fidelity(tuple(Pair("dip", query, None, 1.0, 1.1) for query in asked.queries), {}, {})
 
 
-def test_quick_real_runs_are_kept_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_real_runs_are_kept_next_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fidelity, "run", real_runs)
     quick, full = (Plan(tmp_path, is_quick, (), None, 1) for is_quick in (True, False))
     for plan in (quick, full, quick):
@@ -251,7 +251,7 @@ def test_gains_of_a_query_are_those_of_its_mean_times() -> None:
     assert quantile([1.0, 2.0, 3.0], 0.9) == pytest.approx(2.8)
 
 
-def test_claims_say_what_is_met_and_what_is_not() -> None:
+def test_criteria_say_what_is_met_and_what_is_not() -> None:
     table = {(criterion.figure, criterion.what): criterion for criterion in criteria(full_suite().suite())}
     assert table["2.6a", "spot, high: median gain"].met
     assert table["2.3", "spot: events of 10 / 15 / 20 % in five hours (±10 %)"].met
@@ -509,7 +509,7 @@ def test_a_change_of_plan_may_take_time_in_which_nothing_is_begun() -> None:
     assert usual.pinned(query.candidates[0]).seconds == slow.pinned(query.candidates[0]).seconds
 
 
-def test_contestants_meet_the_same_fleet_and_hindsight_is_the_best_of_all_plans() -> None:
+def test_systems_under_test_meet_the_same_fleet_and_hindsight_is_the_best_of_all_plans() -> None:
     query = Query(1, 3, 3, toy.plans())
     here = Scenario(query, TOY, as_estimated)
     assert [here.pinned(one).seconds for one in query.candidates] == [9.0, 7.0, 6.0]

@@ -52,7 +52,7 @@ def left_over(session: Session) -> list[str]:
 
 
 def check(session: Session, oracle: Oracle, number: int, runs: int, seed: int) -> int:
-    """Run a query so many times from plans in turn; returns how many switches there were."""
+    """Run a query that many times from plans in turn; returns how many switches there were."""
     plans = candidates(session, number)
     theirs = oracle.answer(text(number))
     random = Random(seed + number)

@@ -40,7 +40,7 @@ def test_what_plans_have_in_common_is_one_object_when_read_again(tpcds_small: Pa
     assert len({id(stage) for stage in stages}) == len(set(stages))
 
 
-def test_another_setting_and_a_damaged_file_are_planned_anew(tpcds_small: Path, tmp_path: Path) -> None:
+def test_another_setting_and_a_damaged_file_are_planned_again(tpcds_small: Path, tmp_path: Path) -> None:
     planned: list[int] = []
     workload(tpcds_small, (7,), show=planned.append, cache_dir=tmp_path)
     workload(tpcds_small, (7,), Setting(pace=1.0), planned.append, tmp_path)
