@@ -7,20 +7,20 @@ SCALE   ?= 1
 PROCESSES ?= 2
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.installed
-VENV2   := $(VENV)-duckdb2
-READY2  := $(VENV2)/.installed
+DUCKDB2 := $(VENV)-duckdb2
+READY2  := $(DUCKDB2)/.installed
 CODE    := catalog planner engine qoop tpcds tests docs
 INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
 
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-package test-pythons soak soak-sim attack test-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-package test-pythons soak soak-sim attack test-duckdb2 test-queries-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
 	@echo "make test          lint, types and tests (what CI runs), in PROCESSES=2 at a time; 15 minutes on 2 cores"
-	@echo "make test-all      the slow tests too, and the tests without TPC-DS texts on DuckDB 2"
+	@echo "make test-all      the slow tests too, and all tests on DuckDB 2 (make test-duckdb2: only those)"
 	@echo "make test-ray      the same answers on Ray clusters, whose nodes come and go"
 	@echo "make test-package  the wheel and the sdist: built, installed and tested away from the tree"
 	@echo "make test-pythons  the same under each Python from 3.11 to 3.14 that is at hand"
@@ -42,16 +42,22 @@ $(READY): pyproject.toml
 	@$(BIN)/python $(INSTALL) --editable '.[dev,docs,tpcds]'
 	@touch $@
 
-$(READY2): pyproject.toml
-	test -x $(VENV2)/bin/python || $(PYTHON) -m venv $(VENV2)
-	$(VENV2)/bin/python $(INSTALL) --editable '.[dev,docs]' 'duckdb>=2,<2.1' 'tpcgen-cli>=4.0'
+# DuckDB 2 alone, in a folder that comes first on the path: all else is in $(VENV).
+$(READY2): pyproject.toml $(READY)
+	@rm -rf $(DUCKDB2)
+	@$(BIN)/python $(INSTALL) --no-deps --target $(DUCKDB2) 'duckdb>=2,<2.1'
 	@touch $@
 
 demo: $(READY)
 	$(BIN)/python docs/demo.py --data $(DATA)
 
-test: check
+test: check test-queries-duckdb2
 	$(BIN)/pytest --need-benchmarks -n $(PROCESSES) --dist loadfile
+
+test-queries-duckdb2: $(READY) $(READY2)
+	$(BIN)/qoop tpcds generate --scale 0.01 $(DATA)/tpcds-sf0.01
+	$(BIN)/qoop tpcds generate --scale 0.01 --suite tpch $(DATA)/tpch-sf0.01
+	PYTHONPATH=$(DUCKDB2) $(BIN)/pytest tests/tpcds/test_queries.py --scale 0.01 --need-benchmarks -n $(PROCESSES)
 
 test-all: check test-duckdb2
 	$(BIN)/python $(INSTALL) --editable '.[dev,tpcds,ray]'
@@ -77,7 +83,7 @@ attack: $(READY)
 	$(BIN)/python tests/attack $(if $(SERIES),--series $(SERIES)) $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(SHARE),--share $(SHARE))
 
 test-duckdb2: $(READY2)
-	$(VENV2)/bin/pytest
+	PYTHONPATH=$(DUCKDB2) $(BIN)/pytest -n $(PROCESSES) --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check $(CODE)

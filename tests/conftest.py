@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--need-benchmarks", action="store_true", help="fail instead of skipping where data or queries are missing"
     )
+    parser.addoption("--scale", type=float, default=1, help="of the TPC-DS data on which queries run (1)")
 
 
 @pytest.fixture
@@ -126,14 +128,22 @@ def benchmark_data(missing: Callable[[str], None]) -> BenchmarkData:
 
 
 @pytest.fixture(scope="session")
-def benchmark_texts(missing: Callable[[str], None]) -> None:
-    """Skips what needs the texts of the queries where DuckDB is not the version they come with."""
-    from qoop.tpcds.queries import texts
+def benchmark_texts(benchmark_data: BenchmarkData, missing: Callable[[str], None]) -> Iterator[None]:
+    """Has the texts of the queries come from generated data where DuckDB is not the version they come with.
 
-    try:
-        texts()
-    except ConfigError as error:
-        missing(str(error))
+    Skips if they are in neither.
+    """
+    from qoop.tpcds import queries
+
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            queries.shipped(queries.TPCDS)
+        except ConfigError as error:
+            folders = {suite: benchmark_data(suite.name, 0.01) for suite in queries.SUITES.values()}
+            if not all(queries.are_kept(suite, folder) for suite, folder in folders.items()):
+                missing(str(error))
+            patch.setattr(queries, "shipped", cache(lambda suite: queries.kept(suite, folders[suite])))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -143,9 +153,9 @@ def tpcds_small(benchmark_data: BenchmarkData) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tpcds_test(benchmark_data: BenchmarkData) -> Path:
+def tpcds_test(request: pytest.FixtureRequest, benchmark_data: BenchmarkData) -> Path:
     """A folder of TPC-DS data at scale 1, on which all 99 queries have an answer that is not empty (0.5: only 89)."""
-    return benchmark_data("tpcds", 1)
+    return benchmark_data("tpcds", request.config.getoption("--scale"))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
 """Benchmark data as Parquet: TPC-DS and TPC-H at any scale from 0.01, made by the program `tpcgen-cli`.
 
 The layout is the one `register_folder` takes: ``DIR/<table>/<table>.N.parquet`` for a fact table, so that there
-are several files to spread, and ``DIR/<table>.parquet`` for a dimension.
+are several files to spread, and ``DIR/<table>.parquet`` for a dimension. The texts of the queries lie in
+``DIR/queries/<number>.sql``, if DuckDB is the version that they come with.
 
 Tables are made in ``DIR/.making`` (a large one at a time, the small ones together, since each start of the
 generator takes up to a second), moved into place when they are whole and then entered in the manifest
@@ -32,6 +33,7 @@ from typing import Any
 
 from qoop.catalog.errors import ConfigError, DiskFull, ExecutionError, QoopError, SourceError
 from qoop.catalog.stores.whole_file import write_synced
+from qoop.tpcds import queries
 
 MANIFEST = "qoop-data.json"
 FORMAT = 1
@@ -91,12 +93,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The outcome: tables made now and found finished, bytes of all of them, seconds taken."""
+    """The outcome: tables made now and found finished, bytes of all of them, seconds taken.
+
+    without_texts: why the folder holds no texts of the queries; empty if it does.
+    """
 
     made: tuple[str, ...]
     kept: tuple[str, ...]
     bytes: int
     seconds: float
+    without_texts: str = ""
 
 
 def generate(
@@ -133,8 +139,9 @@ def generate(
             manifest = _make(folder, manifest, batch, program, _reporter(progress, suite, scale, batch, done))
             done.update(batch)
         shutil.rmtree(folder / _WORKSHOP, ignore_errors=True)
+        without_texts = _keep_texts(folder, suite)
     size = sum(sum(table.files.values()) for table in manifest.tables.values())
-    return Generated(tuple(missing), tuple(sorted(kept)), size, time.monotonic() - begun)
+    return Generated(tuple(missing), tuple(sorted(kept)), size, time.monotonic() - begun, without_texts)
 
 
 def generate_tpch(scale: float, directory: str | Path, progress: Callable[[Progress], None] | None = None) -> Generated:
@@ -285,6 +292,16 @@ def _make(folder: Path, manifest: Manifest, batch: list[str], program: Path, rep
     whole = replace(manifest, tables={**manifest.tables, **made})
     _write(folder, whole)
     return whole
+
+
+def _keep_texts(folder: Path, suite: str) -> str:
+    """Write the texts of the queries next to the tables, if they are not there; why not, if that cannot be."""
+    if not queries.are_kept(queries.SUITES[suite], folder):
+        try:
+            queries.keep(queries.SUITES[suite], folder)
+        except ConfigError as error:
+            return str(error)
+    return ""
 
 
 def _move(folder: Path, source: Path, table: str) -> TableFiles:

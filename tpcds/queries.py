@@ -1,7 +1,8 @@
 """The texts of the benchmark queries: 99 of TPC-DS, 22 of TPC-H, unchanged.
 
 They are not kept here: they are read at run time out of DuckDB's own extensions, which the packages
-`duckdb-extension-tpcds` and `duckdb-extension-tpch` carry as a file for one version of DuckDB.
+`duckdb-extension-tpcds` and `duckdb-extension-tpch` carry as a file for one version of DuckDB. `keep` writes
+them into a folder of generated data, ``DIR/queries/<number>.sql``; there any other version finds them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import duckdb
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.stores.whole_file import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +35,60 @@ class Suite:
 
 TPCDS = Suite("tpcds", "TPC-DS", 99)
 TPCH = Suite("tpch", "TPC-H", 22)
+FOLDER = "queries"
 SUITES: Mapping[str, Suite] = {suite.name: suite for suite in (TPCDS, TPCH)}
 
 
-def text(number: int, suite: str = "tpcds") -> str:
+def text(number: int, suite: str = "tpcds", directory: str | Path | None = None) -> str:
     """The text of one query, as DuckDB ships it.
 
-    Raises ConfigError for an unknown number or suite, or if the package with the texts is not installed.
+    directory: generated data, which may hold the texts. Raises ConfigError for an unknown number or suite, or if the
+    texts are neither there nor in an extension that fits.
     """
-    found = texts(suite)
+    found = texts(suite, directory)
     if number not in found:
         raise ConfigError(f"{_suite(suite).title} has no query {number}; it has 1 to {len(found)}")
     return found[number]
 
 
-def texts(suite: str = "tpcds") -> Mapping[int, str]:
-    """All texts of a suite by number, in order. Raises ConfigError as `text` does."""
-    return _read(_suite(suite))
+def texts(suite: str = "tpcds", directory: str | Path | None = None) -> Mapping[int, str]:
+    """All texts of a suite by number, in order: the extension's, else those in the folder. Raises as `text` does."""
+    wanted = _suite(suite)
+    try:
+        return shipped(wanted)
+    except ConfigError as error:
+        if directory is None:
+            raise
+        if not are_kept(wanted, directory):
+            again = "`qoop tpcds generate` writes them where 'qoop[tpcds]' is installed"
+            raise ConfigError(f"{error}; nor are the texts in {Path(directory) / FOLDER}: {again}") from None
+        return kept(wanted, directory)
+
+
+def kept(suite: Suite, directory: str | Path) -> Mapping[int, str]:
+    """The texts that a folder of generated data holds. Raises ConfigError if one of them is not to be read."""
+    try:
+        return {number: path.read_bytes().decode() for number, path in _files(suite, directory).items()}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the texts of {suite.title} in {directory} cannot be read: {error}") from error
+
+
+def keep(suite: Suite, directory: str | Path) -> None:
+    """Write the texts into a folder of generated data. Raises ConfigError if no extension fits; OSError."""
+    found = shipped(suite)
+    (Path(directory) / FOLDER).mkdir(exist_ok=True)
+    for number, path in _files(suite, directory).items():
+        write_whole(path, found[number])
+
+
+def are_kept(suite: Suite, directory: str | Path) -> bool:
+    """True if a folder of generated data holds all texts of a suite."""
+    return all(path.is_file() for path in _files(suite, directory).values())
+
+
+def _files(suite: Suite, directory: str | Path) -> Mapping[int, Path]:
+    folder = Path(directory) / FOLDER
+    return {number: folder / f"{number}.sql" for number in range(1, suite.size + 1)}
 
 
 def parse_selection(selection: str | None, suite: str = "tpcds") -> tuple[int, ...]:
@@ -88,8 +127,8 @@ def _suite(name: str) -> Suite:
 
 
 @cache
-def _read(suite: Suite) -> Mapping[int, str]:
-    """Ask the extension, in a database of its own."""
+def shipped(suite: Suite) -> Mapping[int, str]:
+    """The texts in the extension, which is asked in a database of its own. Raises ConfigError if none fits."""
     extension = _extension_file(suite)
     with duckdb.connect() as connection:
         try:

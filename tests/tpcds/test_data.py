@@ -13,7 +13,7 @@ import pytest
 
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, DiskFull, ExecutionError, QoopError, SourceError
-from qoop.tpcds import data
+from qoop.tpcds import data, queries
 from qoop.tpcds.data import MANIFEST, Progress, generate, generate_tpch, read_manifest
 
 
@@ -38,7 +38,8 @@ def copy(made: Path, tmp_path: Path) -> Path:
 
 
 def tables(folder: Path) -> set[str]:
-    return {path.name.removesuffix(".parquet") for path in folder.iterdir() if not path.name.endswith(".json")}
+    others = (MANIFEST, queries.FOLDER)
+    return {path.name.removesuffix(".parquet") for path in folder.iterdir() if path.name not in others}
 
 
 def test_all_tables_are_there_and_listed(made: Path) -> None:
@@ -54,6 +55,23 @@ def test_a_second_run_makes_nothing(copy: Path) -> None:
     again = generate(0.01, copy)
     assert again.made == ()
     assert len(again.kept) == 25
+
+
+def test_the_texts_of_the_queries_are_written_too_also_to_a_folder_that_lacks_them(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copy / queries.FOLDER / "35.sql").unlink(missing_ok=True)
+    monkeypatch.setattr(queries, "shipped", lambda suite: dict.fromkeys(range(1, suite.size + 1), "SELECT 1"))
+    assert generate(0.01, copy).without_texts == ""
+    assert (copy / queries.FOLDER / "35.sql").read_text() == "SELECT 1"
+
+    def refuse(suite: queries.Suite) -> None:
+        raise ConfigError("no extension fits")
+
+    (copy / queries.FOLDER / "35.sql").unlink()
+    monkeypatch.setattr(queries, "shipped", refuse)
+    assert main(["tpcds", "generate", str(copy), "--scale", "0.01"]) == 0
+    assert capsys.readouterr().err == "without the texts of the queries: no extension fits\n"
 
 
 def test_a_run_goes_on_where_it_was_broken_off(copy: Path) -> None:

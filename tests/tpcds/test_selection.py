@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import duckdb
 import pytest
 
@@ -49,6 +52,30 @@ def test_texts_of_another_duckdb_are_refused_with_the_remedy(monkeypatch: pytest
     monkeypatch.setattr(queries.duckdb, "__version__", "2.0.0")
     with pytest.raises(ConfigError, match=r"for duckdb 1\.5\.5, but duckdb 2\.0\.0"):
         queries._extension_file(queries.TPCDS)
+
+
+def test_a_folder_of_data_has_the_texts_for_a_duckdb_they_do_not_come_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, benchmark_texts: None
+) -> None:
+    for suite in queries.SUITES.values():
+        (tmp_path / suite.name).mkdir()
+        queries.keep(suite, tmp_path / suite.name)
+    shipped = {suite: dict(texts(suite)) for suite in queries.SUITES}
+    monkeypatch.setattr(queries, "shipped", refusing)
+    assert {suite: texts(suite, tmp_path / suite) for suite in queries.SUITES} == shipped
+    assert text(17, "tpch", tmp_path / "tpch") == shipped["tpch"][17]
+
+
+def test_a_folder_without_texts_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(queries, "shipped", refusing)
+    with pytest.raises(ConfigError, match=r"that fits; nor are the texts in .*queries: `qoop tpcds generate` writes"):
+        texts("tpcds", tmp_path)
+    with pytest.raises(ConfigError, match=r"pair that fits$"):
+        texts("tpcds")
+
+
+def refusing(suite: queries.Suite) -> Mapping[int, str]:
+    raise ConfigError("install the pair that fits")
 
 
 def test_texts_that_are_not_installed_are_told_with_the_remedy() -> None:

@@ -71,14 +71,14 @@ def run(options: CheckpointCostOptions, told: Callable[[str], None] = print) -> 
     """Measure. Raises ConfigError or SourceError if it cannot begin."""
     told(HEADER)
     done = []
-    for number in options.queries or tuple(texts()):
+    for number in options.queries or tuple(texts(directory=options.directory)):
         done.append(_query(options, number))
         told(done[-1].line())
     return done
 
 
 def _query(options: CheckpointCostOptions, number: int) -> QueryResult:
-    text = texts()[number]
+    text = texts(directory=options.directory)[number]
     taken: dict[str, list[Taken]] = {side: [] for side in SIDES}
     try:
         with Oracle(options.directory) as oracle:

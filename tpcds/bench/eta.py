@@ -99,7 +99,7 @@ def measure(options: EtaOptions, progress: Callable[[str], object] = lambda text
     """Run the chosen queries; `progress` hears of each one. Raises ConfigError or SourceError if it cannot begin."""
     import qoop
 
-    chosen = texts("tpcds")
+    chosen = texts(directory=options.directory)
     predicted: list[Prediction] = []
     silent: dict[int, float] = {}
     failed: dict[int, str] = {}

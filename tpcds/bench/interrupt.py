@@ -80,7 +80,7 @@ def run(options: InterruptOptions, told: Callable[[str], None] = print) -> list[
     @cache
     def theirs(number: int) -> pa.Table:
         with Oracle(options.directory) as oracle:
-            return oracle.answer(texts()[number])
+            return oracle.answer(texts(directory=options.directory)[number])
 
     with scratch_folder() as scratch:
         times = {number: _undisturbed(options, number, results, scratch) for number in chosen}
@@ -109,9 +109,10 @@ def _undisturbed(options: InterruptOptions, number: int, results: Results, scrat
     """DuckDB from the start of the process to the answer, the median of three."""
     name = f"undisturbed {number}"
     if results.get(name) is None:
+        text = texts(directory=options.directory)[number]
         task = Task(
-            "running", str(options.directory), texts()[number], options.size, str(scratch / "a.arrow"), waits=False
-        )
+            "running", str(options.directory), text, options.size, str(scratch / "a.arrow"), waits=False
+        )  # fmt: skip
         taken = []
         for _ in range(3):
             begun = time.monotonic()
@@ -145,7 +146,7 @@ def _kill_and_start_again(
     options: InterruptOptions, number: int, mean: float, seed: int, side: str, undisturbed: float, scratch: Path,
     theirs: Callable[[int], pa.Table],
 ) -> Trial:  # fmt: skip
-    text, answer, kept = texts()[number], scratch / "answer.arrow", scratch / "checkpoints"
+    text, answer, kept = texts(directory=options.directory)[number], scratch / "answer.arrow", scratch / "checkpoints"
     checkpoints = str(kept) if side == "qoop" else None
     task = Task(side, str(options.directory), text, options.size, str(answer), checkpoints, waits=False)
     limit, spent, kills, ended, error = LIMIT * undisturbed, 0.0, 0, False, None

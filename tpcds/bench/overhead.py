@@ -117,7 +117,7 @@ def run(options: OverheadOptions, told: Callable[[str], None] = print) -> list[Q
     results = Results(options.results, settings)
     told(HEADER)
     done = []
-    for number in options.queries or tuple(texts()):
+    for number in options.queries or tuple(texts(directory=options.directory)):
         kept = results.get(f"query {number}")
         one = QueryResult.of(kept) if kept is not None else _query(options, number)
         results.put(f"query {number}", asdict(one))
@@ -128,7 +128,7 @@ def run(options: OverheadOptions, told: Callable[[str], None] = print) -> list[Q
 
 def _query(options: OverheadOptions, number: int) -> QueryResult:
     """In a session of its own, since a session learns from what it has run."""
-    text = texts()[number]
+    text = texts(directory=options.directory)[number]
     with connect(options.slots, options.memory, replan=True, reuse=False, staged=True) as session:
         session.register_folder(options.directory)
         try:

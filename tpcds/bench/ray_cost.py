@@ -63,14 +63,15 @@ def run(options: RayCostOptions, told: Callable[[str], None] = print) -> list[Qu
             session.register_folder(options.directory)
         told(HEADER)
         done = []
-        for number in options.queries or tuple(texts()):
-            done.append(_query(number, here, there, oracle, options.repeat))
+        chosen = texts(directory=options.directory)
+        for number in options.queries or chosen:
+            done.append(_query(number, chosen[number], here, there, oracle, options.repeat))
             told(done[-1].line())
         return done
 
 
-def _query(number: int, here: Session, there: Session, oracle: Oracle, repeat: int) -> QueryCost:
-    text, tasks = texts()[number], 0
+def _query(number: int, text: str, here: Session, there: Session, oracle: Oracle, repeat: int) -> QueryCost:
+    tasks = 0
     taken: dict[Session, list[float]] = {here: [], there: []}
     try:
         for session in (here, there):  # plans, statistics and files are warm afterwards

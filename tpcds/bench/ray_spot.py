@@ -103,7 +103,7 @@ def run(options: RaySpotOptions, told: Callable[[str], None] = print) -> list[Re
 
 
 def _replayed(number: int, session: Session, nodes: LocalNodes, oracle: Oracle, options: RaySpotOptions) -> Replayed:
-    query = text(number)
+    query = text(number, directory=options.directory)
     plan = session.prepare(query).planning().plan(Variant(), Resources(TASKS, 1e9 * TASKS))
     try:
         _wait(session, nodes, 1)

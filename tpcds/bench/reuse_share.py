@@ -116,7 +116,7 @@ def _query(session: Session, options: ReuseShareOptions, number: int) -> QueryRe
     launch = Option(plan_name(0), plans[0])
     choices = with_candidates((launch,), plans, "reuse")
     if options.real:
-        progress = _measured(session, number, plans[0].plan, points)
+        progress = _measured(session, text(number, directory=options.directory), plans[0].plan, points)
     else:
         progress = [_estimated(plans[0], share, point) for point in points]
     taken = [one for point in progress for one in compared(choices, share, point)]
@@ -125,14 +125,16 @@ def _query(session: Session, options: ReuseShareOptions, number: int) -> QueryRe
 
 def _planned_here(session: Session, options: ReuseShareOptions, number: int) -> tuple[tuple[Candidate, ...], Resources]:
     """The launch plan and the others worth keeping, for this machine and these tables."""
-    found = keep(pool(session.prepare(text(number)).planning(), local_grid(session.available)))
+    found = keep(
+        pool(session.prepare(text(number, directory=options.directory)).planning(), local_grid(session.available))
+    )
     return (found.pool.candidates[0], *found.kept), session.available
 
 
 def _planned_at_scale(
     session: Session, options: ReuseShareOptions, number: int
 ) -> tuple[tuple[Candidate, ...], Resources]:
-    prepared = at_scale(session.prepare(text(number)), options.stats_scale)
+    prepared = at_scale(session.prepare(text(number, directory=options.directory)), options.stats_scale)
     available = Resources(options.slots, options.slots * MEMORY)
     found = keep(pool(prepared.planning(), local_grid(available)))
     return (found.pool.candidates[0], *found.kept), available
@@ -154,9 +156,9 @@ def _estimated(launch: Candidate, share: Resources, at: float) -> SwitchPoint:
     return SwitchPoint(at, done, sizes)
 
 
-def _measured(session: Session, number: int, launch: Plan, points: Sequence[float]) -> list[SwitchPoint]:
+def _measured(session: Session, query: str, launch: Plan, points: Sequence[float]) -> list[SwitchPoint]:
     """In one run of the launch plan."""
-    job = session.submit(text(number), plan=launch)
+    job = session.submit(query, plan=launch)
     job.result()
     history = job.history()
     ended = history[-1].at

@@ -81,12 +81,12 @@ def run(options: ShrinkOptions, told: Callable[[str], None] = print) -> list[Que
 def longest(directory: Path, count: int, results: Results, told: Callable[[str], None] = print) -> tuple[int, ...]:
     """The queries that DuckDB takes longest for, in the order of their numbers. One run of each, after each other."""
     with scratch_folder() as scratch:
-        for number, text in texts().items():
+        for number, text in texts(directory=directory).items():
             name = f"duckdb {number}"
             if results.get(name) is None:
                 results.put(name, undisturbed(directory, text, scratch, 1))
                 told(f"query {number}: {results.get(name):.2f} s in DuckDB")
-    ordered = sorted(texts(), key=lambda number: (-float(results.get(f"duckdb {number}")), number))
+    ordered = sorted(texts(directory=directory), key=lambda number: (-float(results.get(f"duckdb {number}")), number))
     return tuple(sorted(ordered[:count]))
 
 
@@ -97,7 +97,7 @@ def undisturbed(directory: Path, text: str, scratch: Path, repeat: int) -> float
 
 
 def _query(options: ShrinkOptions, number: int) -> QueryResult:
-    text = texts()[number]
+    text = texts(directory=options.directory)[number]
     seconds: dict[str, list[float | None]] = {kind: [] for kind in options.kinds}
     errors: dict[str, str] = {}
     switches: list[int] = []

@@ -145,7 +145,7 @@ def run(options: SideBySideOptions, told: Callable[[QueryReport], None] = lambda
     """
     import qoop
 
-    chosen = texts(options.suite)
+    chosen = texts(options.suite, options.directory)
     numbers = options.queries or tuple(chosen)
     staged = options.staged or None  # else as the environment says
     with qoop.connect(options.slots, options.memory, options.checkpoints, reuse=False, staged=staged) as session:

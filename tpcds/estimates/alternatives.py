@@ -170,16 +170,17 @@ def alternatives(
     with connect(staged=True, statistics="full") as session:
         session.register_folder(directory)
         for query in queries:
-            session.prepare(text(query))  # collects the statistics
-            found.append(_of(session, query, scale, full))
+            wanted = text(query, directory=directory)
+            session.prepare(wanted)  # collects the statistics
+            found.append(_of(session, query, wanted, scale, full))
             show(found[-1])
     return found
 
 
-def _of(session: Session, query: int, scale: float | None, full: bool) -> QueryAlternatives:
+def _of(session: Session, query: int, wanted: str, scale: float | None, full: bool) -> QueryAlternatives:
     with collector_waits():  # as in a session
         reading = _Stopwatch()
-        prepared = session.prepare(text(query))
+        prepared = session.prepare(wanted)
         reading.stop()
         grid = local_grid(session.available)
         if scale is not None:

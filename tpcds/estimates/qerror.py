@@ -100,7 +100,7 @@ def measure(options: QErrorOptions, told: Callable[[int], object] = lambda query
 
     Raises ConfigError or SourceError if there are no texts or no tables.
     """
-    chosen = texts(options.suite)
+    chosen = texts(options.suite, options.directory)
     nodes: list[NodeError] = []
     failed: dict[int, str] = {}
     with Catalog() as catalog, Oracle(options.directory) as oracle:

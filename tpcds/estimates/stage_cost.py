@@ -120,7 +120,7 @@ def measure(options: StageCostOptions, told: Callable[[int], object] = lambda qu
     """
     import qoop
 
-    chosen = texts(options.suite)
+    chosen = texts(options.suite, options.directory)
     stages: list[StageCost] = []
     failed: dict[int, str] = {}
     with qoop.connect(options.slots, replan=False, reuse=False, staged=True, statistics="full") as session:

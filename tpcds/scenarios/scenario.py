@@ -147,6 +147,6 @@ def scenarios(
     with connect(staged=True, statistics="full") as session:
         session.register_folder(directory)
         for query in queries:
-            prepared = at_scale(session.prepare(text(query)), stats_scale)
+            prepared = at_scale(session.prepare(text(query, directory=directory)), stats_scale)
             kept = keep(pool(prepared.planning(), local_grid(Resources(slots, slots * MEMORY)))).kept
             yield query, Scenario(kept, prepared.tables, slots, MEMORY)

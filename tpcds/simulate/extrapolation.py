@@ -112,12 +112,12 @@ class Sample:
 class Extrapolation:
     """The truth of one query's plans.
 
-    samples: the smallest scale first.
+    text: the query's. samples: the smallest scale first.
     """
 
-    def __init__(self, session: Session, query: Query, setting: Setting, samples: Sequence[Sample]) -> None:
+    def __init__(self, session: Session, query: Query, text: str, setting: Setting, samples: Sequence[Sample]) -> None:
         self.query, self.setting, self.samples = query, setting, samples
-        self.stats, self.planning = planning_of(session, query.number, setting)
+        self.stats, self.planning = planning_of(session, text, setting)
         self._plans = [one.plan for one in query.candidates]
         self._keys = [stage_keys(plan) for plan in self._plans]
         self._exchanges = [self.planning.exchanges(one.variant, one.available) for one in query.candidates]

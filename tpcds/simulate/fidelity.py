@@ -162,11 +162,14 @@ class _Bench:
         self.codec = Codec({})
         self._plans: dict[int, tuple[Plan, ...]] = {}
 
+    def text(self, query: int) -> str:
+        return text(query, directory=self.options.directory)
+
     def plans(self, query: int) -> tuple[Plan, ...]:
         """The kept plans; the launch plan is the first."""
         if query not in self._plans:
-            launch = self.planner.prepare(text(query)).planning().plan(Variant(), self.planner.available)
-            kept = [one.plan for one in self.planner.alternatives(text(query)).kept]
+            launch = self.planner.prepare(self.text(query)).planning().plan(Variant(), self.planner.available)
+            kept = [one.plan for one in self.planner.alternatives(self.text(query)).kept]
             self._plans[query] = (launch, *(plan for plan in kept if plan != launch))
         return self._plans[query]
 
@@ -209,7 +212,9 @@ class _Bench:
         """Every plan on one slot."""
         with self.session(1) as session:
             return [
-                self.codec.write(fastest([solo(_ran(session.submit(text(query), plan=plan))) for _ in self.repeats]))
+                self.codec.write(
+                    fastest([solo(_ran(session.submit(self.text(query), plan=plan))) for _ in self.repeats])
+                )
                 for plan in self.plans(query)
             ]
 
@@ -219,13 +224,13 @@ class _Bench:
 
     def first_run(self, query: int) -> float:
         with self.session(1) as session:
-            return solo(_ran(session.submit(text(query), plan=self.plans(query)[0]))).working
+            return solo(_ran(session.submit(self.text(query), plan=self.plans(query)[0]))).working
 
     def steady(self, query: int) -> Any:
         """Every plan on all slots: its seconds."""
         with self.session(self.options.slots) as session:
             return [
-                min(ended(_ran(session.submit(text(query), plan=plan))) for _ in self.repeats)
+                min(ended(_ran(session.submit(self.text(query), plan=plan))) for _ in self.repeats)
                 for plan in self.plans(query)
             ]
 
@@ -252,10 +257,10 @@ class _Bench:
     def changed(self, query: int, steps: Sequence[tuple[float, int, float]]) -> dict[str, Any]:
         """One such run, in a session that has seen no other."""
         with self.session(self.options.slots, replan=True) as session:
-            session.alternatives(text(query))
+            session.alternatives(self.text(query))
             memory = session.config.memory
             points = tuple(Point(at, slots, memory * part) for at, slots, part in steps)
-            job = session.submit(text(query))
+            job = session.submit(self.text(query))
             with replay(session, CapacityProfile(points)):
                 history = _ran(job)
         changes = [(at, available.cpu, available.memory) for at, available in resource_changes(history)]
@@ -271,7 +276,7 @@ class _Bench:
             for _ in self.repeats:
                 jobs, begun = [], []
                 for query in group:
-                    jobs.append(session.submit(text(query), plan=self.plans(query)[0]))
+                    jobs.append(session.submit(self.text(query), plan=self.plans(query)[0]))
                     begun.append(time.monotonic())
                 runs.append([(at - begun[0], ended(_ran(job))) for at, job in zip(begun, jobs, strict=True)])
         return min(runs, key=lambda run: max(at + seconds for at, seconds in run))
@@ -374,8 +379,8 @@ class _Bench:
 
         def find(observed: Observations) -> Sequence[Candidate]:
             if not observed.by_signature:
-                return self.planner.alternatives(text(query)).kept
-            return keep(pool(self.planner.prepare(text(query)).planning(observed), local_grid(available))).kept
+                return self.planner.alternatives(self.text(query)).kept
+            return keep(pool(self.planner.prepare(self.text(query)).planning(observed), local_grid(available))).kept
 
         return Adaptive(find, available, at_once=True)
 

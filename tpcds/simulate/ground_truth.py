@@ -25,6 +25,7 @@ from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, Stage
 from qoop.session import connect
 from qoop.simulation import World
+from qoop.tpcds.queries import text
 from qoop.tpcds.simulate import extrapolation
 from qoop.tpcds.simulate.extrapolation import Extrapolation, Sample, StageGroundTruth, residual, residuals
 from qoop.tpcds.simulate.measuring import measurements, results_file
@@ -214,7 +215,8 @@ def stage_ground_truths(
             session.register_folder(directory)
             for number in missing:
                 samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]
-                found[number] = tuple(Extrapolation(session, queries[number], setting, samples).stages())
+                wanted = text(number, directory=directory)
+                found[number] = tuple(Extrapolation(session, queries[number], wanted, setting, samples).stages())
                 kept.save(f"ground-truth-{number}", [codec.write(stage) for stage in found[number]])
     return found
 
@@ -249,7 +251,9 @@ def rules(
         for number, query in plans.items():
             samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]
             if len(samples) > 1:
-                compared += list(Extrapolation(session, query, setting, samples).compared(samples[0], samples[-1]))
+                wanted = text(number, directory=directory)
+                found = Extrapolation(session, query, wanted, setting, samples)
+                compared += list(found.compared(samples[0], samples[-1]))
     return f"from scale {scales[0]:g} to {scales[-1]:g}:\n{extrapolation.summary(compared)}"
 
 

@@ -20,7 +20,7 @@ from qoop.catalog.user_folders import cache_directory
 from qoop.engine.history import Succeeded
 from qoop.planner.plan import Layout, Plan, Stage, StageId, TableInput, read_by
 from qoop.session import Session, connect
-from qoop.tpcds.queries import text, texts
+from qoop.tpcds.queries import TPCDS, text
 from qoop.tpcds.results import Results
 from qoop.tpcds.simulate.workload import PAPER, Query, Setting, workload
 
@@ -125,7 +125,7 @@ class Measurements:
 
     def queries(self, among: Iterable[float]) -> tuple[int, ...]:
         """The queries that were measured on any of those scales."""
-        return tuple(number for number in texts() if self.scales(number, among))
+        return tuple(number for number in range(1, TPCDS.size + 1) if self.scales(number, among))
 
 
 def _name(scale: float, query: int) -> str:
@@ -171,21 +171,22 @@ def _measured(
     """All stages of all plans; a plan of which every stage is known is not run,
     unless it is to be."""
     found = dict(known)
+    wanted = text(query.number, directory=options.directory)
     for one in query.candidates:
         keys = stage_keys(one.plan)
         if not options.again and all(key in found for key in keys.values()):
             continue
         plan = over(narrow(one.plan), versions)
         for _ in range(options.repeat):
-            for id_, measured in _run(session, query.number, plan).items():
+            for id_, measured in _run(session, wanted, plan).items():
                 before = found.get(keys[id_])
                 if before is None or measured.seconds < before.seconds:
                     found[keys[id_]] = measured
     return found
 
 
-def _run(session: Session, number: int, plan: Plan) -> dict[StageId, Measured]:
-    job = session.submit(text(number), plan=plan)
+def _run(session: Session, wanted: str, plan: Plan) -> dict[StageId, Measured]:
+    job = session.submit(wanted, plan=plan)
     job.result()
     return {
         record.attempt.task.stage: Measured(

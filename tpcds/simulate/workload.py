@@ -161,7 +161,7 @@ def workload(
         with connect(staged=True, statistics="full") as session:
             session.register_folder(directory)
             for number in missing:
-                found[number] = _planned(session, number, setting)
+                found[number] = _planned(session, number, text(number, directory=directory), setting)
                 kept.save(str(number), _dump(found[number]))
                 show(number)
     return {number: found[number] for number in numbers}
@@ -179,16 +179,16 @@ def fifty(found: Workload, most: int = 50) -> tuple[int, ...]:
     return tuple(sorted(one.number for one in ranked[:most]))
 
 
-def planning_of(session: Session, number: int, setting: Setting) -> tuple[Mapping[str, TableStats], Planning]:
+def planning_of(session: Session, wanted: str, setting: Setting) -> tuple[Mapping[str, TableStats], Planning]:
     """The statistics of a query's tables as they are, and its planning with them as they would be in a setting."""
-    prepared = session.prepare(text(number))
+    prepared = session.prepare(wanted)
     there = replace(at_scale(prepared, setting.scale), cost=setting.cost, seen=NOTHING)
     return prepared.stats, there.planning()
 
 
 @collector_waits()
-def _planned(session: Session, number: int, setting: Setting) -> Query:
-    _, planning = planning_of(session, number, setting)
+def _planned(session: Session, number: int, wanted: str, setting: Setting) -> Query:
+    _, planning = planning_of(session, wanted, setting)
     kept = keep(pool(planning, setting.grid, setting.variants))
     joins = sum(isinstance(node, Join) for node in walk(planning.relation))
     return Query(number, joins, len(kept.pool.candidates), _with_launch(kept))
