@@ -7,7 +7,7 @@ SCALE   ?= 1
 PROCESSES ?= 2
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.installed
-DUCKDB2 := $(VENV)-duckdb2
+DUCKDB2 := $(abspath $(VENV)-duckdb2)
 READY2  := $(DUCKDB2)/.installed
 CODE    := catalog planner engine qoop tpcds tests docs
 INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
@@ -57,7 +57,7 @@ test: check test-queries-duckdb2
 test-queries-duckdb2: $(READY) $(READY2)
 	$(BIN)/qoop tpcds generate --scale 0.01 $(DATA)/tpcds-sf0.01
 	$(BIN)/qoop tpcds generate --scale 0.01 --suite tpch $(DATA)/tpch-sf0.01
-	PYTHONPATH=$(DUCKDB2) $(BIN)/pytest tests/tpcds/test_queries.py --scale 0.01 --need-benchmarks -n $(PROCESSES)
+	PYTHONPATH=$(DUCKDB2) $(BIN)/pytest tests/tpcds/test_queries.py tests/catalog/test_arrow_output.py --scale 0.01 --need-benchmarks -n $(PROCESSES)
 
 test-all: check test-duckdb2
 	$(BIN)/python $(INSTALL) --editable '.[dev,tpcds,ray]'

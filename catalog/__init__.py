@@ -16,6 +16,7 @@
     forks.py          what a forked process may not share with its parent
     interrupts.py     Ctrl-C while DuckDB works
     arrow_input.py    Arrow rows as DuckDB's input, without pandas
+    arrow_output.py   DuckDB's answers as Arrow rows, of either version
     sealed.py         JSON documents with a checksum, and with a seal of the user's key
     user_key.py       the user's key
     user_folders.py   the user's folders for caches and for configuration

@@ -28,7 +28,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from qoop.catalog import arrow_input
+from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.access import Access
 from qoop.catalog.errors import CatalogError
 from qoop.catalog.sources.memory import ArrowSource
@@ -136,10 +136,10 @@ class Kernel:
     def _reader(self, sql: str, stage: Stage, rows: int) -> pa.RecordBatchReader:
         """The rows in batches. A user's own text whose stream DuckDB might never begin is collected as a whole."""
         if stage.opaque is None:
-            return self._connection.execute(through_one_pipeline(sql)).to_arrow_reader(rows)
+            return arrow_output.stream(self._connection, through_one_pipeline(sql), rows)
         if has_several_pipelines(sql):
             return self._connection.sql(sql).to_arrow_table(rows).to_reader()
-        return self._connection.execute(sql).to_arrow_reader(rows)
+        return arrow_output.stream(self._connection, sql, rows)
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:

@@ -3,6 +3,8 @@
 ::
 
     data.py             TPC-DS and TPC-H data as Parquet
+    manifest.py         the list of the tables in a folder
+    skew.py             the same data with skewed keys
     queries.py          the texts of the queries
     ordering.py         the order that a text promises
     oracle.py           whether two answers agree

@@ -21,6 +21,7 @@ from qoop.tpcds.bench import side_by_side as bench
 from qoop.tpcds.data import Progress, generate
 from qoop.tpcds.estimates import alternatives, by_footers, qerror, stage_cost
 from qoop.tpcds.queries import SUITES, parse_selection
+from qoop.tpcds.skew import Skew
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,7 +38,9 @@ def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     what = "Make the tables as Parquet; a broken-off run goes on"
     parser = commands.add_parser("generate", help=what, description=f"{what}.")
     parser.add_argument("directory", metavar="DIR", help="where; made if it is not there")
-    parser.add_argument("--scale", type=float, default=1.0, metavar="S", help="about S GB of text, from 0.01 (1)")
+    parser.add_argument("--scale", type=float, default=1.0, metavar="N", help="about N GB of text, from 0.01 (1)")
+    parser.add_argument("--skew", type=float, metavar="S", help="map foreign keys by Zipf's law of exponent S")
+    parser.add_argument("--seed", type=int, metavar="N", help="of the skewed keys (0)")
     _add_suite(parser)
     parser.set_defaults(run=_generate)
 
@@ -117,13 +120,16 @@ def _add_suite(parser: argparse.ArgumentParser) -> None:
 
 
 def _generate(options: argparse.Namespace) -> int:
+    if options.seed is not None and options.skew is None:
+        raise ConfigError("--seed belongs to --skew, and there is none")
+    skew = None if options.skew is None else Skew(options.skew, options.seed or 0)
     with _bar(TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn()) as bar:
         task = bar.add_task("starting", total=None)
 
         def show(progress: Progress) -> None:
             bar.update(task, description=progress.table, completed=progress.done, total=progress.total)
 
-        made = generate(options.scale, options.directory, show, suite=options.suite)
+        made = generate(options.scale, options.directory, show, suite=options.suite, skew=skew)
     kept = f", {len(made.kept)} were there" if made.kept else ""
     print(
         f"{len(made.made)} tables made in {made.seconds:.1f} s{kept}; {made.bytes / 1e6:.0f} MB in {options.directory}"

@@ -6,7 +6,8 @@ are several files to spread, and ``DIR/<table>.parquet`` for a dimension. The te
 
 Tables are made in ``DIR/.making`` (a large one at a time, the small ones together, since each start of the
 generator takes up to a second), moved into place when they are whole and then entered in the manifest
-``DIR/qoop-data.json``. Only what the manifest lists counts: a run that was broken off goes on where it stopped.
+(:mod:`qoop.tpcds.manifest`). Only what that lists counts: a run that was broken off goes on where it stopped. For
+skewed data (:mod:`qoop.tpcds.skew`) the plain ones are made first, in ``DIR/.plain``, and copied from there.
 The generator itself decides that a fact table below a million orders is one file, whatever its options say.
 
 Row groups keep the generator's default of 7 MiB uncompressed (about 150,000 rows of store_sales). DuckDB 1.5.5
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import math
 import os
 import shutil
@@ -27,18 +27,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from qoop.catalog.errors import ConfigError, DiskFull, ExecutionError, QoopError, SourceError
-from qoop.catalog.stores.whole_file import write_synced
+from qoop.catalog.errors import ConfigError, DiskFull, ExecutionError, QoopError
 from qoop.tpcds import queries
+from qoop.tpcds.manifest import Manifest, TableFiles, file_size, read_manifest
+from qoop.tpcds.skew import Skew, SkewedCopy
 
-MANIFEST = "qoop-data.json"
-FORMAT = 1
 MINIMUM_SCALE = 0.01
+_Make = Callable[[list[str], Path, Callable[[int], None]], None]  # makes tables in a folder, and tells bytes written
+
 _WORKSHOP = ".making"
+_PLAIN = ".plain"
 
 # Tables and their size in MB at scale 1; those of zero hardly grow. Sizes only feed the progress bar and the
 # check for space on the disk.
@@ -58,28 +60,6 @@ _SPLIT = {
               "web_sales"},
     "tpch": {"partsupp", "orders", "lineitem"},
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class TableFiles:
-    """One finished table: its rows, and the size in bytes of each file by path relative to the folder."""
-
-    rows: int
-    files: Mapping[str, int]
-
-    def are_in(self, directory: Path) -> bool:
-        """True if every file is there in its full size."""
-        return all(_size(directory / name) == size for name, size in self.files.items())
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The contents of a folder of generated data: the suite, scale, generator and finished tables."""
-
-    suite: str
-    scale: float
-    generator: str
-    tables: Mapping[str, TableFiles] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +91,24 @@ def generate(
     progress: Callable[[Progress], None] | None = None,
     *,
     suite: str = "tpcds",
+    skew: Skew | None = None,
 ) -> Generated:
     """Make the tables of a suite at `scale` (about `scale` GB of text) in `directory`, or finish what was begun.
 
-    progress: is called about five times a second.
+    progress: is called about five times a second. skew: of TPC-DS, map the foreign keys; the tables are made plain
+    first, which takes as much space again until the end.
 
     Raises ConfigError if the scale is below 0.01, the folder cannot be written or holds something else (another
     scale, suite, or files of another origin), or `tpcgen-cli` is not installed; DiskFull if there is no space left;
     ExecutionError if the generator fails. Whatever happens, the folder can be finished by a later call.
     """
-    _check(scale, suite)
+    _check(scale, suite, skew)
     program = find_generator()
     version = _version(program)
     folder = _writable(Path(directory))
     begun = time.monotonic()
     with _locked(folder), _own_errors(folder):
-        manifest = _begin(folder, suite, scale, version)
+        manifest = _begin(folder, Manifest(suite, scale, version, skew=skew))
         kept = {name for name, table in manifest.tables.items() if table.are_in(folder)}
         missing = [name for name in _TABLES[suite] if name not in kept]
         if missing and manifest.generator != version:
@@ -135,10 +117,13 @@ def generate(
             )
         _check_space(folder, suite, scale, missing)
         done = set(kept)
-        for batch in _batches(suite, missing):
-            manifest = _make(folder, manifest, batch, program, _reporter(progress, suite, scale, batch, done))
-            done.update(batch)
-        shutil.rmtree(folder / _WORKSHOP, ignore_errors=True)
+        if missing:
+            with _maker(folder, manifest, program, progress) as make:
+                for batch in _batches(suite, missing):
+                    manifest = _make(folder, manifest, batch, make, _reporter(progress, suite, scale, batch, done))
+                    done.update(batch)
+        for left in (_WORKSHOP, _PLAIN):
+            shutil.rmtree(folder / left, ignore_errors=True)
         without_texts = _keep_texts(folder, suite)
     size = sum(sum(table.files.values()) for table in manifest.tables.values())
     return Generated(tuple(missing), tuple(sorted(kept)), size, time.monotonic() - begun, without_texts)
@@ -147,18 +132,6 @@ def generate(
 def generate_tpch(scale: float, directory: str | Path, progress: Callable[[Progress], None] | None = None) -> Generated:
     """The eight tables of TPC-H; everything else as `generate`."""
     return generate(scale, directory, progress, suite="tpch")
-
-
-def read_manifest(directory: str | Path) -> Manifest | None:
-    """The manifest of a folder of generated data, None if it has none. Raises SourceError if it is not readable."""
-    path = Path(directory) / MANIFEST
-    try:
-        content = json.loads(path.read_text())
-        return _manifest(content)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"{path} is not a manifest of generated data: {error}") from error
 
 
 def find_generator() -> Path:
@@ -170,11 +143,13 @@ def find_generator() -> Path:
     return Path(found)
 
 
-def _check(scale: float, suite: str) -> None:
+def _check(scale: float, suite: str, skew: Skew | None) -> None:
     if suite not in _TABLES:
         raise ConfigError(f"there is no suite {suite!r}; there are {', '.join(_TABLES)}")
     if not math.isfinite(scale) or scale < MINIMUM_SCALE:
         raise ConfigError(f"the scale must be at least {MINIMUM_SCALE}, not {scale:g}")
+    if skew is not None and suite != "tpcds":
+        raise ConfigError(f"only the keys of tpcds can be skewed, not those of {suite}")
 
 
 def _version(program: Path) -> str:
@@ -222,20 +197,16 @@ def _storage_error(folder: Path, reason: str, number: int | None) -> QoopError:
     return ConfigError(f"cannot write in {folder}: {reason}")
 
 
-def _begin(folder: Path, suite: str, scale: float, version: str) -> Manifest:
+def _begin(folder: Path, wanted: Manifest) -> Manifest:
     """The manifest of earlier runs if they made the same data, else a new one for an empty folder."""
     shutil.rmtree(folder / _WORKSHOP, ignore_errors=True)
-    wanted = Manifest(suite, scale, version)
     found = read_manifest(folder)
     if found is None:
-        _refuse_strangers(folder, suite)
-        _write(folder, wanted)
+        _refuse_strangers(folder, wanted.suite)
+        wanted.write(folder)
         return wanted
-    if (found.suite, found.scale) != (suite, scale):
-        raise ConfigError(
-            f"{folder} holds {found.suite} data at scale {found.scale:g}, not {suite} at {scale:g}; "
-            "choose another folder or remove this one"
-        )
+    if (found.suite, found.scale, found.skew) != (wanted.suite, wanted.scale, wanted.skew):
+        raise ConfigError(f"{folder} holds {found}, not {wanted}; choose another folder or remove this one")
     return found
 
 
@@ -280,18 +251,53 @@ def _reporter(
     return report
 
 
-def _make(folder: Path, manifest: Manifest, batch: list[str], program: Path, report: Callable[[int], None]) -> Manifest:
+def _make(folder: Path, manifest: Manifest, batch: list[str], make: _Make, report: Callable[[int], None]) -> Manifest:
     """Make tables, move them into place and enter them in the manifest, in this order."""
     workshop = folder / _WORKSHOP
     workshop.mkdir(exist_ok=True)
-    command = [str(program), manifest.suite, "parquet", "--scale-factor", str(manifest.scale)]
-    parts = ["--parts", str(_parts(manifest.scale))] if batch[0] in _SPLIT[manifest.suite] else []
-    tables = ["--tables", ",".join(batch)]
-    _run([*command, *tables, *parts, "--no-progress", "--output-dir", str(workshop)], workshop, report)
+    make(batch, workshop, report)
     made = {table: _move(folder, _generated(workshop, table), table) for table in batch}
     whole = replace(manifest, tables={**manifest.tables, **made})
-    _write(folder, whole)
+    whole.write(folder)
     return whole
+
+
+@contextmanager
+def _maker(
+    folder: Path, manifest: Manifest, program: Path, progress: Callable[[Progress], None] | None
+) -> Iterator[_Make]:
+    """A function that makes tables: by the generator, or, for skewed ones, as copies of what it makes first."""
+
+    def generated(batch: list[str], workshop: Path, report: Callable[[int], None]) -> None:
+        command = [str(program), manifest.suite, "parquet", "--scale-factor", str(manifest.scale)]
+        parts = ["--parts", str(_parts(manifest.scale))] if batch[0] in _SPLIT[manifest.suite] else []
+        tables = ["--tables", ",".join(batch)]
+        _run([*command, *tables, *parts, "--no-progress", "--output-dir", str(workshop)], workshop, report)
+
+    if manifest.skew is None:
+        yield generated
+        return
+    plain = folder / _PLAIN
+    generate(manifest.scale, plain, progress)
+    with SkewedCopy(_files(plain), manifest.skew, folder / _WORKSHOP) as copy:
+        yield partial(_copied, copy, plain)
+
+
+def _copied(copy: SkewedCopy, plain: Path, batch: list[str], workshop: Path, report: Callable[[int], None]) -> None:
+    """Copy tables into the workshop with other keys."""
+    for table in batch:
+        for file in copy.files[table]:
+            target = workshop / file.relative_to(plain)
+            target.parent.mkdir(exist_ok=True)
+            copy.write(table, file, target)
+            report(_tree_size(workshop))
+
+
+def _files(folder: Path) -> dict[str, list[Path]]:
+    """The files of each table that the manifest lists."""
+    manifest = read_manifest(folder)
+    tables = {} if manifest is None else manifest.tables
+    return {name: [folder / path for path in table.files] for name, table in tables.items()}
 
 
 def _keep_texts(folder: Path, suite: str) -> str:
@@ -361,23 +367,6 @@ def _rows(path: Path) -> int:
         raise ExecutionError(f"tpcgen-cli wrote a file that is not whole, {path.name}: {error}") from error
 
 
-def _write(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest in one step, after its bytes are on the disk."""
-    partial = folder / f".{MANIFEST}"
-    write_synced(partial, json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode())
-    partial.replace(folder / MANIFEST)
-
-
-def _manifest(content: dict[str, Any]) -> Manifest:
-    if content["format"] != FORMAT:
-        raise ValueError(f"format {content['format']}, not {FORMAT}")
-    tables = {
-        name: TableFiles(int(table["rows"]), {path: int(size) for path, size in table["files"].items()})
-        for name, table in content["tables"].items()
-    }
-    return Manifest(str(content["suite"]), float(content["scale"]), str(content["generator"]), tables)
-
-
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)
@@ -385,13 +374,5 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _size(path: Path) -> int:
-    """Bytes of a file, -1 if there is none (it may be renamed while we look)."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
-
-
 def _tree_size(folder: Path) -> int:
-    return sum(max(0, _size(path)) for path in folder.rglob("*.parquet*"))
+    return sum(max(0, file_size(path)) for path in folder.rglob("*.parquet*"))

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from qoop.catalog import arrow_output
 from qoop.catalog.errors import ConfigError, SourceError
 from qoop.tpcds.ordering import Ordering, ordering
 
@@ -108,7 +109,7 @@ class Oracle:
 
     def answer(self, text: str) -> pa.Table:
         """DuckDB's answer, fetched whole. Raises duckdb.Error if it has none."""
-        return self._connection.execute(text).to_arrow_table()
+        return arrow_output.table(self._connection, text)
 
     def judge(self, text: str, ours: pa.Table, theirs: pa.Table | None = None) -> Difference | None:
         """Why `ours` is not an answer to `text`, None if it is; `theirs` is DuckDB's, asked for if not given."""

@@ -36,7 +36,7 @@ class World:
     def theirs(self, text: str) -> pa.Table | duckdb.Error:
         """DuckDB's answer, or its error."""
         try:
-            return self.duckdb.execute(text).to_arrow_table()
+            return self.duckdb.sql(text).to_arrow_table()
         except duckdb.Error as error:
             return error
 

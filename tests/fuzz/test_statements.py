@@ -37,7 +37,7 @@ WIDE = pa.table({f"c{i}": [i, i + 1, None if i % 3 else 0] for i in range(200)})
 def everything(world: World) -> World:
     """The shared tables and three more."""
     world.duckdb.execute("SET arrow_lossless_conversion = true")
-    rich = world.duckdb.execute(RICH).to_arrow_table()
+    rich = world.duckdb.sql(RICH).to_arrow_table()
     world.duckdb.execute("SET arrow_lossless_conversion = false")
     for name, table in (("rich", rich), ("odd", ODD), ("wide", WIDE)):
         world.session.register(name, table)

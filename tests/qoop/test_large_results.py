@@ -54,7 +54,7 @@ def test_every_way_of_reading_gives_the_rows_of_duckdb(large: Result, theirs: pa
 
 
 def test_rows_come_one_by_one_many_at_a_time_and_as_text(large: Result) -> None:
-    expected = duckdb.sql(TEXT).fetchmany(20)
+    expected = duckdb.execute(TEXT).fetchmany(20)
     assert [large.fetchone(), *large.fetchmany(18), large.fetchone()] == expected
     assert next(large.text_rows()) == ("399999", "5", "row 399999", "399999.00")
     assert next(large.json_rows()) == '{"i":399999,"seven":5,"s":"row 399999","d":399999.0}'

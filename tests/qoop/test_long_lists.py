@@ -26,7 +26,7 @@ TABLE = """SELECT i::TINYINT AS small, i * 1000003 AS big, (i / 4)::DECIMAL(9, 2
 def both() -> Iterator[Both]:
     with qoop.connect(slots=2, memory="500MB") as session, duckdb.connect() as oracle:
         oracle.execute(f"CREATE TABLE t AS {TABLE}")
-        session.register("t", oracle.execute("FROM t").to_arrow_table())
+        session.register("t", oracle.sql("FROM t").to_arrow_table())
         session.register('odd "name"', pa.table({"a": [1]}))
         yield session, oracle
 

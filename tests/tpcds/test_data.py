@@ -14,7 +14,8 @@ import pytest
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, DiskFull, ExecutionError, QoopError, SourceError
 from qoop.tpcds import data, queries
-from qoop.tpcds.data import MANIFEST, Progress, generate, generate_tpch, read_manifest
+from qoop.tpcds.data import Progress, generate, generate_tpch
+from qoop.tpcds.manifest import MANIFEST, read_manifest
 
 
 @pytest.fixture(autouse=True)

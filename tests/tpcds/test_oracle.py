@@ -127,11 +127,11 @@ def judged(text: str, ours: pa.Table) -> object:
         connection.execute(
             "CREATE TABLE t AS SELECT i // 3 AS k, i AS v, i / 7 AS x FROM range(12) AS r(i); SET threads = 1"
         )
-        theirs = connection.execute(text).to_arrow_table()
+        theirs = connection.sql(text).to_arrow_table()
         order = ordering(text, theirs.column_names)
         return compare(
             ours.cast(theirs.schema), theirs, order=order,
-            unlimited=lambda: connection.execute(order.unlimited or "").to_arrow_table(),
+            unlimited=lambda: connection.sql(order.unlimited or "").to_arrow_table(),
         )  # fmt: skip
 
 

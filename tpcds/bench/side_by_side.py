@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from qoop.engine.history import Succeeded
-from qoop.tpcds.data import read_manifest
+from qoop.tpcds.manifest import read_manifest
 from qoop.tpcds.memory import PeakMemory
 from qoop.tpcds.oracle import is_empty_answer
 from qoop.tpcds.oracle_process import OracleError, OracleProcess
