@@ -105,8 +105,8 @@ def test_a_query_that_fails_is_reported_and_the_run_goes_on(
 ) -> None:
     real = bench.texts
 
-    def broken(suite: str) -> dict[int, str]:
-        return {**real(suite), 3: "SELECT error('on purpose') FROM reason"}
+    def broken(suite: str, directory: Path) -> dict[int, str]:
+        return {**real(suite, directory), 3: "SELECT error('on purpose') FROM reason"}
 
     monkeypatch.setattr(bench, "texts", broken)
     assert main(["tpcds", "run", str(tpcds_small), "--queries", "3,96", "--slots", "1"]) == 1

@@ -125,7 +125,7 @@ def test_a_scale_that_is_too_small_is_refused(tmp_path: Path, scale: float) -> N
 def test_another_scale_in_the_folder_is_refused(made: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds tpcds data at scale 0.01, not tpcds data at scale 0.02"):
         generate(0.02, made)
-    with pytest.raises(ConfigError, match=r"not tpch at 0.01"):
+    with pytest.raises(ConfigError, match=r"not tpch data at scale 0.01"):
         generate_tpch(0.01, made)
 
 
