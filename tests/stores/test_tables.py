@@ -145,6 +145,7 @@ def test_only_columns_and_row_groups_that_are_read_are_fetched(
 def test_what_was_fetched_stands_on_the_machine(uploaded: str, asked: list[tuple[str, int, int]]) -> None:
     with qoop.connect(slots=2) as session:
         session.register_folder(uploaded)
+        session.statistics("facts")
         session.sql(QUERY)
         table = session.tables()["facts"]
         source, split = table.source, table.split(4)[1]
