@@ -170,7 +170,7 @@ class Run:
         if before is not None and not same:
             self._stop_otherwise_made(before)
         self._record_switch()
-        self._demand_aware()
+        self._clear_up()
         return self._flush()
 
     def lacks(self, keys: Iterable[CheckpointKey]) -> list[CheckpointKey]:
@@ -203,7 +203,7 @@ class Run:
                 self._take_late(event)
             else:
                 self._take(event)
-                self._demand_aware()
+                self._clear_up()
         return self._flush()
 
     def ready(self) -> tuple[Demand, ...]:
@@ -566,7 +566,7 @@ class Run:
 
     # --- consequences ---------------------------------------------------------------------------------------
 
-    def _demand_aware(self) -> None:
+    def _clear_up(self) -> None:
         """Stop and release what the last event left without use; end if all is done."""
         if self._frontier is None or self.state.final:  # then all has been let go of
             return

@@ -124,7 +124,7 @@ def cluster(machines: dict[str, Resources]) -> tuple[Cluster, SimulatedBackend, 
     return Cluster(backend, clock=backend.clock, trace=trace, thread=False), backend, trace
 
 
-def demand_aware(cluster: Cluster) -> None:
+def run_to_the_end(cluster: Cluster) -> None:
     while cluster.busy:
         cluster.step()
         cluster._driver.check()
@@ -140,7 +140,7 @@ def test_a_notice_saves_what_a_revocation_without_one_loses() -> None:
         if warned:
             backend.happen(CapacityNotice("m", Resources(), at=70.0), at=10.0)
         backend.happen(MachineLost("m"), at=70.0)
-        demand_aware(work)
+        run_to_the_end(work)
         assert handle.state is State.SUCCEEDED
         ends[warned] = backend.clock.now()
         lost[warned] = sum(isinstance(record, Failed) for record in handle.history())
@@ -153,7 +153,7 @@ def test_an_attempt_that_would_be_killed_moves_to_a_machine_that_joins() -> None
     backend.happen(CapacityNotice("n", Resources(), at=30.0), at=5.0)
     backend.happen(SlotsChanged("m", Resources(2, 200)), at=10.0)
     backend.happen(MachineLost("n"), at=30.0)
-    demand_aware(work)
+    run_to_the_end(work)
     assert handle.state is State.SUCCEEDED and backend.clock.now() == 51.0
     assert "others are free elsewhere" in "\n".join(str(record) for record in handle.history())
 
@@ -163,7 +163,7 @@ def test_the_share_falls_at_the_notice_and_the_resources_when_they_are_due() -> 
     handle = work.submit(JobRequest(Plan((stage("a", 8, 10.0), stage("root", 1, 1.0, "a")), COLUMNS)))
     work.step(0.0)
     work.resize(slots=1, notice=30.0)
-    demand_aware(work)
+    run_to_the_end(work)
     shares = [(entry.at, entry.what.share.cpu) for entry in trace.entries if isinstance(entry.what, ShareChanged)]
     assert shares == [(0.0, 2.0), (0.0, 1.0), (30.0, 1.0)]
     assert any(isinstance(record, CapacityAnnounced) for record in handle.history())
@@ -177,7 +177,7 @@ def test_slots_that_were_announced_to_go_go_though_the_memory_changes_before() -
     work.step(0.0)
     work.resize(slots=1, notice=30.0)
     work.resize(memory=3 * 10**9)
-    demand_aware(work)
+    run_to_the_end(work)
     assert not any(isinstance(record, Failed) for record in handle.history())
     assert backend.clock.now() == 61.0  # as without
     assert backend.machines() == {"m": Resources(1, 3e9)}
@@ -189,7 +189,7 @@ def test_two_notices_come_true_each_at_its_time() -> None:
     work.step(0.0)
     work.resize(slots=1, notice=30.0)
     work.resize(memory=3 * 10**9, notice=20.0)
-    demand_aware(work)
+    run_to_the_end(work)
     told = [(one.at, one.what.capacity) for one in trace.entries if isinstance(one.what, SlotsChanged)]
     assert told == [(20.0, Resources(2, 3e9)), (30.0, Resources(1, 3e9))]
     assert not any(isinstance(record, Failed) for record in handle.history())
@@ -200,7 +200,7 @@ def test_a_job_that_comes_after_a_notice_hears_of_it() -> None:
     work, _, _ = cluster({"m": Resources(2, 2e9)})
     work.resize(slots=1, notice=30.0)
     handle = work.submit(JobRequest(Plan((stage("a", 8, 10.0), stage("root", 1, 1.0, "a")), COLUMNS)))
-    demand_aware(work)
+    run_to_the_end(work)
     assert any(isinstance(record, CapacityAnnounced) for record in handle.history())
 
 
@@ -210,5 +210,5 @@ def test_a_later_size_replaces_one_that_was_announced() -> None:
     work.step(0.0)
     work.resize(slots=0, notice=30.0)
     work.resize(slots=2)
-    demand_aware(work)
+    run_to_the_end(work)
     assert backend.clock.now() == 40.0

@@ -133,7 +133,7 @@ class Watch:
                 self._command(what)
                 return
             case JobEnded(job):
-                self._demand_aware()
+                self._clear_up()
                 self._ended(job)
                 return
             case Found(job, outputs):
@@ -142,7 +142,7 @@ class Watch:
                 return
             case Tick() | Questioned() | Decision() | Resizing() | Refused():
                 return
-        self._demand_aware()
+        self._clear_up()
         self._what = what
         if hasattr(what, "job") and what.job in self.jobs:  # a message, a share
             self._touched.add(what.job)
@@ -181,7 +181,7 @@ class Watch:
         """The tick is over."""
         if not self.jobs:
             return
-        self._demand_aware()
+        self._clear_up()
         self._accounts_agree()
         self._in_time()
         self._no_room_left_free()
@@ -189,7 +189,7 @@ class Watch:
 
     def nothing_left(self) -> None:
         """After all jobs have ended and their owners have released them."""
-        self._demand_aware()
+        self._clear_up()
         left = {key: names for key, names in self._holders.items() if names}
         assert not left, f"outputs are left behind: {left}"
         assert not self._backend.running, f"attempts are left behind: {self._backend.running}"
@@ -454,7 +454,7 @@ class Watch:
 
     # --- what must hold between two events ----------------------------------------------------------------------
 
-    def _demand_aware(self) -> None:
+    def _clear_up(self) -> None:
         touched, self._touched = self._touched, set()
         for asked, of_use in self._suspended:
             kept = {fact.key for fact in asked.kept.result()} if asked.kept.done() else set()
