@@ -23,7 +23,8 @@ from qoop.statements.normal_text import normal_text
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.control.job_handle import JobHandle
-    from qoop.planner.plan import Plan
+    from qoop.planner.plan import Plan, Resources
+    from qoop.planner.search.candidate import Candidate
     from qoop.planner.sql.bind import Bound
     from qoop.session_tables import SessionTables
 
@@ -91,14 +92,15 @@ class DuckDBPlans:
         self._keep(self._key(text, known.tables), told)
         return told
 
-    def learn(self, text: str, plan: Plan, job: JobHandle) -> None:
-        """Remember what a plan of a query took, DuckDB's or another, if it was held to the end."""
+    def learn(self, text: str, job: JobHandle) -> None:
+        """Remember what the plan of a query took, DuckDB's or another, if the job kept to it to the end."""
         key = self._key(text, self._named(text))
         with self._lock:
             found = self._known.get(key)
-        if found is None or len(job.plans()) > 1:
+        plans, history = job.plans(), job.history()
+        if found is None or len(plans) != 1:
             return
-        history = job.history()
+        [plan] = plans
         took = _thread_seconds(plan, history) if plan.root.whole else _seconds(history)
         if took is None:
             return
@@ -113,7 +115,7 @@ class DuckDBPlans:
 
     def _key(self, text: str, named: Mapping[str, Table]) -> _Key:
         versions = tuple(sorted((name, table.version) for name, table in named.items()))
-        return text, self._tables.binder.settings, versions
+        return normal_text(text).digest, self._tables.binder.settings, versions
 
     def _made(self, text: str, named: Mapping[str, Table], slots: int) -> DuckDBPlan:
         bound, tables = self._tables.bind_whole(text, named)
@@ -128,6 +130,27 @@ class DuckDBPlans:
             self._known.move_to_end(key)
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
+
+
+def as_they_turned_out(
+    candidates: Sequence[Candidate], staged_seconds: float | None, share: Resources
+) -> Sequence[Candidate]:
+    """Candidates whose stages take by so much longer as the best of them took than it should have.
+
+    Without this a query would leave DuckDB's plan for stages that are known to take longer.
+    """
+    staged = [one.finish.seconds(share) for one in candidates if not one.plan.root.whole]
+    if staged_seconds is None or not staged or staged_seconds <= min(staged):
+        return candidates
+    factor = staged_seconds / min(staged)
+    return [one if one.plan.root.whole else replace(one, plan=_slower(one.plan, factor)) for one in candidates]
+
+
+def _slower(plan: Plan, factor: float) -> Plan:
+    """The plan with stages that take `factor` times as long."""
+    estimates = [replace(one.estimate, task_seconds=factor * one.estimate.task_seconds) for one in plan.stages]
+    stages = (replace(one, estimate=estimate) for one, estimate in zip(plan.stages, estimates, strict=True))
+    return replace(plan, stages=tuple(stages))
 
 
 def _taking(known: DuckDBPlan, seconds: float, basis: Basis) -> DuckDBPlan:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import QueryError
 from qoop.config import Config
 from qoop.control.job_handle import JobHandle
-from qoop.duckdb_plans import SHORT_SECONDS, DuckDBPlan, DuckDBPlans
+from qoop.duckdb_plans import SHORT_SECONDS, DuckDBPlan, DuckDBPlans, as_they_turned_out
 from qoop.engine.events import Committed
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.job import Planned, Prepared
@@ -130,7 +130,7 @@ class QueryPlanning:
         plan = own.plan
         if not short and self._plan_memo.has_alternatives(text, grid):
             plan = self._best(own, self._plan_memo.known(text, grid), share)
-        elif not short and self._survives:
+        elif not short and (self._survives or self._was_better_in_stages(own, share)):
             return None
         adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short)
         return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
@@ -140,9 +140,17 @@ class QueryPlanning:
         """True if outputs are to survive a process, of the session's or of a node."""
         return self._config.checkpoints is not None or self._config.ray is not None
 
+    def _was_better_in_stages(self, own: DuckDBPlan, share: Resources) -> bool:
+        """True if the query took less in stages than DuckDB's plan takes, by plans that are forgotten since."""
+        return own.staged_seconds is not None and own.staged_seconds < self._own_seconds(own, share)
+
+    def _own_seconds(self, own: DuckDBPlan, share: Resources) -> float:
+        """The seconds that DuckDB's plan should take on a share, with what would be lost with the process."""
+        return self._at_risk(self._cost.on_threads(own.seconds, share.cpu))
+
     def _best(self, own: DuckDBPlan, others: Sequence[Candidate], share: Resources) -> Plan:
         """DuckDB's plan, or one of the others that took less than it, or should take much less."""
-        mine = self._at_risk(self._cost.on_threads(own.seconds, share.cpu))
+        mine = self._own_seconds(own, share)
         best = min(others, key=lambda one: one.finish.seconds(share))
         if own.staged_seconds is not None:
             return best.plan if own.staged_seconds < mine else own.plan
@@ -151,7 +159,7 @@ class QueryPlanning:
     def _cheaper(self, own: DuckDBPlan, staged: Planned, share: Resources) -> Planned:
         """The query by DuckDB's own plan or in stages, where outputs are to survive the process."""
         own = self._foretold(own, staged.bound.text, lambda: self.prepare(staged.bound.text))
-        mine = self._at_risk(self._cost.on_threads(own.seconds, share.cpu))
+        mine = self._own_seconds(own, share)
         if finish_time(staged.plan, Done(), share) <= mine:
             return staged
         return replace(staged, bound=own.bound, plan=own.plan, tables=own.tables)
@@ -267,7 +275,7 @@ class QueryPlanning:
             ended = [item for item in self._unlearned if item[1].done.done()]
             self._unlearned = [item for item in self._unlearned if item not in ended]
         for planned, handle in ended:
-            self._duckdb_plans.learn(planned.bound.text, planned.plan, handle)
+            self._duckdb_plans.learn(planned.bound.text, handle)
             if planned.plan.root.whole:
                 continue
             facts = committed(handle.history())
@@ -323,7 +331,10 @@ class QueryPlanning:
             found = keep(pool(prepare().planning(observed), grid))
         else:
             found = self._alternatives(text, grid, True, prepare)
-        return [one for one in found.kept if about(one.plan, tables, settings)]
+        kept = [one for one in found.kept if about(one.plan, tables, settings)]
+        if self._config.staged:
+            return kept
+        return as_they_turned_out(kept, self._duckdb_plans.of(text, grid.threads).staged_seconds, self.usable)
 
 
 def _forecast() -> Policy:

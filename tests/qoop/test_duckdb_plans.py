@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -184,3 +186,29 @@ def test_it_is_the_first_of_the_alternatives(session: qoop.Session) -> None:
 
 def duckdb_answer(folder: Path) -> list[tuple[object, ...]]:
     return duckdb.sql(f"WITH t AS (FROM '{folder}/t.parquet') {JOIN}").fetchall()
+
+
+def test_what_it_took_is_believed_from_then_on(session: qoop.Session) -> None:
+    text = "SELECT count(*) FROM t JOIN t AS u ON t.b = u.b WHERE u.a < 2000;  -- the whole of it"
+    before = session.planning.plan(text).plan.root.estimate.task_seconds
+    session.sql(text)
+    after = session.planning.plan(f"  {text}").plan.root.estimate.task_seconds
+    assert after != before
+    session.register("t", pa.table({"a": [1], "b": [2]}))
+    assert session.planning.plan(text).plan.root.estimate.task_seconds not in (before, after), "other rows"
+
+
+def test_stages_that_took_longer_than_they_should_are_not_gone_over_to(
+    session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(monkeypatch, 1000.0)
+    session.submit(JOIN).result()  # goes over to stages
+    session.submit(JOIN).result()  # in stages from the start
+    session.planning.plan(JOIN)  # learns of the jobs before
+    known = session.planning._duckdb_plans
+    slow = {key: replace(one, staged_seconds=1e6) for key, one in known._known.items()}
+    monkeypatch.setattr(known, "_known", OrderedDict(slow))
+    monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)
+    job = session.submit(JOIN)
+    assert job.result().fetchall() == duckdb_answer(tmp_path)
+    assert plans(job) == [True]
