@@ -5,10 +5,11 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from qoop.catalog.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Access:
     """Files and folders that may be opened. paths: of files. folders: with all below them, in buckets their URLs."""
 
@@ -23,7 +24,7 @@ class Access:
         return other.paths <= self.paths and other.folders <= self.folders
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Places:
     """Where the rows of a source lie. local: paths of files. remote: URLs of objects in buckets."""
 

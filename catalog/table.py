@@ -8,7 +8,7 @@ hold by now is another Table, of another version; see :meth:`qoop.catalog.catalo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from qoop.catalog.access import Access, Places
 from qoop.catalog.errors import CatalogError
 from qoop.catalog.stores.objects import without_options
+from qoop.catalog.value import value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +29,7 @@ Columns = tuple[tuple[str, str], ...]
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Range:
     """Rows `first` … `first + rows - 1` of one file; `file` is empty where a table is not made of files.
 
@@ -45,7 +46,7 @@ class Range:
         return name if self.whole and name else f"{name}[{self.first}:{self.first + self.rows}]"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Split:
     """The rows that one task reads: ranges in the order of the table, none if there are not enough for all."""
 
@@ -87,7 +88,7 @@ def spread(items: Sequence[Item], most: int) -> Sequence[Item]:
     return [items[place * (len(items) - 1) // (most - 1)] for place in range(most)]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Footer:
     """The footer of a Parquet file. path: of a file on this machine; None: of one that is read over a network."""
 
@@ -145,7 +146,7 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Origin:
     """The place of a table's data: a path, a glob, a folder or a place in a bucket, and the endings of files in it."""
 
@@ -153,7 +154,7 @@ class Origin:
     endings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@value
 class Table:
     """A registered table, pinned to the rows it had then.
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_input
 from qoop.catalog.opening import open_duckdb
+from qoop.catalog.value import value
 
 FUNCTION = "duckdb-hash"
 """Of a row; equal in DuckDB 1.5.5 and 2.0.0."""
@@ -26,7 +27,7 @@ _MODULUS = 1 << 128
 _TOLERANCE = 1e-9  # of the sum of magnitudes: rounding of 10**6 values in another order is below 1e-10
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Floating:
     """One floating column: sum and sum of magnitudes of what is finite, and how many values are not."""
 
@@ -56,7 +57,7 @@ class Floating:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Digest:
     """rows: how many. exact: sum of the rows' hashes modulo 2**128. floats: the floating columns by name."""
 

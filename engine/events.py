@@ -6,7 +6,7 @@ come late or twice are legal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
@@ -43,7 +43,7 @@ class TaskSucceeded:
     committed: Committed
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TaskFailed:
     """The attempt ended without output. retryable: the machine or the resources were at fault, not the work."""
 
@@ -52,14 +52,14 @@ class TaskFailed:
     retryable: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TaskStopped:
     """The attempt was stopped on request and left nothing behind."""
 
     attempt: AttemptId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MachineJoined:
     """A machine with this capacity can be used."""
 
@@ -67,14 +67,14 @@ class MachineJoined:
     capacity: Resources
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MachineLost:
     """The machine is gone, with all its attempts."""
 
     machine: MachineId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SlotsChanged:
     """The machine now has this capacity. Attempts that no longer fit are being stopped; each keeps its resources
     until it is reported failed, so what is used may exceed the capacity for a while. why: as a clause; empty: somebody
@@ -85,7 +85,7 @@ class SlotsChanged:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CapacityNotice:
     """The machine will have another capacity (none: it will be gone) from `at` on, seconds of the session's clock.
 
@@ -97,14 +97,14 @@ class CapacityNotice:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CheckpointLost:
     """An output that was committed can no longer be read."""
 
     key: CheckpointKey
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CheckpointSaved:
     """A durable output of these jobs is on disk; until now a killed process would have lost it.
 
@@ -119,7 +119,7 @@ class CheckpointSaved:
     kept: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ShareChanged:
     """The scheduler's fair share of a job is now this: a guaranteed minimum, not a cap."""
 
@@ -149,14 +149,14 @@ class Start:
     spec: TaskSpec
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stop:
     """Stop this attempt; its report (stopped, or a last-moment success) follows."""
 
     attempt: AttemptId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Release:
     """The job no longer needs these outputs; a store may drop what nothing else holds."""
 
@@ -181,7 +181,7 @@ class Demand:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Running:
     """An attempt that has neither ended nor been told to stop. seconds: it should take in all (see `Demand`)."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Union
 
 from qoop.catalog.errors import QoopError
@@ -40,7 +39,7 @@ def available_of(resources: Resources) -> str:
     return f"{resources.cpu:g} {'slot' if resources.cpu == 1 else 'slots'} and {size(resources.memory)}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Switched:
     """The job began (number 1) or changed plan: a start is a switch (law 4)."""
 
@@ -91,7 +90,7 @@ class Succeeded:
         return f"at {self.at:.3f} s {self.attempt} put out {rows} rows in {self.committed.seconds:.3f} s{note}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Failed:
     at: float
     attempt: AttemptId
@@ -105,7 +104,7 @@ class Failed:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stopping:
     at: float
     attempt: AttemptId
@@ -116,7 +115,7 @@ class Stopping:
         return f"at {self.at:.3f} s {self.attempt} was told to stop: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stopped:
     at: float
     attempt: AttemptId
@@ -126,7 +125,7 @@ class Stopped:
         return f"at {self.at:.3f} s {self.attempt} stopped"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lost:
     at: float
     key: CheckpointKey
@@ -135,7 +134,7 @@ class Lost:
         return f"at {self.at:.3f} s checkpoint {self.key} was lost"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Redone:
     """An output that cannot be made twice the same is made again, so all that was derived from it goes."""
 
@@ -149,7 +148,7 @@ class Redone:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MemoryRaised:
     at: float
     stage: StageId
@@ -162,7 +161,7 @@ class MemoryRaised:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MemoryExhausted:
     """A task had all the memory that the largest machine has, and it was too little: only another plan can help."""
 
@@ -174,7 +173,7 @@ class MemoryExhausted:
         return f"at {self.at:.3f} s stage {self.stage} ran out of {size(self.had)}, which is all there is"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Saved:
     """An output is safe from the end of the process. behind: seconds after it was committed. kept: False: there was
     no space for it."""
@@ -191,7 +190,7 @@ class Saved:
         return f"at {self.at:.3f} s checkpoint {self.key} of {size(self.bytes)} was on disk, {self.behind:.3f} s behind"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Released:
     at: float
     keys: tuple[CheckpointKey, ...]
@@ -200,7 +199,7 @@ class Released:
         return f"at {self.at:.3f} s {len(self.keys)} checkpoints were released"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ShareTold:
     at: float
     share: Resources
@@ -209,7 +208,7 @@ class ShareTold:
         return f"at {self.at:.3f} s the share became {available_of(self.share)} for tasks"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CapacityTold:
     """capacity: what the machine has from now on, for all jobs together; None: it is gone. why: see `SlotsChanged`."""
 
@@ -226,7 +225,7 @@ class CapacityTold:
         return f"at {self.at:.3f} s machine {self.machine} has {available} for tasks{why}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StageDone:
     """All parts of a stage are present. rows, bytes: of its whole output; seconds: wall time of its tasks together.
 
@@ -245,7 +244,7 @@ class StageDone:
         return f"at {self.at:.3f} s stage {self.stage} was done: {self.rows:,} rows, estimated {self.estimated:,.0f}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Remaining:
     """A plan as a decision saw it: its name and the seconds until it would end."""
 
@@ -256,7 +255,7 @@ class Remaining:
         return f"plan {self.plan} would end {_soon(self.seconds)}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decided:
     """A decision to change the plan or to stay with it.
 
@@ -322,7 +321,7 @@ def _soon(seconds: float) -> str:
     return "never" if seconds == float("inf") else f"in {span(seconds)}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CapacityAnnounced:
     """capacity: what the machine will have after these seconds."""
 
@@ -337,7 +336,7 @@ class CapacityAnnounced:
         return f"at {self.at:.3f} s it was announced that {what}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ended:
     at: float
     state: str

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from qoop.catalog.value import value
 from qoop.engine.events import Committed
 from qoop.engine.frontier import Frontier, StageNode
 from qoop.engine.task import CheckpointKey, Content
 from qoop.planner.plan import StageId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StageProgress:
     """How far one stage is.
 
@@ -29,7 +30,7 @@ class StageProgress:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Progress:
     """How far a job is.
 
@@ -44,7 +45,7 @@ class Progress:
     running: tuple[tuple[CheckpointKey, float], ...]
 
 
-@dataclass(frozen=True)
+@value
 class Finished:
     """The work of a job so far under all its plans: all that judging another plan needs. A value; it never changes.
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from qoop.catalog.value import value
 from qoop.engine.frontier import StageNode
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId
 from qoop.planner.plan import Plan, Resources, StageId
@@ -53,7 +54,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Limits:
     """The limits that a run sets itself.
 

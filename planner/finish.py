@@ -15,11 +15,12 @@ larger share may finish later, though with one kind of slot never more than twic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from math import ceil, inf
 from typing import NamedTuple
 
+from qoop.catalog.value import value
 from qoop.planner.estimate.cost import DEFAULT, CostModel
 from qoop.planner.packing import Packer
 from qoop.planner.plan import STORE_PER_KERNEL, Plan, Resources, Stage, StageId
@@ -38,7 +39,7 @@ ROUNDS = 4
 """Into how many steps at least the rest of a stage is divided."""
 
 
-@dataclass(frozen=True)
+@value
 class Done:
     """How far a plan is.
 

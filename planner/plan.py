@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 from typing import Literal as OneOf
@@ -59,7 +59,7 @@ class Resources:
         return max((used / total for used, total in pairs if total > 0), default=0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Estimate:
     """The estimate of one stage: rows and bytes of its whole output, and per task the cpu seconds
     of one thread and the peak memory in bytes.
@@ -78,7 +78,7 @@ STORE_PER_KERNEL = 0.5
 """Bytes of finished outputs that a machine keeps in memory for each byte its tasks may use; the rest is on disk."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Layout:
     """How an output is cut: `parts` partitions by ``hash(keys) % parts``; no keys and 1 part: not cut.
 
@@ -89,7 +89,7 @@ class Layout:
     parts: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TableInput:
     """A base table under the name `name` in the fragment.
 
@@ -104,7 +104,7 @@ class TableInput:
     split: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StageInput:
     """The output of another stage under the name `name` in the fragment.
 
@@ -117,7 +117,7 @@ class StageInput:
     mode: OneOf["all", "partition", "forward"]
 
 
-@dataclass(frozen=True)
+@value
 class Stage:
     """One fragment of a plan, run as `width` independent tasks.
 
@@ -163,7 +163,7 @@ class Stage:
         return tuple(item for item in self.inputs if isinstance(item, TableInput))
 
 
-@dataclass(frozen=True)
+@value
 class Plan:
     """Stages in an order in which every stage comes after its inputs; the last one is the root.
 

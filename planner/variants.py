@@ -6,15 +6,16 @@ are sound for every query; which of them is fast depends on the data and on the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import inf
 
+from qoop.catalog.value import value
 from qoop.planner.plan import Resources
 
 LEAST_GAIN = 1.25  # estimated seconds without over those with
 
 
-@dataclass(frozen=True)
+@value
 class Aim:
     """The aim of an order of joins, besides little work: seconds of one slot that each unit counts for.
 
@@ -35,7 +36,7 @@ RESULTS = Aim("results", result_row=200e-9)  # some thirty times what it takes t
 AIMS = (WORK, MEMORY, NETWORK, RESULTS)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Thresholds:
     """Numbers that decide between forms of a plan; seconds are of one thread.
 
@@ -82,7 +83,7 @@ class Thresholds:
 USUAL = Thresholds()
 
 
-@dataclass(frozen=True)
+@value
 class Logical:
     """Choices about the relation, before it is known how many tasks there will be.
 
@@ -102,7 +103,7 @@ class Logical:
     aim: Aim = WORK
 
 
-@dataclass(frozen=True)
+@value
 class Variant:
     """A set of choices under a name.
 

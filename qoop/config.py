@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from qoop import options
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.user_folders import config_directory
+from qoop.catalog.value import value
 from qoop.options import IN_FILES, OPTIONS, SessionOption
 
 Persist = Literal["all", "worthwhile"]
@@ -27,7 +27,7 @@ _PLANS = "plans"
 """Where plans go within the folder of checkpoints."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Config:
     """The options of a session. memory is in bytes; checkpoints, spill and plan_cache are folders or None.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
+from qoop.catalog.value import value
 from qoop.engine.history import Ended, Record, Started, Succeeded
 from qoop.engine.state import State
 from qoop.plan_cache import is_steady, named_tables
@@ -38,7 +39,7 @@ Basis = Literal["footers", "statistics", "run"]
 _Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 
 
-@dataclass(frozen=True)
+@value
 class DuckDBPlan:
     """A query as DuckDB would run it.
 

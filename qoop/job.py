@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError, Timeout
 from qoop.catalog.paths import absolute
+from qoop.catalog.value import value
 from qoop.engine.history import Decided, Record, Succeeded
 from qoop.planner.estimate.observed import NOTHING, Observations
 from qoop.result import Result
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qoop.session import Session
 
 
-@dataclass(frozen=True)
+@value
 class Prepared:
     """A bound query with all that its planning needs.
 
@@ -60,7 +60,7 @@ class Prepared:
         return Planning(self.bound, self.relation, self.stats, self.splits, self.cost, self.seen | observed)
 
 
-@dataclass(frozen=True)
+@value
 class Planned:
     """The plan made of a text.
 
@@ -79,7 +79,7 @@ class Planned:
     available: Resources | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StageReport:
     """A stage as it turned out to be.
 

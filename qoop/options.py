@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.paths import absolute
 from qoop.catalog.sizes import parse_bytes
+from qoop.catalog.value import value
 from qoop.monitor.available import available_memory, available_slots
 
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -107,7 +107,7 @@ def as_it_is(_: str, value: object) -> object:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Flag:
     """An option on the command line. metavar: stands for its value; None: the flag switches the option on.
 
@@ -119,7 +119,7 @@ class Flag:
     type: Callable[[str], object] = str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionOption:
     """One option of a session.
 

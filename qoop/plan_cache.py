@@ -20,7 +20,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -34,6 +34,7 @@ from qoop.catalog.sealed import opened, sealed
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table
 from qoop.catalog.user_key import user_key
+from qoop.catalog.value import value
 from qoop.engine.stage_sql import check_plan
 from qoop.planner import plan_json
 from qoop.planner.plan import Plan
@@ -53,7 +54,7 @@ _MOMENTS = ("current_timestamp", "current_time", "current_localtime", "current_l
 _PER_STAGE, _PER_COLUMN, _PER_DECISION = 2_000, 150, 2_000
 
 
-@dataclass(frozen=True)
+@value
 class Entry:
     """The facts known of a text. tables: those it reads, version by lower-case name.
     guessed: of these the columns that only footers told of: once statistics of one are collected, plans get better.

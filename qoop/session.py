@@ -13,7 +13,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ from qoop.catalog.errors import ConfigError, Forbidden, QoopError, Suspended
 from qoop.catalog.paths import absolute
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import chosen_key
+from qoop.catalog.value import value
 from qoop.config import Config, configure
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
@@ -363,8 +364,8 @@ class Session:
         self._tables.look_again(bundle.query)
         self._tables.take_copies(bundle.tables, remembered(folder, None if trust else key_of_user()))
         check_tables(bundle.tables, self._tables.catalog.tables())
-        for name, value in bundle.settings:
-            self.set(name, value)
+        for name, setting in bundle.settings:
+            self.set(name, setting)
         owner, keys = f"bundle-{folder}", [one.committed.key for one in saved]
         adopted = set(self.backend.adopt(saved, owner))
         try:
@@ -624,7 +625,7 @@ def _count(made: Result | None) -> Result:
     return Result(pa.table({"c0": pa.array([0 if made is None else len(made)], pa.int64())}), (("Count", "BIGINT"),))
 
 
-@dataclass(frozen=True)
+@value
 class _Parts:
     """All that ends with a session, also if nobody closes it; they do not know the session.
 

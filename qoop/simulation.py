@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import ConfigError, QoopError, SourceError
 from qoop.catalog.table import Columns, Footer, Range, Split, Table
+from qoop.catalog.value import value
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
@@ -102,7 +103,7 @@ class _AnyTable(Mapping[str, Table]):
         return 0
 
 
-@dataclass(frozen=True)
+@value
 class Fleet:
     """Machines at the start, and what happens to them: (seconds, event) in any order."""
 
@@ -171,7 +172,7 @@ def _changes(stay: Stay, sizes: Sequence[tuple[float, Resources]]) -> Iterator[t
         yield stay.end, None
 
 
-@dataclass(frozen=True)
+@value
 class SimulatedJob:
     """A job to come. at: seconds after the start when it is submitted. adaptive: how it may change plan; None: not.
 
@@ -188,7 +189,7 @@ class SimulatedJob:
     limits: Limits = USUAL_LIMITS
 
 
-@dataclass(frozen=True)
+@value
 class JobRun:
     """The outcome of a job. ended: at which second of the simulation; infinite if it could never end.
 
@@ -210,7 +211,7 @@ class JobRun:
         return self.ended - self.at
 
 
-@dataclass(frozen=True)
+@value
 class SimulatedRun:
     """jobs: in the order in which they were given. seconds: until the last one ended.
 

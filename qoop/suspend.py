@@ -21,7 +21,7 @@ import contextlib
 import json
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -30,6 +30,7 @@ from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, PlanErro
 from qoop.catalog.sealed import NotSealed, opened, sealed
 from qoop.catalog.stores.whole_file import sync_folder, write_synced
 from qoop.catalog.user_key import user_key
+from qoop.catalog.value import value
 from qoop.engine.digest import Digester
 from qoop.engine.events import Committed
 from qoop.engine.stage_sql import check_plan
@@ -56,7 +57,7 @@ _FILE, _CHECKPOINTS = "bundle.json", "checkpoints"
 Kind = Literal["source", "folder", "database"]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Place:
     """Where a table came from: how it was registered, and the path that was given."""
 
@@ -64,7 +65,7 @@ class Place:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TableRef:
     """A table of a suspended query. place: None if it lived in the memory of the process."""
 
@@ -73,7 +74,7 @@ class TableRef:
     place: Place | None
 
 
-@dataclass(frozen=True)
+@value
 class Bundle:
     """A suspended job. plans: those it ran, the last one at last. fraction: of its work that was done. timestamp: what
     ``now()`` is in it; None: of a bundle that does not say."""

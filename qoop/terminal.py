@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from typing import Literal, TextIO
+
+from qoop.catalog.value import value
 
 Paint = Literal["bold", "faint", "red", "green", "blue", "magenta"]
 
@@ -20,7 +21,7 @@ _PAGE = 49
 """Lines of what is no terminal: 40 rows of a table."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Terminal:
     """width, height: in characters. colours: whether escape codes may be written."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 
@@ -18,6 +17,7 @@ from qoop.catalog.sources.files import hashed_row, sql_name
 from qoop.catalog.sources.probe import attached, describe
 from qoop.catalog.sources.seen import File, Seen, check_content, content_file, look, reading
 from qoop.catalog.table import Columns, Footer, Range, Split, joined
+from qoop.catalog.value import value
 
 # Default rows of a DuckDB row group; a table that uses another size is merely cut less well.
 _ROW_GROUP = 122_880
@@ -26,7 +26,7 @@ _HEADERS = 3 * 4096
 _CHECKSUM = 8
 
 
-@dataclass(frozen=True)
+@value
 class DatabaseSource:
     """One table of a DuckDB file.
 

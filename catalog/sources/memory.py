@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 from typing import NoReturn
@@ -14,12 +14,13 @@ import pyarrow as pa
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
 from qoop.catalog.table import Columns, Footer, Range, Split, joined
+from qoop.catalog.value import value
 
 # Rows worth a task of their own: some milliseconds of work, DuckDB's row group size.
 _ROWS_PER_PIECE = 122_880
 
 
-@dataclass(frozen=True)
+@value
 class ArrowSource:
     """A table in the memory of this process, known by an id that was never given before.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 
@@ -40,6 +40,7 @@ from qoop.catalog.sources.seen import (
 )
 from qoop.catalog.stores.objects import without_options
 from qoop.catalog.table import Columns, Footer, Range, Source, Split, joined, spread
+from qoop.catalog.value import value
 
 _ROW_NUMBER = "file_row_number"
 # One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
@@ -49,7 +50,7 @@ MOST_FOOTERS = 64
 """Footers of a table that are read for statistics: each takes about a millisecond."""
 
 
-@dataclass(frozen=True)
+@value
 class ParquetFile:
     """One file: rows of its row groups in order, the Arrow-free text of its schema, and, in a bucket, its version."""
 
@@ -63,7 +64,7 @@ class ParquetFile:
         return sum(self.row_groups)
 
 
-@dataclass(frozen=True)
+@value
 class ParquetSource:
     """Parquet files that together are one table.
 

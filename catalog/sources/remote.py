@@ -23,7 +23,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -36,6 +35,7 @@ import pyarrow.parquet as pq
 from qoop.catalog.errors import ConfigError, SourceError, TableChanged
 from qoop.catalog.stores.node_cache import node_cache
 from qoop.catalog.stores.objects import ObjectChanged, Objects, open_objects, without_options
+from qoop.catalog.value import value
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -46,7 +46,7 @@ _OPEN = 256  # files whose footers are kept in memory
 _ENVIRONMENT = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Version:
     """An object as it was when it was looked at. place: its URL. tag: its entity tag. size: in bytes."""
 

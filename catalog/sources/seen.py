@@ -17,10 +17,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import blake2b
 
 from qoop.catalog.errors import SourceError, TableChanged
+from qoop.catalog.value import value
 
 Seen = tuple[int, ...]
 Look = Callable[[str], Seen]
@@ -36,7 +36,7 @@ _CHUNK = 1 << 20
 _digests: dict[tuple[str, str], tuple[Seen, str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class File:
     """A file as it was when it was registered. digest: its part of the version of the table."""
 

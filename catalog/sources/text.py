@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
@@ -29,12 +28,13 @@ from qoop.catalog.sources.files import (
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.sources.seen import File, check_content, content_digest, content_file
 from qoop.catalog.table import Columns, Footer, Range, Split
+from qoop.catalog.value import value
 
 # Up to this many bytes all rows decide about types; beyond it DuckDB's own sample does, as it costs seconds.
 _SNIFF_BYTES = 1 << 28
 
 
-@dataclass(frozen=True)
+@value
 class TextFile:
     """One file, its rows, and how to read it: function and options of DuckDB, and the types it is read with."""
 
@@ -45,7 +45,7 @@ class TextFile:
     columns: Columns
 
 
-@dataclass(frozen=True)
+@value
 class TextSource:
     """CSV or JSON files that together are one table; a file is the smallest piece."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from qoop.catalog.statistics.stats import Scalar
+from qoop.catalog.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Chunk:
     """A column in one piece (a row group of a Parquet file).
 

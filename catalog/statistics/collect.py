@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import duckdb
@@ -30,6 +30,7 @@ from qoop.catalog.statistics.keys import find_keys
 from qoop.catalog.statistics.scalars import INTEGERS, TEXT, is_ordered, is_text, scalar_sql, select
 from qoop.catalog.statistics.stats import BLOCKS, ColumnStats, Scalar, TableStats, to_scalar
 from qoop.catalog.table import Columns, Split, Table, width_of
+from qoop.catalog.value import value
 
 # Tables up to twice this are taken whole.
 SAMPLE_ROWS = 100_000
@@ -96,7 +97,7 @@ def read_sample(cursor: duckdb.DuckDBPyConnection, columns: Columns, rows: str |
     return select(cursor, ", ".join(items), rows, rest).to_arrow_table()
 
 
-@dataclass(frozen=True)
+@value
 class SampledColumn:
     """A column of a sample.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any
 from urllib.parse import unquote
@@ -23,6 +23,7 @@ from qoop.catalog.statistics.chunk import Chunk
 from qoop.catalog.statistics.scalars import INTEGERS, is_text
 from qoop.catalog.statistics.stats import Scalar, to_scalar
 from qoop.catalog.table import Footer, Range, spread
+from qoop.catalog.value import value
 
 MOST_GROUPS = 256
 """Row groups of a table that are looked at: each costs some 5 µs a column."""
@@ -44,7 +45,7 @@ _ODD, _HASH_BITS = numpy.uint64(0x9E3779B97F4A7C15), 20  # Fibonacci hashing
 _WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Dictionary:
     """A dictionary page: where its content begins, how many bytes that has as it is written and as it was, its
     values."""

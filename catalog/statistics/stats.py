@@ -8,9 +8,11 @@ selectivity arithmetic of the planner free of type cases.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+
+from qoop.catalog.value import value
 
 Scalar = float | str
 
@@ -43,7 +45,7 @@ def to_scalar(value: object) -> Scalar | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ColumnStats:
     """Statistics of one column.
 
@@ -68,7 +70,7 @@ class ColumnStats:
     locality: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TableStats:
     """Statistics of one table.
 

@@ -18,7 +18,6 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +26,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.stores.private import make_folder, open_private, write_all
 from qoop.catalog.stores.whole_file import write_synced
+from qoop.catalog.value import value
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -45,7 +45,7 @@ class ObjectChanged(OSError):
     """An object is not the one that was seen before."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Object:
     """The facts of an object that need no reading. modified: seconds, by the clock of the store. tag: of content."""
 

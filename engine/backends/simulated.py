@@ -17,6 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import CheckpointError, ConfigError, QoopError, Revoked
+from qoop.catalog.value import value
 from qoop.engine.backends.worker_pool import Kernels, Worker, WorkerPool
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """The outcome of an attempt after `seconds` (infinite: it runs until it is stopped).
 
@@ -54,7 +55,7 @@ class Outcome:
     bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MachineSlowed:
     """From now on all work on the machine takes `factor` times as long; 1: as usual. No cluster is told."""
 
@@ -62,7 +63,7 @@ class MachineSlowed:
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MachineShared:
     """From now on that many threads of others work on the machine, too. No cluster hears of it."""
 

@@ -15,10 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from qoop.catalog.value import value
+
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Kernels:
     """The cost of kernels besides their work, in seconds of one thread.
 

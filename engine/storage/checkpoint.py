@@ -30,6 +30,7 @@ from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopEr
 from qoop.catalog.forks import Home
 from qoop.catalog.stores.node_cache import node_cache
 from qoop.catalog.stores.objects import is_remote, open_objects
+from qoop.catalog.value import value
 from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage.growing import Growing
@@ -71,7 +72,7 @@ class _Entry:
         return self.tables is None and self.mapped is None and self.durable
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Retention:
     """The rules for what a store keeps beyond need.
 
@@ -89,6 +90,9 @@ class Retention:
     quarantine: Path | None = None
     always: bool = False
     key: bytes | None = field(default=None, repr=False)
+
+
+KEEP_NOTHING = Retention()
 
 
 def open_checkpoints(retention: Retention) -> Checkpoints | None:
@@ -126,7 +130,7 @@ class Store:
         self,
         budget: int,
         spill: Path,
-        retention: Retention = Retention(),
+        retention: Retention = KEEP_NOTHING,
         told: Callable[[CheckpointSaved], object] = lambda _: None,
     ) -> None:
         self.budget = budget

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
 from qoop.catalog.errors import DiskFull
+from qoop.catalog.value import value
 from qoop.engine.storage.segments import Spilling
 
 _RUN = 32 << 20  # bytes that are written to the file at a time
@@ -22,7 +22,7 @@ Admit = Callable[[int, int], bool]
 """Is told how many bytes of memory came (or went, below 0) and how many there are now; says whether they may stay."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Made:
     """The output of a task, by partition. mapped: the rows lie in a file, and take no memory."""
 

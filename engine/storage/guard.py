@@ -16,7 +16,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
 from operator import add
@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from qoop.catalog.errors import GuardMismatch
 from qoop.catalog.stores.whole_file import write_whole
+from qoop.catalog.value import value
 from qoop.engine.digest import Digest, digest_to_json
 from qoop.engine.events import Committed
 from qoop.planner.plan import Signature, Stage
@@ -35,7 +36,7 @@ FORMAT = "qoop-mismatch"
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Origin:
     """The origin of an output: the stage and the settings it ran under."""
 
@@ -43,7 +44,7 @@ class Origin:
     settings: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Side:
     """One of two outputs that should be equal. origin: None if an earlier process made it."""
 

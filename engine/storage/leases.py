@@ -13,16 +13,16 @@ import json
 import secrets
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from qoop.catalog.stores.objects import Objects
+from qoop.catalog.value import value
 
 USERS = "users"
 SECONDS = 60.0
 """For how long a lease holds."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Living:
     """The users who live, at a time of the store, what they need, and whose leases ran out."""
 

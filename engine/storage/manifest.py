@@ -26,7 +26,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from dataclasses import fields as fields_of
 from hashlib import blake2b
 from itertools import count
@@ -40,6 +40,7 @@ from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull
 from qoop.catalog.sealed import opened, sealed
 from qoop.catalog.stores.private import make_folder, open_private, write_private
 from qoop.catalog.stores.whole_file import sync_folder, write_synced
+from qoop.catalog.value import value
 from qoop.engine.digest import digest_from_json, digest_to_json
 from qoop.engine.events import Committed
 from qoop.engine.storage.segments import Segment, read_segment, write_segments
@@ -59,7 +60,7 @@ _MANIFEST_BYTES = 1024
 _OURS = re.compile(r"(?P<name>[0-9a-f]{32})\.((?P<user>[0-9a-f]{16})-\d+\.(arrow|json)|json)")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Saved:
     """A committed output in files: the facts, the data file and its index."""
 
@@ -119,7 +120,7 @@ class Checkpoints(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Candidate:
     """A checkpoint that may be removed. worth: seconds it took to make, by byte and by second since its last use."""
 

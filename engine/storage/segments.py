@@ -20,7 +20,6 @@ import contextlib
 import secrets
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -29,6 +28,7 @@ import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.catalog.stores.private import open_private
+from qoop.catalog.value import value
 
 _ALIGNMENT = 64
 _LARGE = 32 << 20  # bytes of a segment that is not read into memory, if it may be copied
@@ -39,7 +39,7 @@ class Damaged(CheckpointError):
     """The data are gone, or not as they were written; other CheckpointErrors may pass."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Segment:
     """Where one partition lies in its file: `length` bytes from `offset`, that yield `rows` rows.
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Union
+
+from qoop.catalog.value import value
 
 Expr = Union["Column", "Literal", "Call"]
 
@@ -40,7 +42,7 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Column:
     """A column of a relation. `name` is unique in the whole query; `type` is DuckDB's type text."""
 
@@ -54,7 +56,7 @@ class Column:
         return quote(self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Literal:
     """A constant: `sql` as DuckDB reads it, `value` as Python holds it (None for NULL or exotic)."""
 
@@ -66,7 +68,7 @@ class Literal:
         return self.sql
 
 
-@dataclass(frozen=True)
+@value
 class Call:
     """An operator or function applied to arguments.
 

@@ -10,16 +10,16 @@ asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
 from qoop.catalog.errors import PlanError
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal
 
 
-@dataclass(frozen=True)
+@value
 class Facts:
     """``SELECT columns FROM leaves WHERE predicates``.
 
@@ -79,7 +79,7 @@ NO_FACTS = LazyFacts(nothing)
 """For a stage without known facts."""
 
 
-@dataclass(frozen=True)
+@value
 class Served:
     """How to make the wanted rows of the kept ones, in terms of the columns of the kept stage.
 

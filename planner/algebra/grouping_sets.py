@@ -9,10 +9,11 @@ the rows lie, and the few groups of the *coarse* ones are made in two phases and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Project, Relation, with_inputs
 from qoop.planner.algebra.two_phase import TwoPhase, two_phase
@@ -20,7 +21,7 @@ from qoop.planner.algebra.two_phase import TwoPhase, two_phase
 Set = tuple[Column, ...]
 
 
-@dataclass(frozen=True)
+@value
 class Branch:
     """Some of the grouping sets of an aggregate, with all of its columns.
 
@@ -41,7 +42,7 @@ class Branch:
         return with_inputs(self.rows, (groups,)) if isinstance(self.rows, Project) else groups
 
 
-@dataclass(frozen=True)
+@value
 class SplitSets:
     """An aggregate in two branches, which are together all of its rows.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from functools import lru_cache
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.canonical_text import Name, halves, is_plain, text_of
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of, conjuncts, disjuncts
 
@@ -43,7 +43,7 @@ def _may_compare(predicate: Expr) -> bool:
     return isinstance(predicate, Call) and predicate.op in (*_RANGES, "in", "=")
 
 
-@dataclass(frozen=True)
+@value
 class _Known:
     """The facts of one predicate: its text, and its comparison with constants, if it has one."""
 
@@ -68,7 +68,7 @@ class _Known:
         return self.listed is not None and strong.listed[1] <= self.listed[1]
 
 
-@dataclass(frozen=True)
+@value
 class _Index:
     """Predicates by text, and those that compare with constants by subject."""
 
@@ -164,7 +164,7 @@ class Implication:
         return _Index(frozenset(one.text for one in known), compared)
 
 
-@dataclass(frozen=True)
+@value
 class Range:
     """``expression op constant``: up to the constant (sign 1), or from it on (sign -1)."""
 

@@ -6,11 +6,11 @@ on in another process; so the timestamp is fixed when the query is bound, and ke
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from qoop.catalog.opening import open_duckdb
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Literal
 
 _MEANS = {
@@ -23,7 +23,7 @@ _MEANS = {
 _TYPES = {name: type_ for type_, names in _MEANS.items() for name in names}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QueryTimestamp:
     """at: as DuckDB writes a TIMESTAMPTZ in UTC. zone: the session's TimeZone, None: the process's."""
 

@@ -8,12 +8,13 @@ found by name alone, no operator needs table aliases, and moving an operator nev
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Union
 from typing import Literal as OneOf
 
 from qoop.catalog.errors import PlanError
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Expr, columns_of_all
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Relation = Union[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
+@value
 class Scan:
     """Rows of a base table. `fields` pairs the table's own column name with our column.
 
@@ -49,7 +50,7 @@ class Scan:
         return ()
 
 
-@dataclass(frozen=True)
+@value
 class Values:
     """Literal rows. No columns and one empty row stands for a SELECT without FROM."""
 
@@ -61,7 +62,7 @@ class Values:
         return ()
 
 
-@dataclass(frozen=True)
+@value
 class Filter:
     """Rows of `input` for which every predicate is true."""
 
@@ -80,7 +81,7 @@ class Filter:
         return (self.input,)
 
 
-@dataclass(frozen=True)
+@value
 class Project:
     """Exactly these columns, each computed from a row of `input` (a column kept as it is maps to itself)."""
 
@@ -99,7 +100,7 @@ class Project:
         return (self.input,)
 
 
-@dataclass(frozen=True)
+@value
 class Join:
     """Pairs of rows that satisfy all conditions. The right side is the build side.
 
@@ -133,7 +134,7 @@ class Join:
         return (self.left, self.right)
 
 
-@dataclass(frozen=True)
+@value
 class Aggregation:
     """One aggregate of an Aggregate: `column` receives `call`, computed over the rows where `filter` holds.
 
@@ -152,7 +153,7 @@ class Aggregation:
         return (*self.call.args, self.filter) if self.filter is not None else self.call.args
 
 
-@dataclass(frozen=True)
+@value
 class Aggregate:
     """Groups of `input` by `keys`. No keys: one row, always. No aggregates: DISTINCT.
 
@@ -178,7 +179,7 @@ class Aggregate:
         return (self.input,)
 
 
-@dataclass(frozen=True)
+@value
 class WindowCall:
     """One window function: `call` prints all of ``f(..) OVER (..)``; its args hold every expression used."""
 
@@ -187,7 +188,7 @@ class WindowCall:
     partition_by: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
+@value
 class Window:
     """Rows of `input`, each with the window functions' values appended."""
 
@@ -206,7 +207,7 @@ class Window:
         return (self.input,)
 
 
-@dataclass(frozen=True)
+@value
 class SortKey:
     """One ORDER BY item; NULL placement is always spelt out."""
 
@@ -218,7 +219,7 @@ class SortKey:
         return f"{self.expr} {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
 
-@dataclass(frozen=True)
+@value
 class Sort:
     """Rows of `input` in order. Kept only at the root, or under a Limit."""
 
@@ -237,7 +238,7 @@ class Sort:
         return (self.input,)
 
 
-@dataclass(frozen=True)
+@value
 class Limit:
     """At most `limit` rows (None: all) of `input` after the first `offset`; over a Sort it is a top-N."""
 
@@ -254,7 +255,7 @@ class Limit:
         return (self.input,)
 
 
-@dataclass(frozen=True)
+@value
 class SetOp:
     """UNION, INTERSECT or EXCEPT [ALL] by position; each branch has exactly the types of `columns`."""
 
@@ -273,7 +274,7 @@ class SetOp:
         return self.branches
 
 
-@dataclass(frozen=True)
+@value
 class Shared:
     """A subplan computed once and read in several places (a CTE used more than once).
 
@@ -293,7 +294,7 @@ class Shared:
         return (self.input,)
 
 
-@dataclass(frozen=True)
+@value
 class Opaque:
     """A piece of SQL the planner does not look into, over base tables (law 11)."""
 
@@ -307,7 +308,7 @@ class Opaque:
         return ()
 
 
-@dataclass(frozen=True)
+@value
 class Fragment:
     """The planner's decisions and estimates for the operators under an Exchange.
 
@@ -323,7 +324,7 @@ class Fragment:
     estimate: Estimate
 
 
-@dataclass(frozen=True)
+@value
 class Exchange:
     """A cut between stages: rows of `input` in another layout (see exchange.py).
 

@@ -18,8 +18,9 @@ Variances are left whole: merging their parts by plain sums cancels, and DuckDB'
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, is_volatile
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Project, Relation
 from qoop.planner.algebra.types import value_of_nothing
@@ -32,7 +33,7 @@ _INTEGERS = frozenset(
 )
 
 
-@dataclass(frozen=True)
+@value
 class TwoPhase:
     """How an aggregate is done in two phases.
 

@@ -12,8 +12,9 @@ at the top, and only they are climbed over, where the estimate says that it pays
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Column, Expr, columns_of_all, is_volatile, substitute
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Project, Relation
 from qoop.planner.algebra.traversal import bottom_up
@@ -49,7 +50,7 @@ def eager_aggregation(
     return bottom_up(relation, visit)
 
 
-@dataclass(frozen=True)
+@value
 class _Climbed:
     """A join on the way down: `other` is the side that only widens the rows, on the right or on the left."""
 

@@ -9,15 +9,16 @@ between.  To foretell when a plan ends they do have to be near.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
+from qoop.catalog.value import value
 from qoop.planner.packing import SERIAL_PART, on_threads
 
 BASE_MEMORY = 32 << 20
 """Bytes that any task is given, whatever it does."""
 
 
-@dataclass(frozen=True)
+@value
 class CostModel:
     """Seconds on one thread per row or byte, and what hash tables and sorts take besides the rows themselves.
 

@@ -16,15 +16,16 @@ checkpoints under the signatures of a plan's stages, makes Observations with :fu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from qoop.catalog.value import value
 from qoop.planner.plan import Estimate, Plan, Signature, StageId, read_by
 
 Tables = frozenset[tuple[str, str]]
 """Tables as (name, version)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Observation:
     """The measured facts of a stage that ran.
 
@@ -40,7 +41,7 @@ class Observation:
     reads: frozenset[str] | None = None
 
 
-@dataclass(frozen=True)
+@value
 class Observations:
     """Observations by signature and by meaning. tables: what each observed meaning is over."""
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from math import prod
 
 from qoop.catalog.statistics.stats import Scalar, to_scalar
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of
 from qoop.planner.estimate.selectivity import UNKNOWN_DISTINCT, Spread, sampled
 
 MOST_ROWS = 1e15  # estimates stay finite, whatever is multiplied
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Origin:
     """The scan or aggregate that columns come from.
 
@@ -32,7 +33,7 @@ class Origin:
     keyed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Profile:
     """The profile of an operator's output: rows, spreads by column name, origins by number."""
 
@@ -178,8 +179,8 @@ def backoff_product(values: Iterable[float]) -> float:
     1000.0
     """
     product, exponent = 1.0, 1.0
-    for value in values:
-        product *= value**exponent
+    for one in values:
+        product *= one**exponent
         exponent /= 2.0
     return product
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 
 from qoop.catalog.statistics.stats import Scalar
+from qoop.catalog.value import value
 
 # What a predicate keeps of which nothing is known (System R's guesses).
 UNKNOWN_EQUAL = 0.1
@@ -20,7 +20,7 @@ UNKNOWN_LIKE = 0.05
 UNKNOWN_DISTINCT = 0.1  # distinct values of an unknown column, as a fraction of its rows
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spread:
     """The values of one column.
 

@@ -7,12 +7,13 @@ other stages under their ids, so that the SQL of a stage can be read by people.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from hashlib import blake2b
 from typing import NamedTuple
 
 from qoop.catalog.errors import PlanError
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Column, columns_of_all, quote, substitute
 from qoop.planner.algebra.facts import NO_FACTS, Facts, LazyFacts
 from qoop.planner.algebra.relation import (
@@ -91,7 +92,7 @@ Leaf = Scan | Exchange
 Input = TableInput | StageInput
 
 
-@dataclass(frozen=True)
+@value
 class _Content:
     """A fragment as far as it does not depend on the plan it is part of.
 

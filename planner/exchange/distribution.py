@@ -10,9 +10,9 @@ A :class:`Placed` is a subtree whose exchanges are placed, but whose own fragmen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Expr, cast, columns_of, columns_of_all, is_volatile, substitute
 from qoop.planner.algebra.relation import (
     Aggregate,
@@ -105,7 +105,7 @@ def hash_type(left: str, right: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
+@value
 class EquiPair:
     """``left = right`` between the two sides of a join, both cast to one type."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.grouping_sets import SplitSets, split_sets
 from qoop.planner.algebra.relation import Aggregate, Join, Relation
 from qoop.planner.estimate import tree_cost
@@ -17,7 +18,7 @@ from qoop.planner.plan import Resources
 from qoop.planner.variants import Thresholds
 
 
-@dataclass(frozen=True)
+@value
 class Known:
     """Facts that no machine changes, by id of an operator; with the operator itself, so that its id is not given away.
 
@@ -136,7 +137,7 @@ class Costs:
         return placed.splits - placed.splits % self.slots if placed.splits > self.slots else max(1, placed.splits)
 
 
-@dataclass(frozen=True)
+@value
 class JoinSeconds:
     """Time of the forms of one join, beyond what makes its inputs."""
 

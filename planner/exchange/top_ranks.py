@@ -7,8 +7,7 @@ the same first k ranks, and each of its other rows has still k rows ahead of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, binary
 from qoop.planner.algebra.relation import Filter, Project, Relation, Window, WindowCall
 from qoop.planner.identity.determinism import window_is_determined
@@ -17,7 +16,7 @@ _RANKS = frozenset({"rank", "dense_rank", "row_number"})
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
-@dataclass(frozen=True)
+@value
 class TopRanks:
     """Ranks by `call` up to `most`; no other rows matter to what reads the window."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.canonical_text import Name, digest_of, halves, is_plain, leaf_number, own_name, text_of
 from qoop.planner.algebra.expr import Call, Column, Expr, columns_of, conjuncts, substitute, transform
 from qoop.planner.algebra.facts import Facts
@@ -86,7 +87,7 @@ class Block:
 _NOTHING = "nothing"  # where there are no rows, all columns of a type are equal
 
 
-@dataclass(frozen=True)
+@value
 class Written:
     """A block written down. core: digest of leaves and predicates. name: the canonical text of a leaf's column.
 

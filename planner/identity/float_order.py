@@ -20,8 +20,8 @@ their input.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import COMPARISONS, Call, Column, Expr, columns_of, columns_of_all
 from qoop.planner.algebra.relation import (
     Aggregate,
@@ -58,7 +58,7 @@ _FLOATS = ("FLOAT", "DOUBLE")
 _NONE: frozenset[Column] = frozenset()
 
 
-@dataclass(frozen=True)
+@value
 class FloatOrder:
     """The effects of the last digits of a relation's sums.
 

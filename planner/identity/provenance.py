@@ -22,8 +22,8 @@ since the text always says all there is to say.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.canonical_text import digest_of, readable_names
 from qoop.planner.algebra.expr import Column
 from qoop.planner.algebra.facts import Facts
@@ -36,7 +36,7 @@ from qoop.planner.plan import Signature
 __all__ = ["Provenance", "Provenances", "is_non_deterministic", "provenance"]
 
 
-@dataclass(frozen=True)
+@value
 class Provenance:
     """signature: digest of what the rows mean. columns: a canonical name for every column of the relation.
 

@@ -11,9 +11,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import count
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Column
 from qoop.planner.algebra.relation import Filter, Project, Relation, SetOp, with_inputs
 from qoop.planner.estimate.cardinality import Cardinality
@@ -48,7 +48,7 @@ def reorder(
     return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known).root(relation)
 
 
-@dataclass(frozen=True)
+@value
 class _Grouped:
     """A group of joins met before. relation: its top. originals: its leaves as they were written."""
 

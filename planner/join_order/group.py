@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import (
     RAISING,
     Call,
@@ -30,7 +31,7 @@ from qoop.planner.algebra.relation import Filter, Join, Project, Relation
 LeafKind = OneOf["inner", "left", "semi", "anti", "mark"]
 
 
-@dataclass(frozen=True)
+@value
 class Leaf:
     """A relation of a group.
 

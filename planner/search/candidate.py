@@ -7,11 +7,12 @@ again without loading a planner.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from math import ceil, inf
 
+from qoop.catalog.value import value
 from qoop.planner.estimate.cost import DEFAULT, CostModel
 from qoop.planner.finish import ONE_MACHINE, Finish
 from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
@@ -25,7 +26,7 @@ StageKey = tuple[Signature, Layout, int, str]
 _NOTHING_AVAILABLE = Resources()
 
 
-@dataclass(frozen=True)
+@value
 class Grid:
     """The shares of resources that plans are compared on.
 
@@ -93,7 +94,7 @@ def cluster_grid() -> Grid:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@value
 class Candidate:
     """A plan of the pool. origin: the variant that made it, and for how many slots and bytes of memory each.
 
@@ -149,7 +150,7 @@ def _digest(*parts: str) -> str:
     return blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
 
 
-@dataclass(frozen=True)
+@value
 class Pool:
     """All candidates of a query on a grid. whole: False: those that an earlier search has kept, and no others."""
 
@@ -186,7 +187,7 @@ class Pool:
         return len({one.shape for one in self.candidates})
 
 
-@dataclass(frozen=True)
+@value
 class Alternatives:
     """The kept plans of a query.
 

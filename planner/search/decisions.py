@@ -10,9 +10,9 @@ It gives up where an estimate has moved so far that the search might find otherw
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qoop.catalog.value import value
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool
@@ -27,7 +27,7 @@ MOVED = 2.0
 _FEW_ROWS, _SHORT = 1_000.0, 0.005
 
 
-@dataclass(frozen=True)
+@value
 class Decision:
     """A kept plan: the variant (fitted to the resources) and the resources that led to it, and the estimates of its
     stages, in the plan's order."""

@@ -8,12 +8,12 @@ that is cut otherwise, so that one re-partitioning makes its outputs serve.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum
 from functools import cached_property
 from itertools import zip_longest
 
+from qoop.catalog.value import value
 from qoop.planner.explain import count_text, seconds_text
 from qoop.planner.plan import Plan, Stage, StageId
 from qoop.planner.search.candidate import stage_key
@@ -29,7 +29,7 @@ class Mark(Enum):
     OWN = " "
 
 
-@dataclass(frozen=True)
+@value
 class Difference:
     """Two plans of one query. names: what they are called."""
 

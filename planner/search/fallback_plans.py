@@ -8,10 +8,10 @@ becomes another one. A plan of the pool that would then end well before every ke
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from qoop.catalog.value import value
 from qoop.planner.finish import Done
 from qoop.planner.plan import Resources
 
@@ -23,7 +23,7 @@ MOST_CASES = 12
 """Changes of the share that are looked at."""
 
 
-@dataclass(frozen=True)
+@value
 class _Case:
     """A plan was stopped half-way and the share is now another one. done: what of it is finished."""
 

@@ -16,10 +16,11 @@ the stages below. These come along so that a lost checkpoint can be made again. 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import blake2b
 from itertools import count
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Column, conjunction, quote
 from qoop.planner.algebra.facts import Served
 from qoop.planner.estimate.cost import BASE_MEMORY, DEFAULT, CostModel
@@ -30,7 +31,7 @@ from qoop.planner.variants import USUAL
 Key = tuple[Signature, Layout, int, str]
 
 
-@dataclass(frozen=True)
+@value
 class FinishedStage:
     """A stage whose outputs are all kept.
 
@@ -79,7 +80,7 @@ def _key(stage: Stage) -> Key:
     return stage.signature, stage.layout, stage.width, stage.cut
 
 
-@dataclass(frozen=True)
+@value
 class _State:
     """A plan and how many tasks of its stages are done."""
 
@@ -126,7 +127,7 @@ def _improved(state: _State, name: StageId, finished: Sequence[FinishedStage], c
     return min((state, *served), key=lambda one: one.work(cost)) if served else state
 
 
-@dataclass(frozen=True)
+@value
 class _Offer:
     """A plan in which one stage is served by a finished one, which is called `source` there."""
 

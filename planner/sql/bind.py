@@ -11,13 +11,14 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import duckdb
 
 from qoop.catalog.errors import BindError, ParseError, QueryError
 from qoop.catalog.opening import open_duckdb
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import quote
 from qoop.planner.algebra.query_timestamp import QueryTimestamp
 from qoop.planner.sql.sources import is_long, refuse_foreign, tables_mentioned
@@ -29,7 +30,7 @@ _END = re.compile(r";|--|/\*")
 TypedName = tuple[str, str]
 
 
-@dataclass(frozen=True)
+@value
 class Bound:
     """A query that DuckDB accepts.
 
@@ -65,8 +66,8 @@ class Binder:
         self._settings: dict[str, str] = {}
         self._duckdb: duckdb.DuckDBPyConnection | None = None
         self._waiting: list[str] = []  # what is to be made known to DuckDB before it is asked something
-        for name, value in (settings or {}).items():
-            self.set(name, value)
+        for name, setting in (settings or {}).items():
+            self.set(name, setting)
 
     def add_table(self, name: str, version: str, columns: tuple[TypedName, ...]) -> None:
         """Make a table known, or replace it."""

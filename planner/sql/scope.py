@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Column
 from qoop.planner.algebra.relation import Relation
 
@@ -20,12 +21,12 @@ class Unsupported(Exception):
 
 def refuse(node: exp.Expression, known: Collection[str]) -> None:
     """Raise Unsupported if the node has a part that is not among the `known` ones."""
-    for key, value in node.args.items():
-        if value and key not in known:
+    for key, argument in node.args.items():
+        if argument and key not in known:
             raise Unsupported(f"{key} in {type(node).__name__}")
 
 
-@dataclass(frozen=True)
+@value
 class Source:
     """One FROM item: its alias, what its columns are called, in order (names may repeat), and its rows."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Column
 from qoop.planner.sql.query_block import without_parentheses
 from qoop.planner.sql.scope import Scope, Unsupported
 
 
-@dataclass(frozen=True)
+@value
 class SelectItem:
     """One output column of a block.
 

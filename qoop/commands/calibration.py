@@ -18,7 +18,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from qoop.catalog.errors import ConfigError
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sealed import sealed
 from qoop.catalog.stores.whole_file import write_whole
+from qoop.catalog.value import value
 from qoop.config import configure
 from qoop.engine.history import Succeeded
 from qoop.planner.algebra.relation import Exchange, walk
@@ -126,7 +127,7 @@ _SMALL_QUERIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Measurement:
     """One query: processor seconds it took, and what the calibrated model says."""
 
@@ -135,7 +136,7 @@ class Measurement:
     predicted: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Calibration:
     """The constants found. seconds: how long finding them took."""
 

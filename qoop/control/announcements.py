@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AnnouncedSize:
     """The size that the backend is to have from some time on; None: what it has. why: see `ResizeAsked`."""
 

@@ -8,10 +8,11 @@ left will do, so it is told as a range.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite
 from types import MappingProxyType
 
+from qoop.catalog.value import value
 from qoop.engine.progress import Finished, Progress
 from qoop.planner.finish import finish_time
 from qoop.planner.packing import on_threads
@@ -33,7 +34,7 @@ _OVERHEAD = 0.1
 """Seconds that are always uncertain: what starting tasks and handing over the answer take."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Left:
     """Seconds until the end: the most likely number, and from what to what it may be."""
 
@@ -42,7 +43,7 @@ class Left:
     most: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobStatus:
     """How a job stands.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError
 from qoop.catalog.table import Table
+from qoop.catalog.value import value
 from qoop.engine.events import Committed
 from qoop.engine.state import Limits
 from qoop.engine.task import CheckpointKey, JobId
@@ -22,7 +23,7 @@ from qoop.replanning.answers import Answer, Useful
 from qoop.replanning.worthwhile import Worthwhile
 
 
-@dataclass(frozen=True)
+@value
 class JobRequest:
     """A job to run, and how.
 
@@ -53,7 +54,7 @@ class JobRequest:
             raise ConfigError(f"the timeout of a job must be above 0 seconds, not {self.timeout}")
 
 
-@dataclass(frozen=True)
+@value
 class Submitted:
     """A job is to run. arrival: counts jobs in the order they came. at: when, by the session's clock."""
 
@@ -63,7 +64,7 @@ class Submitted:
     request: JobRequest
 
 
-@dataclass(frozen=True)
+@value
 class CancelAsked:
     """The job is to end. error: why, if that is to be told otherwise than by "it was cancelled"."""
 
@@ -71,7 +72,7 @@ class CancelAsked:
     error: Cancelled | None = None
 
 
-@dataclass(frozen=True)
+@value
 class HoldAsked:
     """Nothing new of the job is to begin; on: False: it may again."""
 
@@ -79,7 +80,7 @@ class HoldAsked:
     on: bool = True
 
 
-@dataclass(frozen=True)
+@value
 class SuspendAsked:
     """Nothing new of the job is to begin, for it is to go on elsewhere. owner: for whom to keep what may serve there,
     told to `kept`; nothing if the job is there no more. Once that is safe, the job can be cancelled."""
@@ -89,7 +90,7 @@ class SuspendAsked:
     kept: Future[tuple[Committed, ...]] = field(default_factory=Future, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@value
 class ReleaseAsked:
     """The job's owner needs these outputs no more."""
 
@@ -97,7 +98,7 @@ class ReleaseAsked:
     keys: tuple[CheckpointKey, ...]
 
 
-@dataclass(frozen=True)
+@value
 class ReconsiderAsked:
     """The choice of the job's plan is to be thought over. why: as a clause."""
 
@@ -105,7 +106,7 @@ class ReconsiderAsked:
     why: str
 
 
-@dataclass(frozen=True)
+@value
 class PinAsked:
     """The rows that the root of the job's plan has put out are to be handed out: from now on the job changes only to
     plans that can take them over. done: whether it is so; not as long as there are none, or if they depend on a
@@ -115,7 +116,7 @@ class PinAsked:
     done: Future[bool] = field(default_factory=Future, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@value
 class ResizeAsked:
     """The backend is to have that many slots and bytes of memory, None: what it has, in `notice` seconds. why: as a
     clause; empty: somebody asked for it."""
@@ -127,7 +128,7 @@ class ResizeAsked:
     done: Future[None] = field(default_factory=Future, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@value
 class Answered:
     """The planner has answered a question about a job.
 
@@ -144,7 +145,7 @@ class Answered:
     answer: Answer | Useful | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@value
 class CloseAsked:
     """All jobs are to be cancelled."""
 

@@ -8,16 +8,16 @@ answers when it is asked. Given the same again, the same comes out, which is wha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from qoop.catalog.errors import QoopError
+from qoop.catalog.value import value
 from qoop.engine.events import Committed
 from qoop.engine.history import Decided
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId
 from qoop.planner.plan import Resources
 
 
-@dataclass(frozen=True)
+@value
 class Opened:
     """The cluster began at this time, with these machines. scheduler: its policy, in words."""
 
@@ -27,7 +27,7 @@ class Opened:
     scheduler: str
 
 
-@dataclass(frozen=True)
+@value
 class Tick:
     """A tick in which something went in or came out. number: counts those."""
 
@@ -35,7 +35,7 @@ class Tick:
     at: float
 
 
-@dataclass(frozen=True)
+@value
 class Found:
     """The outputs that the backend has of a job that has just come, or of plans that have become known, or why it
     cannot tell."""
@@ -45,14 +45,14 @@ class Found:
     error: QoopError | None = None
 
 
-@dataclass(frozen=True)
+@value
 class Refused:
     """The backend cannot be as it was told to be."""
 
     message: str
 
 
-@dataclass(frozen=True)
+@value
 class Resizing:
     """The backend is told what to have from some time on; its next events are the answer."""
 
@@ -61,7 +61,7 @@ class Resizing:
     at: float
 
 
-@dataclass(frozen=True)
+@value
 class Starting:
     """An attempt is started. Which outputs it reads follows from the plan."""
 
@@ -71,14 +71,14 @@ class Starting:
     resources: Resources
 
 
-@dataclass(frozen=True)
+@value
 class Questioned:
     """The planner is asked about a job; `Answered` follows in a later turn."""
 
     job: JobId
 
 
-@dataclass(frozen=True)
+@value
 class Decision:
     """A decision about the plan of a job, and why."""
 
@@ -86,7 +86,7 @@ class Decision:
     record: Decided
 
 
-@dataclass(frozen=True)
+@value
 class JobEnded:
     """Nothing of the job is left running."""
 

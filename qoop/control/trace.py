@@ -25,7 +25,6 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import blake2b
 from io import FileIO
 from pathlib import Path
@@ -34,6 +33,7 @@ from typing import Protocol
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.stores.private import open_private
+from qoop.catalog.value import value
 from qoop.control.messages import (
     Answered,
     CancelAsked,
@@ -97,7 +97,7 @@ class Trace(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Entry:
     """One thing that went in or came out, at seconds of the session's clock."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -18,6 +17,7 @@ from qoop.catalog import errors
 from qoop.catalog.access import Places
 from qoop.catalog.errors import Cancelled, ExecutionError, PlanError, QoopError, SourceError
 from qoop.catalog.table import Columns, Footer, Range, Split, Table
+from qoop.catalog.value import value
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
 from qoop.planner.algebra.facts import LazyFacts
 from qoop.planner.algebra.facts import from_json as read_facts
@@ -120,7 +120,7 @@ class TraceCodec:
         )
 
 
-@dataclass(frozen=True)
+@value
 class Unknown:
     """A policy of which a trace holds only the name."""
 

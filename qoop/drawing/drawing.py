@@ -16,6 +16,7 @@ from itertools import pairwise
 from math import log
 from textwrap import wrap
 
+from qoop.catalog.value import value
 from qoop.drawing.picture import FONT
 from qoop.planner.explain import Seen, count_text, facts, observed_facts, q_error, seconds_text
 from qoop.planner.plan import Plan, Resources, Stage, StageId
@@ -45,7 +46,7 @@ _WINNERS = (
 )
 
 
-@dataclass(frozen=True)
+@value
 class Drawing:
     """A piece of SVG with its size."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from qoop.catalog.value import value
 from qoop.terminal import Terminal, shortened, width_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _UNSEEN = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {10: "\\n", 1
 Row = tuple[str | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Column:
     """right: values stand at the right. gap: stands for columns that are left out."""
 

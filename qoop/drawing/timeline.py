@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from itertools import pairwise
 from pathlib import Path
 
+from qoop.catalog.value import value
 from qoop.drawing.axis import round_step
 from qoop.drawing.picture import FONT, page, save, write
 from qoop.engine.history import (
@@ -50,7 +51,7 @@ _ENDS = {"unused": "#b9b9b9", "failed": "#f3c3c0", "stopped": "#e6e0cf", "runnin
 _LABEL_LENGTH, _LEGEND = 84, 24
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Bar:
     """One attempt. plan: which of the plans it was started for, by its place in `Timeline.plans`.
 
@@ -70,7 +71,7 @@ class Bar:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Mark:
     """A moment at which it was decided which plan to run: a switch, or to stay. text: what the history says of it."""
 
@@ -80,7 +81,7 @@ class Mark:
     switched: bool
 
 
-@dataclass(frozen=True)
+@value
 class Timeline:
     """A job as it can be drawn. Times are seconds since the job began.
 
@@ -145,9 +146,9 @@ def _steps(values: Iterator[tuple[float, float]]) -> tuple[tuple[float, float], 
     """One value a moment, the last told; only where it changes."""
     last = dict(values)
     found: list[tuple[float, float]] = []
-    for at, value in last.items():
-        if not found or found[-1][1] != value:
-            found.append((at, value))
+    for at, one in last.items():
+        if not found or found[-1][1] != one:
+            found.append((at, one))
     return tuple(found)
 
 
@@ -207,7 +208,7 @@ def _free(busy_until: list[float], at: float, slots: int) -> int:
 # ---- as a drawing
 
 
-@dataclass(frozen=True)
+@value
 class _Scale:
     """Where seconds and slots are on the drawing. Slot 1 is at the bottom, so that a line can count slots."""
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+
+from qoop.catalog.value import value
 
 ROOT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Group:
     """A control group. folder: of its files."""
 

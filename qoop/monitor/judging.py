@@ -9,9 +9,10 @@ group takes of memory acts at once: a process that is above its limit is killed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, floor
 
+from qoop.catalog.value import value
 from qoop.engine.history import size
 from qoop.monitor.reading import Reading, in_words, tightest
 
@@ -28,7 +29,7 @@ _WORTH_IT = 1.1
 _EDGE = 1e-9  # of rounding
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Size:
     """The size of a session. slots: tasks at a time. memory: bytes."""
 
@@ -36,7 +37,7 @@ class Size:
     memory: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Change:
     """The number that changes, None: it stays, and why, as a sentence."""
 
@@ -45,7 +46,7 @@ class Change:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Judge:
     """The conclusion from the readings so far.
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+from qoop.catalog.value import value
 from qoop.monitor.cgroup import ROOT, groups, usable_cpus
 from qoop.monitor.reading import Pool, Reading
 
@@ -23,7 +23,7 @@ _USER, _NICE, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL = 0, 1, 2, 5, 6, 7
 _KILO = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Clock:
     """Counters at one moment, in seconds. busy: of the CPUs that this process may use. groups: as in `Machine`."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from qoop.catalog.value import value
 from qoop.engine.history import size
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pool:
     """CPUs, or bytes of memory, that this process shares with others.
 
@@ -26,7 +26,7 @@ class Pool:
         return max(0.0, self.limit - self.others)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reading:
     """at: seconds of some clock. cpus, memory: the pools that this process draws from, at least one each.
 

@@ -6,17 +6,17 @@ A price holds until the next one of the same zone, type and product. One of thes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
 from qoop.profiles.preemptions import json_of
 from qoop.profiles.prices import Prices
 
 _FIELDS = ("AvailabilityZone", "InstanceType", "ProductDescription", "SpotPrice", "Timestamp")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Choice:
     """Which series of a history; None: the only one there is."""
 
@@ -28,7 +28,7 @@ class Choice:
 ANY = Choice()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Row:
     series: tuple[str, str, str]
     price: float

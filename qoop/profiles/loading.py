@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
 from qoop.profiles import counts, nodes
 from qoop.profiles.aws import ANY, Choice, from_spot_history
 from qoop.profiles.counts import from_counts
@@ -19,7 +19,7 @@ from qoop.profiles.spot import PAPER, PAPER_BIDDING, Bidding, Size, bid
 from qoop.profiles.tables import from_csv
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reading:
     """Choices left open by a file. size: of a machine, where only machines are counted; choice: which of the prices,
     and rule: how to bid for machines at them."""
@@ -32,7 +32,7 @@ class Reading:
 AS_IN_THE_PAPER = Reading()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Form:
     """A form of file. seen: whether a text is of this form, by its beginning."""
 

@@ -28,15 +28,15 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 
+from qoop.catalog.value import value
 from qoop.profiles.prices import Prices
 
 FIVE_HOURS = 18_000.0
 _MINUTE = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Market:
     """Dollars an hour, and minutes. The defaults are those of a machine such as i3.2xlarge in 2017.
 

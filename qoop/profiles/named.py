@@ -11,9 +11,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 
+from qoop.catalog.value import value
 from qoop.profiles import market
 from qoop.profiles.profile import CapacityProfile
 from qoop.profiles.shared import shared, shared_region
@@ -24,7 +24,7 @@ _NAME = re.compile(r"([a-z][a-z-]*)(?::(\d+))?")
 Make = Callable[[int], CapacityProfile]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Named:
     """A profile known by name. what: a line about it. make: from a seed."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import pairwise
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
 
 
-@dataclass(frozen=True)
+@value
 class Prices:
     """A step function of dollars an hour: (seconds, price), the first at 0; the last holds until `seconds`.
 

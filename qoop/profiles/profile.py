@@ -11,16 +11,17 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes
+from qoop.catalog.value import value
 
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Point:
     """The machines from `at` seconds on: their number, each with its slots and bytes of memory.
 
@@ -52,7 +53,7 @@ class Point:
         return replace(self, at=other.at) == other
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stay:
     """One machine is there from `begin` to before `end` (seconds; infinite: it is there for good)."""
 
@@ -61,7 +62,7 @@ class Stay:
     end: float = math.inf
 
 
-@dataclass(frozen=True)
+@value
 class CapacityProfile:
     """Points in order of time, the first at 0. The last one holds for good; it also says how long was looked.
 

@@ -20,10 +20,11 @@ import math
 import random
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from importlib.resources import files
 
+from qoop.catalog.value import value
 from qoop.profiles.profile import CapacityProfile, Point
 from qoop.profiles.spot import PAPER, Size
 from qoop.profiles.volatility import REGION_SECONDS, Region, Volatility, classed, events, runs
@@ -34,7 +35,7 @@ RECORDED = "shared.jsonl"
 _A_MINUTE, _GOES_ON = 60.0, 1800.0
 
 
-@dataclass(frozen=True)
+@value
 class JobLifetimes:
     """When the jobs of a cluster came and ended, in seconds; what is looked at is the time from `begin` to `end`."""
 

@@ -14,13 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
 from qoop.profiles.prices import Prices
 from qoop.profiles.profile import CapacityProfile, Point, Stay
 
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Size:
     """Of one machine: slots, and bytes of memory. The default is that of the paper: 30 containers, 128 GB."""
 
@@ -35,7 +36,7 @@ class Size:
 PAPER = Size()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Bidding:
     """How to bid. budget: dollars an hour; added: machines at most, each `every` seconds; over: part of the price that
     a bid is above it. Raises ConfigError for numbers that make no sense."""
@@ -53,7 +54,7 @@ class Bidding:
 PAPER_BIDDING = Bidding()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Machine:
     name: str
     begin: float

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import pairwise
 
+from qoop.catalog.value import value
 from qoop.profiles.profile import CapacityProfile
 from qoop.profiles.volatility import REGION_SECONDS, Volatility, events, regions
 
 PERCENTS = (10, 15, 20)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Summary:
     """Of one profile: seconds, the least and the most machines and slots, the mean of slots over time, events of 10,
     15 and 20 %, and how many regions are low, medium and high."""

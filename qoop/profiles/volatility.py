@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
 from qoop.profiles.profile import CapacityProfile
 
 REGION_SECONDS = 600.0
@@ -30,7 +30,7 @@ class Volatility(StrEnum):
     HIGH = "high"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Run:
     """Changes in one direction: from `first` slots, at the last moment before them, to `last`, seconds of both."""
 
@@ -45,7 +45,7 @@ class Run:
         return abs(self.last - self.first) / self.first if self.first else math.inf
 
 
-@dataclass(frozen=True)
+@value
 class Region:
     """A part of a profile. begin: where, in seconds of the whole; size: of its largest run, 0 if there is none."""
 

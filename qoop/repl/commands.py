@@ -6,12 +6,12 @@ import shlex
 import tempfile
 import webbrowser
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
 from qoop.drawing.formats import FORMATS, checked_format, save
 from qoop.drawing.view import ends
 from qoop.engine.history import available_of, size, span
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from qoop.repl.shell import Shell
 
 
-@dataclass(frozen=True)
+@value
 class Command:
     """names: without the \\, the usual one first. arguments: as help shows them. help: what it does, in a line.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from qoop.catalog.value import value
 from qoop.repl.names import Names
 from qoop.repl.tokens import Token, name_of, words
 from qoop.repl.typed import is_command, statement_at
@@ -22,7 +22,7 @@ _NO_ALIAS = {
 _ENDS_FROM = {"where", "group", "order", "having", "limit", "union", "except", "intersect", "select", "qualify"}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Offer:
     """text: what takes the place of the last `replaces` characters before the cursor. what: a word on its kind."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
+
+from qoop.catalog.value import value
 
 _COMMON = """
     select from where group by order having limit offset join left right full inner outer cross on using as and or
@@ -19,7 +21,7 @@ COMMON = tuple(_COMMON.split())
 """Keywords worth offering and colouring before any other."""
 
 
-@dataclass(frozen=True)
+@value
 class Names:
     """tables: columns, with their types, by name of the table or view. describe: those of a query; none if there is
     something wrong with it."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
+
+from qoop.catalog.value import value
 
 Kind = Literal["comment", "string", "quoted", "number", "word", "parameter", "space", "mark"]
 
@@ -29,7 +30,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Token:
     """A piece of a text. start: where it begins, in characters."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from qoop.catalog.value import value
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
@@ -14,7 +15,7 @@ from qoop.replanning.triggers import Triggers
 Find = Callable[[Observations], Sequence[Candidate]]
 
 
-@dataclass(frozen=True)
+@value
 class Adaptive:
     """Lets a job change plan.
 

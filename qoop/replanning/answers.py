@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+from qoop.catalog.value import value
 from qoop.engine.task import Content, JobId, content_of, own_non_deterministic
 from qoop.planner.estimate.observed import Observation, Observations, observe
 from qoop.planner.plan import Plan, Resources, StageId
@@ -36,7 +37,7 @@ MOST_OPTIONS = 32
 Seen = tuple[Plan, StageId, Observation]
 
 
-@dataclass(frozen=True)
+@value
 class Asked:
     """A question with what its answer takes. before: what was observed when the options were estimated; news: since
     then. found: the alternatives are among the options."""
@@ -57,7 +58,7 @@ class Asked:
         return observed
 
 
-@dataclass(frozen=True)
+@value
 class Answer:
     """A decision.
 
@@ -91,7 +92,7 @@ class Answer:
         )
 
 
-@dataclass(frozen=True)
+@value
 class Useful:
     """The options to keep of those that the running plan of some options has read for the last time."""
 

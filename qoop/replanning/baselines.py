@@ -7,9 +7,9 @@ what a job is given at its start is not known before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 
+from qoop.catalog.value import value
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.decision import Decision, Policy, Question, Stay, switch_to
@@ -43,7 +43,7 @@ def clarinet(candidates: Sequence[Candidate], share: Resources) -> Candidate:
     return min(candidates, key=lambda one: one.finish.seconds(share))
 
 
-@dataclass(frozen=True)
+@value
 class Hindsight:
     """The best single plan for resources that were known all along. seconds: that the query takes with it; all: with
     each of the plans, in their order."""
@@ -61,7 +61,7 @@ def hindsight(candidates: Sequence[Candidate], seconds: Callable[[Candidate], fl
     return Hindsight(candidates[best], every[best], every)
 
 
-@dataclass(frozen=True)
+@value
 class AtLaunch:
     """As long as nothing of the query has run: the plan that ends first on the share told, however little it gains.
 

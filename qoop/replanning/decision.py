@@ -9,11 +9,12 @@ All values and pure functions: who asks, when, and what becomes of the answer is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 from typing import Protocol
 
+from qoop.catalog.value import value
 from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content, content_of
@@ -25,7 +26,7 @@ from qoop.planner.search.candidate import Candidate
 from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
 
 
-@dataclass(frozen=True)
+@value
 class Option:
     """A plan that a job may run, with what every decision needs of it worked out once.
 
@@ -172,7 +173,7 @@ def _as_planned(plan: Plan, planned: Plan) -> Plan:
     return replace(plan, stages=tuple(stages))
 
 
-@dataclass(frozen=True)
+@value
 class Question:
     """The facts that a policy decides on.
 
@@ -270,7 +271,7 @@ class Question:
         )
 
 
-@dataclass(frozen=True)
+@value
 class Stay:
     """The running plan goes on.
 
@@ -286,7 +287,7 @@ class Stay:
     slots: float | None = None
 
 
-@dataclass(frozen=True)
+@value
 class Switch:
     """Another plan follows.
 
@@ -339,7 +340,7 @@ class Policy(Protocol):
     def decide(self, question: Question) -> Decision: ...
 
 
-@dataclass(frozen=True)
+@value
 class Greedy:
     """The plan that ends first on the share as it is now (paper section 5), whatever finished work that leaves out,
     of those that end sooner than the running one by enough.

@@ -26,9 +26,10 @@ up, and stops at 90 % of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 
+from qoop.catalog.value import value
 from qoop.engine.history import Remaining
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Resources
@@ -43,7 +44,7 @@ _LOOKS = 50
 """A plan that runs against the advice of greed is judged at most that many times in what is left of the query."""
 
 
-@dataclass(frozen=True)
+@value
 class Forecast:
     """The plan that ends first in the mean, if the share goes on to move as it did.
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from math import expm1, inf, log
 
+from qoop.catalog.value import value
 from qoop.planner.plan import Resources
 
 MOST_LEVELS = 6
@@ -35,7 +36,7 @@ Path = Sequence[tuple[float, Resources]]
 """(from when on, share), in order of time."""
 
 
-@dataclass(frozen=True)
+@value
 class Moves:
     """The sightings of a share; a value that can be added to.
 
@@ -112,7 +113,7 @@ class Moves:
         return Moves(dict(seconds), dict(moves))
 
 
-@dataclass(frozen=True)
+@value
 class Chain:
     """Levels of a share, the rate per second of going from one to another, and the place of the present one."""
 

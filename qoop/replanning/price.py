@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
 from qoop.planner.finish import Done, Finish
 from qoop.planner.plan import Resources
 from qoop.replanning.decision import Decision, Greedy, Question, Stay, switch_to
 from qoop.replanning.demand import on_slots
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Offer:
     """A plan, by its place, on a number of slots: when it would end and what it would cost from now on."""
 
@@ -57,7 +58,7 @@ def pareto(found: Iterable[Offer]) -> tuple[Offer, ...]:
     return tuple(line)
 
 
-@dataclass(frozen=True)
+@value
 class Priced:
     """The plan and the number of slots by their price.
 

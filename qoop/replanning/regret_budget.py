@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from qoop.catalog.value import value
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content
 from qoop.replanning.answers import Answer
 
 
-@dataclass(frozen=True)
+@value
 class RegretBudget:
     """The work run against the advice of greed.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
+from qoop.catalog.value import value
 from qoop.engine.history import MemoryExhausted, MemoryRaised, Record, ShareTold, StageDone, size
 from qoop.planner.plan import Resources
 
 
-@dataclass(frozen=True)
+@value
 class Cause:
     """Why to decide. what: a clause. kind: of several causes of one kind only the last counts.
 
@@ -21,7 +22,7 @@ class Cause:
     urgent: bool = False
 
 
-@dataclass(frozen=True)
+@value
 class Triggers:
     """Which records of a run are reasons to decide again.
 

@@ -19,16 +19,16 @@ be done again never exceeds `most_lost` slot seconds. What is beyond that is wri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from qoop.catalog.value import value
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Plan, Resources, StageId
 
 _PASSES = 3
 
 
-@dataclass(frozen=True)
+@value
 class Worthwhile:
     """Write what costs less to write than to go without.
 
@@ -71,7 +71,7 @@ class Worthwhile:
         return sum(writing[place] for place in written) + course.at_risk(written) / self.every
 
 
-@dataclass(frozen=True)
+@value
 class Course:
     """A plan as it is expected to run, by places in it.
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qoop.catalog.errors import CheckpointError, ConfigError, PlanError, QoopError
+from qoop.catalog.value import value
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import Answered, Message, PinAsked, ResizeAsked, Submitted, SuspendAsked
@@ -56,7 +57,7 @@ _OURS: Mapping[str, Callable[[], Scheduler]] = {
 """The schedulers of sessions, by the name in a trace."""
 
 
-@dataclass(frozen=True)
+@value
 class RecordedTick:
     """events: of the backend, those of its first answer, then those of the answer to each `Resizing`.
     found: what the backend had of the jobs that came. refused: of each `Resizing`, why it could not be, or None."""
@@ -70,7 +71,7 @@ class RecordedTick:
     outputs: tuple[Output, ...]
 
 
-@dataclass(frozen=True)
+@value
 class Recording:
     """A trace that was read.
 
@@ -96,7 +97,7 @@ class Recording:
             yield "the trace has no end: its session was killed, or goes on"
 
 
-@dataclass(frozen=True)
+@value
 class Difference:
     """The first output that was not the same; None on a side where nothing came out."""
 
@@ -112,7 +113,7 @@ class Difference:
         )
 
 
-@dataclass(frozen=True)
+@value
 class RerunJob:
     """A job as the rerun went through it."""
 
@@ -122,7 +123,7 @@ class RerunJob:
     plans: Sequence[Plan]
 
 
-@dataclass(frozen=True)
+@value
 class Rerun:
     """ticks, decisions: how many were gone through and found the same, decisions about plans among all outputs."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from qoop.catalog.value import value
 from qoop.engine.events import Demand, Grant
 from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Available
@@ -14,7 +14,7 @@ from qoop.planner.plan import Resources
 from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
 
 
-@dataclass(frozen=True)
+@value
 class Request:
     """All that a scheduler may see of one active job.
 

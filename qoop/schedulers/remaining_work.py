@@ -7,9 +7,9 @@ they go by the remaining work of a job (SJF, Tetris) or by what it can wait with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from qoop.catalog.value import value
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, Stage
 
@@ -38,7 +38,7 @@ class Unknown:
 UNKNOWN = Unknown()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Rest:
     """The rest of one stage. tasks: those that have not ended; of a running one the part that is left."""
 
@@ -46,7 +46,7 @@ class Rest:
     tasks: float
 
 
-@dataclass(frozen=True)
+@value
 class Latest:
     """A schedule that does everything as late as it can.
 

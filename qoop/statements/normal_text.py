@@ -7,19 +7,19 @@ which shows in the names of result columns; only words that cannot be names are 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import zip_longest
 
 from qoop.catalog.asking import ask
 from qoop.catalog.lexed import lexed
+from qoop.catalog.value import value
 
 MOST_CHARACTERS = 1 << 16
 """Longer texts stand for themselves."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NormalText:
     """digest: equal for texts that mean the same. pattern: equal, too, where only literals differ.
 

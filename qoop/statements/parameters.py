@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,6 +16,7 @@ from uuid import UUID
 
 from qoop.catalog.errors import QueryError
 from qoop.catalog.lexed import lexed
+from qoop.catalog.value import value
 from qoop.statements.statement import folded, parameters_of
 
 _TOUCHED = re.compile("([\0\u00a0\u1680\u180e\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff])")
@@ -60,7 +60,7 @@ def with_values(text: str, parameters: Parameters) -> str:
     return _replaced(text, [(one.start, one.end, literal(given[one.name])) for one in found])
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Place:
     """Where a parameter stands. text: as it is written."""
 
@@ -96,9 +96,9 @@ def _name(written: str) -> str:
 def _replaced(text: str, places: Iterable[tuple[int, int, str]]) -> str:
     """The text with literals in these places, each apart from the words next to it."""
     pieces, done = [], 0
-    for start, end, value in places:
+    for start, end, literal in places:
         before, after = text[done:start], text[end : end + 1]
-        pieces += [before, " " * _touches(before[-1:]), value, " " * _touches(after)]
+        pieces += [before, " " * _touches(before[-1:]), literal, " " * _touches(after)]
         done = end
     return "".join((*pieces, text[done:]))
 

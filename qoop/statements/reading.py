@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from qoop.catalog.errors import QueryError
+from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
 from qoop.statements.views import View
 from qoop.statements.words import Words
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CreateView:
     """replace: in place of a view of that name. unless: do nothing if there is one."""
 
@@ -19,7 +18,7 @@ class CreateView:
     unless: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CreateTable:
     """CREATE TABLE … AS. replace, unless: as for a view."""
 
@@ -29,7 +28,7 @@ class CreateTable:
     unless: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Drop:
     """kind: TABLE or VIEW. exists: do nothing if there is none."""
 
@@ -38,7 +37,7 @@ class Drop:
     exists: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Copy:
     """text: the query whose rows go to the file. options: as written, in DuckDB's own words."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -15,6 +14,7 @@ import duckdb
 
 from qoop.catalog.asking import parsed
 from qoop.catalog.errors import ParseError, QueryError
+from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop, copied, created, dropped
 from qoop.statements.words import Words
@@ -25,14 +25,14 @@ _IS_QUERY = re.compile(r"\s*(?:select|from|with|values)\b", re.I)
 What = Literal["plan", "analyze", "alternatives", "history"]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Query:
     """A SELECT, VALUES, FROM or WITH."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SetOption:
     """SET or, with None as the value, RESET."""
 
@@ -40,7 +40,7 @@ class SetOption:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Explain:
     """EXPLAIN of a query: of its plan, or of all plans worth keeping; or run it, and tell what its plan turned out to
     be (analyze) or what happened (history)."""
@@ -49,7 +49,7 @@ class Explain:
     what: What = "plan"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ShowTables:
     """SHOW TABLES."""
 

@@ -3,13 +3,12 @@ computed again wherever it is named."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from qoop.catalog.value import value
 from qoop.planner.sql.sources import tables_read
 from qoop.statements.words import Words
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class View:
     """columns: names in parentheses, as they were given, or empty. text: of the query."""
 

@@ -34,6 +34,7 @@ import pyarrow as pa
 from qoop.catalog.errors import CheckpointError, ConfigError, ExecutionError, QoopError
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Table
+from qoop.catalog.value import value
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.nodes import ControlAway, Node, attach, host, living, load, seconds_left
@@ -94,7 +95,7 @@ class _Machine:
         return Resources(self.slots, int(self.whole.memory * self.slots / self.whole.cpu))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Recruit:
     """An actor that has not said yet that it is there. answer: what it will say."""
 

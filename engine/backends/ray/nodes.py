@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from qoop.catalog.errors import ConfigError, ExecutionError
+from qoop.catalog.value import value
 from qoop.engine.backends.ray.environment import with_wheels
 from qoop.engine.task import MachineId
 
@@ -16,7 +16,7 @@ _REACH = 10.0  # seconds that the head of a cluster may take to answer
 _NAMED = 8  # characters of a node's id that name its machine
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Node:
     """A node that lives. memory: bytes. leaves_at: when it will be taken away, seconds of `time.time`; 0: at some time
     that nobody knows; None: no such thing was announced."""

@@ -13,7 +13,7 @@ import json
 import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from qoop.catalog.access import Places
 from qoop.catalog.errors import CheckpointError, SourceError
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Columns, Footer, Range, Split
+from qoop.catalog.value import value
 from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.tls import Certificates, certificates
 from qoop.engine.events import Committed
@@ -35,7 +36,7 @@ _PLAIN, _TLS = "grpc://", "grpc+tls://"
 _READ = 300.0  # seconds after which a peer that has not given all counts as gone: a host that vanished closes nothing
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Place:
     """Where a process of a session can be asked: "grpc://host:port", and what shows that one belongs to it."""
 
@@ -263,7 +264,7 @@ class PeerInputs:
         return {(key, None): pa.concat_tables(partitions)}
 
 
-@dataclass(frozen=True)
+@value
 class PeerTable:
     """A table in the memory of another process, as a :class:`~qoop.catalog.table.Source` of this one's."""
 

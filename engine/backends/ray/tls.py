@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
 
 _FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Certificates:
     """The certificate and key of a process, and the authority that it trusts; PEM."""
 

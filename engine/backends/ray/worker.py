@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import duckdb
 
 from qoop.catalog.table import Table
+from qoop.catalog.value import value
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.backends.ray.nodes import host
 from qoop.engine.backends.ray.peers import PeerInputs, PeerServer, Place
@@ -27,7 +28,7 @@ _LISTEN = 5.0  # seconds after which a node says something even if nothing happe
 _STREAM = 10_000  # times that it does so in one call, whose account Ray keeps
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeConfig:
     """The settings that a node gets from its session. memory: bytes for everything, as for a local one."""
 
@@ -40,7 +41,7 @@ class NodeConfig:
     tls: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Introduced:
     """A node is ready: what its machine has, where it can be asked, and what it runs."""
 
@@ -50,7 +51,7 @@ class Introduced:
     duckdb: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Begin:
     """Run this. spec: without tables the node was told of. tables: those that are new to it. places: of what it reads
     and other processes hold."""
@@ -60,14 +61,14 @@ class Begin:
     places: tuple[tuple[Place, tuple[CheckpointKey, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class End:
     """Interrupt this attempt."""
 
     attempt: AttemptId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Drop:
     """The job needs these outputs no more."""
 
