@@ -29,6 +29,7 @@ from qoop.catalog.errors import DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.opening import confine, open_duckdb
 from qoop.catalog.paths import fault_of, unspeakable
+from qoop.drawing.value_text import texts
 from qoop.engine.storage.scratch import drafted
 from qoop.interrupts import interruptible
 from qoop.statements.settings import Settings, set_statements
@@ -47,9 +48,7 @@ _BATCH = 10_000
 _LARGE = 64 << 20  # bytes of rows that are not converted all at once without need
 
 _FEW = 1_000
-_PLAIN = re.compile(r"U?(TINY|SMALL|BIG)?INT|U?INTEGER|VARCHAR|BOOLEAN")
-"""Types whose values Python writes as DuckDB does. DuckDB's first look at Arrow data costs 0.2 s, as it imports
-pyarrow.dataset, and that pandas: answers of few rows of such types are printed without it."""
+"""Rows that are printed without opening a DuckDB for it, where that can be (:mod:`qoop.drawing.value_text`)."""
 
 
 class Result:
@@ -181,13 +180,11 @@ class Result:
 
     def text_rows(self) -> Iterator[tuple[str | None, ...]]:
         """The rows with every value as the text DuckDB casts it to; NULL is None."""
-        if len(self) <= _FEW and all(_PLAIN.fullmatch(type_) for _, type_ in self._columns):
-            return self._plain_rows()
+        if len(self) <= _FEW:
+            columns = list(map(texts, self._raw.columns, self.types))
+            if None not in columns:
+                return zip(*(column for column in columns if column is not None), strict=True)
         return self._fetch(f"CAST({self._cast(index)} AS VARCHAR) AS c{index}" for index in range(len(self._columns)))
-
-    def _plain_rows(self) -> Iterator[tuple[str | None, ...]]:
-        values = [[_plain_text(value) for value in column.to_pylist()] for column in self._raw.columns]
-        return zip(*values, strict=True)
 
     def json_rows(self) -> Iterator[str]:
         """The rows as JSON objects (names that occur twice are numbered)."""
@@ -344,10 +341,6 @@ def _exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) -
     named = ((name, _type_sql(type_) if has_name(type_) else "INTEGER") for name, type_ in columns)
     nulls = ", ".join(f"CAST(NULL AS {type_}) AS {_quoted(name)}" for name, type_ in named)
     return _database(settings).cursor().sql(f"SELECT {nulls} LIMIT 0").to_arrow_table().schema
-
-
-def _plain_text(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else str(value).lower()
 
 
 def _type_sql(type_: str) -> str:

@@ -4,6 +4,7 @@
 
     register.py   finds out what a path or an object is and makes a table of it, or makes it again
     files.py      finds files, and names them in SQL
+    footer.py     the footer of a Parquet file
     seen.py       tells whether files still hold the same bytes
     parquet.py    Parquet files: footers give schema, row groups and version
     text.py       CSV and JSON files

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
@@ -28,6 +28,7 @@ from qoop.catalog.sources.files import (
     sql_name,
     sql_path,
 )
+from qoop.catalog.sources.footer import read_footer
 from qoop.catalog.sources.seen import (
     File,
     Seen,
@@ -41,6 +42,9 @@ from qoop.catalog.sources.seen import (
 from qoop.catalog.stores.objects import without_options
 from qoop.catalog.table import Columns, Footer, Range, Source, Split, joined, spread
 from qoop.catalog.value import value
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _ROW_NUMBER = "file_row_number"
 # One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
@@ -275,7 +279,7 @@ def _open_as_seen(path: str, seen: Seen) -> ParquetFile:
 
 def _parsed(path: str, tail: bytes) -> pq.FileMetaData:
     try:
-        return pq.read_metadata(pa.BufferReader(tail))
+        return read_footer(tail)
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{path} is not a readable Parquet file: {error}") from error
 
@@ -309,7 +313,7 @@ def _read_tail(path: str) -> bytes:
 
 
 def _metadata(file: ParquetFile) -> pq.FileMetaData:
-    return pq.read_metadata(file.file.path) if file.version is None else remote.opened(file.version).metadata
+    return read_footer(file.file.path) if file.version is None else remote.opened(file.version).metadata
 
 
 def _footer(file: ParquetFile) -> Footer:

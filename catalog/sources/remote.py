@@ -25,17 +25,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from qoop.catalog.errors import ConfigError, SourceError, TableChanged
+from qoop.catalog.sources.footer import read_footer
 from qoop.catalog.stores.node_cache import node_cache
 from qoop.catalog.stores.objects import ObjectChanged, Objects, open_objects, without_options
 from qoop.catalog.value import value
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -214,7 +217,7 @@ class RemoteParquet:
     def metadata(self) -> pq.FileMetaData:
         """The metadata in the footer."""
         try:
-            return pq.read_metadata(pa.BufferReader(self.tail))
+            return read_footer(self.tail)
         except (pa.ArrowException, OSError) as error:
             raise SourceError(
                 f"{without_options(self.version.place)} is not a readable Parquet file: {error}"

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from qoop.engine.relief import POOL
 from qoop.planner.plan import Stage
@@ -46,6 +44,9 @@ def without_number(schema: pa.Schema) -> pa.Schema:
 def cut(batch: pa.RecordBatch, parts: int) -> Sequence[tuple[int, pa.RecordBatch]]:
     """Cut by the number in the last column, which is dropped: numbers of partitions and what falls to them, if anything
     does. Order within a partition is kept."""
+    import numpy as np  # with the next 0.1 s to load, for jobs of more than one stage
+    import pyarrow.compute as pc
+
     last = batch.num_columns - 1
     numbers = np.from_dlpack(batch.column(last))  # to_numpy() and pa.array() would load pandas: a third of a second
     order = np.argsort(numbers, kind="stable").astype(np.int32)

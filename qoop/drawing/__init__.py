@@ -5,6 +5,7 @@
     explaining.py   EXPLAIN in its forms
     formats.py      an answer as a table, CSV or JSON
     table_text.py   an answer fitted to the terminal
+    value_text.py   values as texts, as DuckDB writes them
     view.py         a running query as lines
     drawing.py      a plan as boxes
     timeline.py     a job as bars over time

@@ -118,3 +118,23 @@ def test_what_duckdb_does_not_convert_is_a_clear_error(ask: Callable[[Result], o
     result = as_the_root_leaves_it("SELECT histogram(u) AS h FROM (SELECT union_value(n := NULL::INTEGER) AS u)")
     with pytest.raises(ExecutionError, match=r"cannot be converted: .*NULL as map key"):
         ask(result)
+
+
+PRINTED = """
+SELECT (i - 2)::HUGEINT * 170141183460469231731687303715884 AS huge, (i - 2)::DECIMAL(18,10) / 3 AS deep,
+       (i - 2)::DECIMAL(38,10) AS wide, (i / 10)::DECIMAL(3,3) AS edge, exp((i - 2) * 17.5) AS double,
+       -0.0::DOUBLE AS minus, 'nan'::DOUBLE AS "nan", '-inf'::DOUBLE AS inf, DATE '0001-01-01' + i::INT * 900000 AS day,
+       DATE '-infinity' AS never, DATE '0001-01-01' - i::INT AS before, i > 2 AS truth, 'a ''b' AS text,
+       i::UTINYINT AS tiny, CASE i WHEN 1 THEN NULL ELSE 1.5::DECIMAL(4,1) END AS null_too
+FROM range(5) t(i) ORDER BY i
+"""
+
+
+def test_values_are_printed_as_duckdb_casts_them_to_text() -> None:
+    result = as_the_root_leaves_it(PRINTED)
+    with duckdb.connect() as connection:
+        expected = connection.execute(f"SELECT COLUMNS(*)::VARCHAR FROM ({PRINTED})").fetchall()
+    assert list(result.text_rows()) == expected
+    for place, name in enumerate(result.columns):  # alone, since one that only DuckDB can write is beside the others
+        alone = as_the_root_leaves_it(f'SELECT "{name}" FROM ({PRINTED})')
+        assert list(alone.text_rows()) == [(row[place],) for row in expected], name
