@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.stores.whole_file import write_whole
-from qoop.tpcds.bench import report
+from qoop.tpcds.bench import cold, report
 from qoop.tpcds.bench import side_by_side as bench
 from qoop.tpcds.data import Progress, generate
 from qoop.tpcds.estimates import alternatives, by_footers, qerror, stage_cost
@@ -56,7 +56,10 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--check", action="store_true", help="compare the answer of every run, not only of the last")
     parser.add_argument("--json", metavar="FILE", help="write the report there")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="timed runs; the shortest counts (1)")
-    parser.add_argument("--cold", action="store_true", help="no untimed run before")
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--first", action="store_true", help="no untimed run before: nothing was planned yet")
+    cold = "each query in a new process with an empty cache, beside Python with DuckDB; compares times alone"
+    when.add_argument("--cold", action="store_true", help=cold)
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="for one run of a query (none)")
     parser.add_argument("--staged", action="store_true", help="in stages only, never by DuckDB's own plan")
     _add_suite(parser)
@@ -144,15 +147,32 @@ def _run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--repeat must be at least 1, not {options.repeat}")
     wanted = parse_selection(options.queries, options.suite)
     target = _target(options.json)
+    if options.cold:
+        return _run_cold(options, wanted, target)
     chosen = bench.SideBySideOptions(
         Path(options.directory), options.suite, wanted, options.slots, options.memory, options.checkpoints,
-        options.repeat, options.check, options.cold, options.timeout, options.staged,
+        options.repeat, options.check, options.first, options.timeout, options.staged,
     )  # fmt: skip
     done = _run_with_bar(chosen, len(wanted))
     print(report.totals(done))
     if target is not None:
         _write(target, json.dumps(done.json(), indent=1))
     return 0 if done.all_correct else 1
+
+
+def _run_cold(options: argparse.Namespace, wanted: tuple[int, ...], target: Path | None) -> int:
+    if options.checkpoints is not None or options.check:
+        raise ConfigError("--cold runs without --checkpoints, and compares no answers: leave out --check")
+    chosen = cold.ColdOptions(
+        Path(options.directory), options.suite, wanted, options.slots, options.memory, options.repeat,
+        options.timeout, options.staged,
+    )  # fmt: skip
+    print(cold.HEADER)
+    done = cold.run(chosen, lambda one: print(cold.line(one), flush=True))
+    print(cold.totals(done))
+    if target is not None:
+        _write(target, json.dumps(done.json(), indent=1))
+    return 0 if done.all_answered else 1
 
 
 def _qerror(options: argparse.Namespace) -> int:

@@ -101,8 +101,8 @@ class Oracle:
                 self._connection.execute(f"SET threads = {int(threads)}")
             if memory is not None:
                 self._connection.execute("SET memory_limit = $1", [memory])
-            for name, files in _tables(Path(directory)).items():
-                self._connection.execute(f"CREATE VIEW {_quoted(name)} AS FROM read_parquet({_literals(files)})")
+            for view in views(directory).values():
+                self._connection.execute(view)
         except duckdb.Error as error:
             self._connection.close()
             raise ConfigError(f"DuckDB cannot be set up on {directory}: {error}") from error
@@ -390,6 +390,12 @@ def _shown(title: str, table: pa.Table, rows: Ints) -> str:
 
 
 # --- the files -----------------------------------------------------------------------------------------------
+
+
+def views(directory: str | Path) -> dict[str, str]:
+    """The statements that make DuckDB read the tables of a folder, by their names. Raises SourceError."""
+    found = _tables(Path(directory)).items()
+    return {name: f"CREATE VIEW {_quoted(name)} AS FROM read_parquet({_literals(files)})" for name, files in found}
 
 
 def _tables(directory: Path) -> dict[str, list[str]]:

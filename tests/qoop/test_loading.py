@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,3 +33,27 @@ def test_a_query_planned_before_needs_no_planner(tmp_path: Path) -> None:
     first = loaded()
     assert "sqlglot" in first and "qoop.planner.rules." in first
     assert loaded() == "[]"
+
+
+COMMAND = """
+import sys
+from qoop.__main__ import main
+code = main([{data!r}, "-c", "SELECT k % 3 AS r, sum(v) AS s, avg(v) AS a FROM t, u WHERE k = i GROUP BY 1 ORDER BY 1"])
+print(code, sorted(name for name in {heavy!r} if name in sys.modules))
+"""
+HEAVY = (
+    "IPython", "networkx", "pandas", "polars", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "qoop.dbapi",
+    "qoop.engine.backends.ray", "qoop.notebook", "qoop.planner.join_order", "qoop.planner.planner",
+    "qoop.planner.rules", "qoop.planner.sql.build", "qoop.repl.shell", "qoop.simulation", "qoop.tpcds", "ray", "rich",
+    "sqlglot",
+)  # fmt: skip
+
+
+def test_a_short_query_of_the_command_line_loads_what_it_needs(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": range(5000), "v": range(5000)}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"i": range(700)}), tmp_path / "u.parquet")
+    text = COMMAND.format(data=str(tmp_path), heavy=HEAVY)
+    usual = {name: said for name, said in os.environ.items() if name != "QOOP_STAGED"}
+    ended = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True, env=usual)
+    assert "81783" in ended.stdout, "the answer is printed"
+    assert ended.stdout.splitlines()[-1] == "0 []"

@@ -11,7 +11,7 @@ import pytest
 
 from qoop.__main__ import main
 from qoop.tpcds import oracle_process
-from qoop.tpcds.bench import report
+from qoop.tpcds.bench import cold, report
 from qoop.tpcds.bench import side_by_side as bench
 from qoop.tpcds.bench.side_by_side import BenchReport, QueryReport
 from qoop.tpcds.memory import PeakMemory, anonymous_bytes
@@ -144,3 +144,30 @@ def test_wrong_options(
 def test_an_empty_folder(benchmark_texts: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tpcds", "run", str(tmp_path), "--queries", "1"]) == 1
     assert "qoop:" in capsys.readouterr().err
+
+
+def test_cold_runs_are_processes_with_an_empty_cache(
+    tpcds_small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "cold.json"
+    words = ["tpcds", "run", str(tpcds_small), "--cold", "--queries", "96", "--slots", "2", "--json", str(target)]
+    assert main(words) == 0
+    header, line, total = capsys.readouterr().out.splitlines()
+    assert header.split()[:3] == ["query", "ms", "DuckDB"] and line.split()[0] == "96"
+    assert "s a query" in total
+    (query,), totals = json.loads(target.read_text()).values()
+    assert totals["ratio"] == pytest.approx(query["seconds"] / query["duckdb_seconds"])
+    assert totals["difference"] == pytest.approx(query["seconds"] - query["duckdb_seconds"])
+
+
+def test_a_cold_run_that_fails_counts_on_neither_side() -> None:
+    failed = cold.ColdQuery(2, error="qoop: no such table")
+    done = cold.ColdReport((cold.ColdQuery(1, 0.5, 0.25), failed))
+    assert (done.totals()["ratio"], done.totals()["difference"], done.totals()["failed"]) == (2.0, 0.25, [2])
+    assert "no such table" in cold.line(failed) and "failed: 2" in cold.totals(done)
+    assert not done.all_answered
+
+
+def test_cold_runs_compare_no_answers(tpcds_small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tpcds", "run", str(tpcds_small), "--cold", "--check"]) == 1
+    assert "--check" in capsys.readouterr().err

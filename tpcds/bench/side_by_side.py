@@ -37,7 +37,7 @@ SLOW_RATIO, SLOW_SECONDS = 6.0, 0.25
 class SideBySideOptions:
     """The runs to make. check: compare the answer of every run of a query, not only that of the last.
 
-    cold: leave out the untimed run. timeout: in seconds, for one run of a query. staged: see `qoop.connect`.
+    first: leave out the untimed run. timeout: in seconds, for one run of a query. staged: see `qoop.connect`.
     """
 
     directory: Path
@@ -48,7 +48,7 @@ class SideBySideOptions:
     checkpoints: str | None = None
     repeat: int = 1
     check: bool = False
-    cold: bool = False
+    first: bool = False
     timeout: float | None = None
     staged: bool = False
 
@@ -191,14 +191,14 @@ class _Bench:
         return _describe(self._number, ours, theirs, duckdb_seconds, difference, self._memory.peak)
 
     def _measure(self) -> tuple[_Timed, pa.Table, float, str | None]:
-        runs = self._options.repeat + (not self._options.cold)
+        runs = self._options.repeat + (not self._options.first)
         best: _Timed | None = None
         seconds, difference = [], None
         for index in range(runs):
             ours, (theirs, taken) = self._ask_both(ours_first=index % 2 == 0)
             if self._options.check or index == runs - 1:
                 difference = difference or self._judge(ours.table, theirs)
-            if index or self._options.cold:
+            if index or self._options.first:
                 seconds.append(taken)
                 best = ours if best is None or ours.seconds < best.seconds else best
         assert best is not None  # repeat is at least 1
@@ -272,7 +272,7 @@ def _settings(options: SideBySideOptions, session: Session) -> dict[str, Any]:
         "memory": session.config.memory,
         "durable": options.checkpoints is not None,
         "repeat": options.repeat,
-        "cold": options.cold,
+        "first": options.first,
     }
 
 
