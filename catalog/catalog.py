@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType, TracebackType
@@ -62,9 +62,14 @@ class Catalog:
         self._add(table)
         return table
 
-    def register_folder(self, directory: str | os.PathLike[str]) -> tuple[Table, ...]:
-        """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet`` (at any depth), by name of file or folder."""
-        tables = open_folder(self._probe, source_path(directory))
+    def register_folder(
+        self, directory: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None
+    ) -> tuple[Table, ...]:
+        """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet`` (at any depth), by name of file or folder.
+
+        wanted: true for the names of the tables that are to be registered; by default all. A bucket's always are.
+        """
+        tables = open_folder(self._probe, source_path(directory), wanted)
         self._add(*tables)
         return tables
 

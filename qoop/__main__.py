@@ -9,11 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import ConfigError, QoopError
+from qoop.catalog.errors import BindError, ConfigError, QoopError
 from qoop.commands import replay as replay_command
 from qoop.commands import resume as resume_command
 from qoop.drawing.formats import FORMATS, checked_format
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from qoop.job import Job
     from qoop.result import Result
     from qoop.session import Session
+    from qoop.statements.statement import Statement
 
 _USAGE, _INTERRUPTED = 2, 130
 _COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile")
@@ -181,15 +182,29 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             return _shell(options)
         parser.print_help(sys.stderr)
         return _USAGE
-    text = _text(options)
-    with _session(options) as session:
-        from qoop.statements.statement import SetOption, statements
+    from qoop.commands.named import tables_named
+    from qoop.statements.statement import SetOption, statements
 
-        for statement in statements(text):
-            result = session.execute(statement, _watch)
+    asked = statements(_text(options))
+    named = tables_named(asked)
+    with _session(options, named) as session:
+        for statement in asked:
+            result = _executed(session, statement, options.data if named is not None else ())
             if not isinstance(statement, SetOption):
                 _show(options, result)
     return 0
+
+
+def _executed(session: Session, statement: Statement, unnamed: Sequence[str]) -> Result:
+    """The answer. unnamed: places with tables that no statement names, which an error is told with."""
+    try:
+        return session.execute(statement, _watch)
+    except BindError:
+        if not unnamed:
+            raise
+        for path in unnamed:
+            session.register_path(path)
+        return session.execute(statement, _watch)
 
 
 def _text(options: argparse.Namespace) -> str:
@@ -283,7 +298,7 @@ def _calibrate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _session(options: argparse.Namespace) -> Session:
+def _session(options: argparse.Namespace, wanted: Callable[[str], bool] | None = None) -> Session:
     session: Session | None = None
     try:
         with uninterrupted():  # it ends with what was kept waiting
@@ -291,7 +306,7 @@ def _session(options: argparse.Namespace) -> Session:
 
             session = connect(**{name: getattr(options, name) for name in FLAGS})
         for path in options.data:
-            session.register_path(path)
+            session.register_path(path, wanted)
         return session
     except BaseException:
         if session is not None:

@@ -212,10 +212,11 @@ class Session:
         """Register every table of a DuckDB file. Raises SourceError."""
         self._tables.register_database(path)
 
-    def register_path(self, path: str | os.PathLike[str]) -> None:
+    def register_path(self, path: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
         """Register whatever is there: a folder of tables, a DuckDB file, or a file of data, which is given the name
-        of the file. Raises SourceError."""
-        self._tables.register_path(path)
+        of the file. wanted: true for the names of those tables of a folder that are to be registered; by default all.
+        Raises SourceError."""
+        self._tables.register_path(path, wanted)
 
     def tables(self) -> Mapping[str, Table]:
         """The tables by name, as they are now."""

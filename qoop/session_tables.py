@@ -92,21 +92,21 @@ class SessionTables:
         with self.naming():
             self._announce(self.catalog.register(name, source), place=_place(source))
 
-    def register_folder(self, directory: str | os.PathLike[str]) -> None:
-        """As `Session.register_folder`."""
+    def register_folder(self, directory: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
+        """As `Session.register_folder`. wanted: see `Catalog.register_folder`."""
         with self.naming():
-            self._announce(*self.catalog.register_folder(directory), place=_at("folder", directory))
+            self._announce(*self.catalog.register_folder(directory, wanted), place=_at("folder", directory))
 
     def register_database(self, path: str | os.PathLike[str]) -> None:
         """As `Session.register_database`."""
         with self.naming():
             self._announce(*self.catalog.register_database(path), place=_at("database", path))
 
-    def register_path(self, path: str | os.PathLike[str]) -> None:
+    def register_path(self, path: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
         """As `Session.register_path`."""
         file = Path(os.path.expanduser(without_options(source_path(path))))
         if file.is_dir() or (is_remote(os.fspath(path)) and not file.name.lower().endswith(DATA_FILES)):
-            self.register_folder(path)
+            self.register_folder(path, wanted)
         elif file.name.lower().endswith(DATA_FILES):
             self.register(file.name.partition(".")[0], path)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -82,8 +82,11 @@ def reopen(probe: Probe, table: Table) -> Table:
     raise SourceError(f"{table.origin.place} holds no table {table.name} any more")
 
 
-def open_folder(probe: Probe, directory: str | os.PathLike[str]) -> tuple[Table, ...]:
-    """Tables of the Parquet files and folders of Parquet files in a directory."""
+def open_folder(
+    probe: Probe, directory: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None
+) -> tuple[Table, ...]:
+    """Tables of the Parquet files and folders of Parquet files in a directory. wanted: true for the names of those that
+    are to be opened; None: all."""
     place = os.fspath(directory)
     scheme, _, path = place.rpartition("://")
     if is_remote(place) and scheme != "file":
@@ -97,6 +100,8 @@ def open_folder(probe: Probe, directory: str | os.PathLike[str]) -> tuple[Table,
         found[name] = Origin(f"file://{entry}" if scheme else str(entry), PARQUET)
     if not found:
         raise SourceError(f"{root} holds no tables: expected <table>.parquet or <table>/*.parquet")
+    if wanted is not None:
+        return tuple(_open_path(probe, name, origin) for name, origin in found.items() if wanted(name))
     with ThreadPoolExecutor(_READERS) as readers:
         return tuple(readers.map(lambda one: _open_path(probe, *one), found.items()))
 

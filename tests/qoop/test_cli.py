@@ -133,3 +133,27 @@ def test_a_reader_that_has_enough_is_no_error(data: str) -> None:
     command = f"{sys.executable} -m qoop -c 'FROM range(300000)' --format csv | head -2"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "range\n0\n", "")
+
+
+def test_of_a_folder_only_the_tables_are_opened_that_the_text_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(pa.table({"i": [1, 2]}), tmp_path / "Orders.parquet")
+    pq.write_table(pa.table({"i": [3, 4]}), tmp_path / "my items.parquet")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    text = 'SELECT sum(o.i) AS a, sum(m.i) AS b FROM orders o, "my items" m'
+    assert main([str(tmp_path), "--format", "csv", "-c", text]) == 0
+    assert capsys.readouterr().out.splitlines() == ["a,b", "6,14"]
+    for text in ("SHOW TABLES", "FROM broken", "FROM other"):
+        assert main([str(tmp_path), "-c", text]) == 1
+        assert "broken.parquet is not a Parquet file" in capsys.readouterr().err
+
+
+def test_an_unknown_table_is_told_with_those_that_no_statement_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("orders", "items"):
+        pq.write_table(pa.table({"i": [1, 2]}), tmp_path / f"{name}.parquet")
+    assert main([str(tmp_path), "-c", "SELECT 1 FROM orders; FROM item"]) == 1
+    told = capsys.readouterr().err
+    assert 'Did you mean "items"' in told and "Tables here: items, orders" in told
