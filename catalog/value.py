@@ -22,7 +22,7 @@ _ON_FIRST_CALL: dict[str, dict[str, Any]] = {
     "__eq__": {"init": False, "repr": False, "eq": True},
     "__hash__": {"init": False, "repr": False, "eq": True, "unsafe_hash": True},
 }
-"""What `dataclasses` makes, a method at a time."""
+"""The methods that `dataclasses` makes, each alone."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

@@ -58,7 +58,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="timed runs; the shortest counts (1)")
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--first", action="store_true", help="no untimed run before: nothing was planned yet")
-    cold = "each query in a new process with an empty cache, beside Python with DuckDB; compares times alone"
+    cold = "each query in a new process with an empty cache, next to Python with DuckDB; compares times alone"
     when.add_argument("--cold", action="store_true", help=cold)
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="for one run of a query (none)")
     parser.add_argument("--staged", action="store_true", help="in stages only, never by DuckDB's own plan")

@@ -45,7 +45,7 @@ def _values(column: pa.ChunkedArray, type_: str) -> Sequence[Any] | None:
 
 
 def _writer(type_: str) -> Callable[[Any], str] | None:
-    """What writes a value of a type as DuckDB does; None: nothing but DuckDB."""
+    """The function that writes a value of a type as DuckDB does; None: nothing but DuckDB."""
     if _INTEGER.fullmatch(type_) or type_ == "VARCHAR":
         return str
     if type_ == "DATE":

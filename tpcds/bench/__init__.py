@@ -3,7 +3,7 @@
 ::
 
     side_by_side.py      the queries through qoop and through DuckDB
-    cold.py              each query in a new process, beside Python with DuckDB
+    cold.py              each query in a new process, next to Python with DuckDB
     report.py            that, as text
     system_under_test.py        one side of a comparison, in a process that may be killed
     contest.py           starts one, takes resources from it, judges its answer

@@ -1,6 +1,6 @@
-"""What a query costs whoever begins with it: a new process, and nothing cached.
+"""The time of a query for its first user: a new process, and nothing cached.
 
-``qoop DIR -f query.sql`` beside a Python that has DuckDB answer the same text on the same files, in turn. Both print or
+``qoop DIR -f query.sql`` next to a Python that has DuckDB answer the same text on the same files, in turn. Both print or
 fetch the whole answer; both times run from the start of the process to its end. A cache folder of our own is empty
 each time. Files are in the memory of the system after the first, untimed run of both, which also compiles our modules,
 as an installation does. Whether answers are right is not asked here: run without ``--cold`` for that.
@@ -105,8 +105,8 @@ def totals(report: ColdReport) -> str:
     )
 
 
-def run(options: ColdOptions, told: Callable[[ColdQuery], object] = lambda _: None) -> ColdReport:
-    """Time every query. told: hears of each at once."""
+def run(options: ColdOptions, on_query: Callable[[ColdQuery], object] = lambda _: None) -> ColdReport:
+    """Time every query. on_query: called with each at once."""
     slots = configure(slots=options.slots).slots
     known = texts(options.suite)
     with tempfile.TemporaryDirectory(prefix="qoop-cold-") as folder:
@@ -114,7 +114,7 @@ def run(options: ColdOptions, told: Callable[[ColdQuery], object] = lambda _: No
         found = []
         for number in options.queries or tuple(known):
             found.append(sides.measured(number, known[number]))
-            told(found[-1])
+            on_query(found[-1])
     return ColdReport(tuple(found))
 
 
@@ -139,7 +139,7 @@ class _Sides:
                     return ColdQuery(number, error=f"{('qoop', 'DuckDB')[side]}: {error}")
                 if index:
                     best[side] = min(best[side], seconds)
-        return ColdQuery(number, *best)
+        return ColdQuery(number, best[0], best[1])
 
     def _ours(self, text: str) -> list[str]:
         file = self._folder / "query.sql"
