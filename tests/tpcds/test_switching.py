@@ -24,7 +24,7 @@ from qoop.session import Session, connect
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
 
-SAMPLE = (1, 4, 14, 23, 39, 54, 72, 75, 95, 97)
+SAMPLE = (1, 14, 39, 54, 72, 75, 95, 97)  # 23 goes through all pairs of its plans
 TRIES = 12
 """Runs until a switch comes about: in some the moment drawn comes too late."""
 SEED = int(os.environ.get("QOOP_SEED") or Random().randrange(2**32))
