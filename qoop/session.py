@@ -231,7 +231,7 @@ class Session:
     @interruptible()
     def describe(self, text: str) -> tuple[tuple[str, str], ...]:
         """Names and types of the columns of a query, which is not run. Raises ParseError, BindError."""
-        return self._tables.describe(query_text(text))
+        return self._tables.describe(self._pivoted(query_text(text)))
 
     @interruptible()
     def statistics(self, table: str) -> TableStats:
@@ -265,7 +265,7 @@ class Session:
         self._tables.check_open()
         match statement:
             case Query(text):
-                return _answer(self.start(self.planning.plan(text), resume=self.config.reuse), watch)
+                return _answer(self.start(self.planning.plan(self._pivoted(text)), resume=self.config.reuse), watch)
             case Explain():
                 return self._explained(statement, watch)
             case SetOption(name, value):
@@ -313,7 +313,7 @@ class Session:
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
-        query = query_text(with_parameters(text, parameters))
+        query = self._pivoted(query_text(with_parameters(text, parameters)))
         planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
         return self.start(planned, weight, timeout, reuse)
@@ -387,7 +387,7 @@ class Session:
 
         grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
         """
-        return self.planning.alternatives(text, grid)
+        return self.planning.alternatives(self._pivoted(text), grid)
 
     @interruptible()
     def learn(self, text: str) -> int:
@@ -429,7 +429,7 @@ class Session:
             raise ConfigError("explain either alternatives, or analyze, or history, or diff")
         from qoop.drawing import explaining
 
-        query, chosen = query_text(text), explaining.checked_format(format)
+        query, chosen = self._pivoted(query_text(text)), explaining.checked_format(format)
         if alternatives:
             return explaining.explained_alternatives(self.alternatives(query), chosen)
         if diff is not None:
@@ -561,6 +561,14 @@ class Session:
 
     # Inside
 
+    def _pivoted(self, text: str) -> str:
+        """A query with the values that its PIVOTs find in the data."""
+        if "pivot" not in text.lower():
+            return text
+        from qoop.statements.pivots import with_values
+
+        return with_values(text, lambda query: [str(value) for (value,) in self.sql(query).fetchall()])
+
     def _writers(self, made: Result) -> int:
         """Threads that write an answer to files: a few rows are written before a second thread has begun."""
         return max(1, int(self.available.cpu)) if len(made) >= _MANY else 1
@@ -568,6 +576,7 @@ class Session:
     def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
         from qoop.drawing import explaining
 
+        statement = Explain(self._pivoted(statement.text), statement.what)
         match statement.what:
             case "alternatives":
                 kind, text = "alternatives", explaining.explained_alternatives(self.alternatives(statement.text))

@@ -6,6 +6,7 @@
     statement.py     texts into statements
     reading.py       CREATE, DROP and COPY
     parameters.py    values for ``?`` and ``$name``
+    pivots.py        values for a PIVOT that has none
     copying.py       where COPY may write
     normal_text.py   texts that say the same
     settings.py      SET options that change results

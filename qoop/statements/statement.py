@@ -14,6 +14,7 @@ import duckdb
 
 from qoop.catalog.asking import parsed
 from qoop.catalog.errors import ParseError, QueryError
+from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop, copied, created, dropped
@@ -73,7 +74,7 @@ def statements(text: str) -> tuple[Statement, ...]:
         words = Words(text)
         if (what := _ours(words)) is not None:
             return (Explain(query_text(words.rest), what),)  # DuckDB does not know it
-    return tuple(_statement(item) for item in _parsed(text))
+    return tuple(_statement(item.type, query, bool(item.named_parameters)) for item, query in _parsed(text))
 
 
 def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:
@@ -87,7 +88,7 @@ def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:
     _check_characters(text)
     words = Words(text)
     found = _parsed(text if _ours(words) is None else words.rest)
-    return [(item.query, frozenset(map(folded, item.named_parameters))) for item in found]
+    return [(query, frozenset(map(folded, item.named_parameters))) for item, query in found]
 
 
 def folded(name: str) -> str:
@@ -107,16 +108,32 @@ def query_text(text: str) -> str:
     return found[0].text
 
 
-def _parsed(text: str) -> list[duckdb.Statement]:
+def _parsed(text: str) -> list[tuple[duckdb.Statement, str]]:
+    """The statements of a text, each with its own."""
     try:
-        found = parsed(text)
+        found = [(item, item.query) for item in parsed(text)]
+        if any(
+            not query for _, query in found
+        ):  # DuckDB makes several of a PIVOT without values, and gives none a text
+            found = [(_last(parsed(one)), one) for one in _split(text)]
     except duckdb.Error as error:
         raise ParseError(str(error)) from error
-    if any(not item.query for item in found):  # DuckDB turns it into two statements without a text of their own
-        raise QueryError("PIVOT needs its values here, as its columns are found from the text alone: ON … IN (…)")
     if not found:
         raise QueryError("there is no statement in the text")
     return found
+
+
+def _last(made: list[duckdb.Statement]) -> duckdb.Statement:
+    """Of what DuckDB makes of one statement, the one that does what it says."""
+    return [item for item in made if item.type != duckdb.StatementType.TRANSACTION][-1]
+
+
+def _split(text: str) -> list[str]:
+    """The parts of a text between semicolons that are no comments alone."""
+    words = lexed(text)
+    ends = [word.start for word in words if word.text == ";"]
+    parts = [text[begin:end] for begin, end in zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True)]
+    return [part for part in parts if lexed(part)]
 
 
 def _check_characters(text: str) -> None:
@@ -139,23 +156,23 @@ def _ours(words: Words) -> What | None:
     return "history" if words.take("EXPLAIN", "HISTORY") else None
 
 
-def _statement(item: duckdb.Statement) -> Statement:
-    if item.named_parameters:
+def _statement(type_: duckdb.StatementType, query: str, has_parameters: bool) -> Statement:
+    if has_parameters:
         raise QueryError("the text has parameters ($1, $name or ?) and no values for them")
-    if item.type == duckdb.StatementType.SELECT and _IS_QUERY.match(item.query):
-        return Query(item.query.lstrip())  # at once, for the text may be long
-    words = Words(item.query)
+    if type_ == duckdb.StatementType.SELECT and _IS_QUERY.match(query):
+        return Query(query.lstrip())  # at once, for the text may be long
+    words = Words(query)
     text = words.rest  # without comments before it
-    if item.type == duckdb.StatementType.SELECT and not words.take("PRAGMA"):  # DuckDB takes some for a SELECT
+    if type_ == duckdb.StatementType.SELECT and not words.take("PRAGMA"):  # DuckDB takes some for a SELECT
         return ShowTables() if _shows_tables(words) else Query(_as_query(text))
-    if item.type == duckdb.StatementType.EXPLAIN and words.take("EXPLAIN"):
+    if type_ == duckdb.StatementType.EXPLAIN and words.take("EXPLAIN"):
         analyze = words.take("ANALYZE")
         return Explain(query_text(words.rest), "analyze" if analyze else "plan")
-    if item.type == duckdb.StatementType.SET:
+    if type_ == duckdb.StatementType.SET:
         return _option(Words(without_end(text)))
-    read = _OTHERS.get(item.type)
+    read = _OTHERS.get(type_)
     if read is None:
-        raise QueryError(f"{item.type.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
+        raise QueryError(f"{type_.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
                          "CREATE VIEW, CREATE TABLE … AS, DROP, COPY … TO, SET, RESET, EXPLAIN, DESCRIBE, SUMMARIZE "
                          "and SHOW TABLES; data comes in through register() or FROM 'file'")  # fmt: skip
     return read(text)

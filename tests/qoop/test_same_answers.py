@@ -105,6 +105,35 @@ MEANT = {
         SELECT b, m FROM (SELECT b, max(x) AS m FROM t GROUP BY b) AS q WHERE m > 0.5 ORDER BY b""",
 }
 
+PIVOTED = {
+    "a column": "PIVOT t ON s USING sum(k) GROUP BY b ORDER BY b",
+    "numbers, sorted as texts": "PIVOT t ON i ORDER BY k",
+    "several, of which one has values": "PIVOT t ON s, b IN (true) USING max(x), max(x) GROUP BY i ORDER BY i",
+    "expressions": "PIVOT t ON s || k, (i, b) GROUP BY b ORDER BY b",
+    "values of a query": "PIVOT t ON s IN (SELECT s FROM u WHERE w < 6) USING sum(k) GROUP BY b ORDER BY b",
+    "in a subquery": "SELECT q.a + 1 FROM (PIVOT t ON lower(s) USING sum(k) GROUP BY b) AS q ORDER BY ALL",
+    "over CTEs": """
+        WITH r AS (FROM t WHERE s <> 'a'), p AS (PIVOT r ON s USING sum(k) GROUP BY b)
+        FROM p JOIN r USING (b) ORDER BY ALL""",
+    "twice": """
+        FROM (PIVOT (PIVOT t ON s USING sum(k) GROUP BY b) ON b) JOIN (PIVOT u ON s GROUP BY i) ON true ORDER BY ALL""",
+}
+
+
+@pytest.mark.parametrize("name", PIVOTED)
+def test_pivot_takes_its_values_from_the_data(both: Both, name: str) -> None:
+    both.check(PIVOTED[name])
+
+
+def test_statements_with_pivots(both: Both) -> None:
+    both.session.sql("CREATE TABLE p AS PIVOT t ON k; SELECT 1")
+    assert both.session.sql('PIVOT u ON s; SELECT "10" FROM p ORDER BY ALL DESC LIMIT 1; -- the end').fetchall() == [
+        (1,)
+    ]
+    assert "opaque" in both.session.sql("EXPLAIN PIVOT t ON s").fetchall()[0][1]
+    with pytest.raises(qoop.QueryError, match="finds no values"):
+        both.session.sql("PIVOT (FROM t WHERE false) ON s")
+
 
 @pytest.mark.parametrize("name", MEANT)
 def test_meant(both: Both, name: str) -> None:

@@ -63,9 +63,9 @@ def test_what_is_not_sql_is_a_parse_error_that_points_at_the_place() -> None:
         statements("selec 1")
 
 
-def test_a_pivot_whose_columns_depend_on_the_rows_is_refused() -> None:
-    with pytest.raises(QueryError, match="IN"):
-        statements("PIVOT t ON a USING sum(b)")
+def test_a_pivot_whose_columns_depend_on_the_rows_is_one_query() -> None:
+    text = "PIVOT t ON a USING sum(b)"
+    assert statements(f"FROM t; {text}; -- done") == (Query("FROM t"), Query(text))
 
 
 @pytest.mark.parametrize("text", ["", "  ;", "-- nothing"])
