@@ -197,13 +197,14 @@ class _Encoded:
 
 
 def _encode(left: pa.ChunkedArray, right: pa.ChunkedArray) -> _Encoded:
+    if pa.types.is_nested(left.type):  # no kernel of Arrow's compares lists and structs
+        values = [repr(value) for side in (left, right) for value in side.to_pylist()]
+        return _Encoded(_factorise(np.array(values, dtype=object)))
     both = pa.chunked_array([*left.chunks, *right.chunks], type=left.type)
     if pa.types.is_floating(left.type):
         return _encode_floats(both)
     if pa.types.is_dictionary(both.type):
         both = both.cast(both.type.value_type)
-    if pa.types.is_nested(both.type):  # no kernel of Arrow's compares lists and structs
-        return _Encoded(_factorise(np.array([repr(value) for value in both.to_pylist()], dtype=object)))
     array = both.combine_chunks().dictionary_encode()
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     return _Encoded(array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))

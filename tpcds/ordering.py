@@ -70,8 +70,10 @@ def _output_column(term: exp.Expression, tree: exp.Query, columns: Sequence[str]
         return position if 0 <= position < len(columns) else None
     if isinstance(term, exp.Column) and not term.table:
         named = [index for index, name in enumerate(columns) if name.lower() == term.name.lower()]
-        if len(named) == 1:
+        if named and (len(named) == 1 or not isinstance(tree, exp.Select)):
             return named[0]
+        if named and len(tree.selects) == len(columns) and isinstance(tree.selects[named[-1]], exp.Alias):
+            return named[-1]  # of several aliases of a block the last one, of a union the first
     items = tree.selects if isinstance(tree, exp.Select) else []
     if len(items) != len(columns):  # a star among them: positions are not known
         return None

@@ -173,3 +173,25 @@ def aggregate_names() -> frozenset[str]:
     """Names of DuckDB's aggregate functions, lower-case."""
     rows = ask("SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
     return frozenset(str(name).lower() for (name,) in rows)
+
+
+@lru_cache(maxsize=1)
+def aggregate_macros() -> frozenset[str]:
+    """Names of DuckDB's macros that compute aggregates, such as geomean, lower-case."""
+    return _macros_over(aggregate_names())
+
+
+@lru_cache(maxsize=1)
+def unnesting_names() -> frozenset[str]:
+    """Names of what gives several rows for one where a value is expected, lower-case."""
+    return _macros_over(frozenset(("unnest",))) | {"unnest"}
+
+
+def _macros_over(names: frozenset[str]) -> frozenset[str]:
+    """The macros that call one of these, or a macro that does."""
+    rows = ask("SELECT function_name, macro_definition FROM duckdb_functions() WHERE function_type = 'macro'")
+    calls = {str(name).lower(): set(re.findall(r"(\w+)\"?\(", str(body).lower())) for name, body in rows}
+    found: frozenset[str] = frozenset()
+    while more := {name for name, called in calls.items() if called & (names | found)} - found:
+        found |= more
+    return found

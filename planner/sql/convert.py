@@ -19,7 +19,7 @@ from qoop.catalog.errors import BindError
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, cast, columns_of, is_null, negate
 from qoop.planner.algebra.query_timestamp import QueryTimestamp, is_of_the_moment
 from qoop.planner.algebra.relation import Aggregation, Relation, WindowCall
-from qoop.planner.algebra.types import aggregate_names, fold, type_of
+from qoop.planner.algebra.types import aggregate_macros, aggregate_names, fold, type_of, unnesting_names
 from qoop.planner.sql.scope import Cte, Names, Scope, Unsupported
 
 Attachment = Callable[[Relation], Relation]
@@ -40,6 +40,7 @@ _SYNTAX = (
 # Expressions that are no function of one row's values.
 _FOREIGN = (exp.Any, exp.All, exp.Lambda, exp.Placeholder, exp.Parameter, exp.Unnest, exp.UDTF, exp.Explode)
 # Nodes whose first child is the function they modify, not an argument.
+_CALLS = (exp.Func, exp.Window, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)  # a FILTER may follow them
 _AROUND_CALL = (exp.Window, exp.Filter, exp.Escape, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 _CLOSED = (exp.Column, exp.Query, exp.Subquery, exp.AggFunc, exp.Window, exp.Star, exp.Lambda, exp.Placeholder)
 
@@ -214,6 +215,8 @@ class Env:
             raise Unsupported(f"the aggregate {node.sql(dialect='duckdb')} here")
         if _needs_statistics(node):
             raise Unsupported("bitstring_agg without bounds, for which DuckDB takes those that it knows of the column")
+        if isinstance(node, exp.Anonymous) and node.name.lower() in aggregate_macros():
+            raise Unsupported(f"the macro {node.name}")
         inner = replace(self, aggregates=None, windows=None)
         before = len(self.attachments)
         call = inner.count_star() if _is_count_star(node) else inner.templated(node, _result_type(node))
@@ -246,7 +249,7 @@ class Env:
         """A function or operator that the planner knows nothing about."""
         if isinstance(node, _CLOSED) or (isinstance(node, exp.Alias | exp.Tuple | exp.Interval) and _has_holes(node)):
             raise Unsupported(f"{type(node).__name__}: {node.sql(dialect='duckdb')[:60]}")
-        if any(isinstance(child, _FOREIGN) or child.name.lower() == "unnest" for child in node.walk()):
+        if any(isinstance(child, _FOREIGN) or child.name.lower() in unnesting_names() for child in node.walk()):
             raise Unsupported(f"{node.sql(dialect='duckdb')[:60]}")
         if any(_depends_on_text(child) for child in node.walk()):
             raise Unsupported(f"{node.sql(dialect='duckdb')[:60]}, which depends on the text around it")
@@ -261,7 +264,7 @@ class Env:
         args: list[Expr] = []
         text = _escape(self._rebuilt(node, args).sql(dialect="duckdb"))
         template = re.sub(r"__slot(\d+)__", r"{\1}", text)
-        if isinstance(node, exp.Expression) and not isinstance(node, exp.Func | exp.Window | exp.AggFunc):
+        if isinstance(node, exp.Expression) and not isinstance(node, _CALLS):
             template = f"({template})"
         name = re.match(r"\(?(\w+)", template)
         try:
@@ -334,7 +337,7 @@ def _is_aggregate(node: exp.Expression) -> bool:
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
         return _is_aggregate(node.this)
     if isinstance(node, exp.Anonymous):
-        return node.name.lower() in aggregate_names()
+        return node.name.lower() in aggregate_names() | aggregate_macros()
     return isinstance(node, exp.AggFunc | exp.Grouping) and not isinstance(node, _WINDOW_ONLY)
 
 

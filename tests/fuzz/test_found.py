@@ -70,6 +70,10 @@ FOUND = {
         WITH q("a b", "Select") AS (SELECT id, k FROM t3)
         SELECT "a b", u FROM (SELECT "a b", unnest(["Select"]) AS u FROM q) JOIN q USING ("a b")""",
     "more names than columns": "WITH q(a, b) AS (SELECT id FROM t3) SELECT * FROM q",
+    "any_value of which rows are left out": "SELECT g, any_value('a') FILTER (WHERE k > 1) FROM t3 GROUP BY g",
+    "a macro of aggregates": "SELECT var_pop(id), geomean(id + 1) FROM t3",
+    "a macro of aggregates in HAVING": "SELECT g FROM t3 GROUP BY g HAVING wavg(id, 2) > 20",
+    "a macro that gives several rows": "SELECT count(*), regexp_split_to_table('a b', ' ') FROM t3 GROUP BY g",
     "what sqlglot cannot print": "SELECT approx_top_k(id % 1, 2) FROM t1",
 }
 

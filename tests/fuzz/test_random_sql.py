@@ -1,41 +1,18 @@
-"""Random SQL in several physical forms against DuckDB.
+"""A sample of what ``make fuzz`` runs: random queries against DuckDB, whole and staged in several physical forms.
 
-A failure prints the seed, the text and the plan. ``QOOP_FUZZ=N`` runs N more texts than a plain run, from the
-seed ``QOOP_FUZZ_SEED`` on (``make test-all`` sets N); one text alone runs with
-``QOOP_FUZZ=1 QOOP_FUZZ_SEED=<its seed>`` and ``-k long -m slow``.
+A failure prints a script that shows it. ``python tests/fuzz`` runs as many as one likes.
 """
 
 from __future__ import annotations
 
-import os
+from fuzz_run import tried
+from fuzz_shrink import script, shrunk
 
-import pytest
-from fuzz_grammar import random_query
-from fuzz_world import World
-
-PART = 20  # texts of one test
-SHORT = 100
-FIRST = int(os.environ.get("QOOP_FUZZ_SEED", "100000"))
-LONG = int(os.environ.get("QOOP_FUZZ", "1500"))
+TEXTS = 220
 
 
-@pytest.mark.parametrize("first", range(0, SHORT, PART))
-def test_answers_agree(world: World, first: int) -> None:
-    accepted = check(world, range(first, first + PART))
-    assert accepted >= PART // 2  # else the grammar makes texts that nobody takes
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(FIRST, FIRST + LONG, PART))
-def test_answers_agree_on_a_long_run(world: World, first: int) -> None:
-    check(world, range(first, min(first + PART, FIRST + LONG)))
-
-
-def check(world: World, seeds: range) -> int:
-    """How many of the texts DuckDB accepted; fails with the first that differs."""
-    accepted = 0
-    for seed in seeds:
-        print(f"seed {seed}")
-        forms = ("usual", "hash" if seed % 2 else "split", f"random {seed}")
-        accepted += world.check(random_query(str(seed)), forms)
-    return accepted
+def test_answers_agree() -> None:
+    outcome = tried("0", range(TEXTS), both=False)
+    differences = [shrunk(found) for _, found in outcome.found[:1]]
+    assert not differences, f"{differences[0].difference}\n\n{script(differences[0])}"
+    assert outcome.verdicts["equal"] > 0.8 * TEXTS  # else the grammar makes texts that nobody takes

@@ -1,0 +1,118 @@
+"""Does qoop answer a text as DuckDB does? One text, in one mode, over one set of tables.
+
+Names, types and rows must be equal, and their order as far as the text asks for one (:mod:`qoop.tpcds.oracle`). Both
+sides may refuse a text, for whatever reason they give. Where one refuses and the other does not, that is a difference,
+but for an error in a value that may or may not be computed (a CAST behind a filter, say, is raised or not as the
+optimizer likes): qoop may do without the value, and where it is qoop that raises, DuckDB is asked a second time with
+its optimizer off; it excuses qoop if it raises then too.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+from fuzz_forms import planning_as
+from fuzz_tables import Hosts
+
+import qoop
+from qoop.tpcds.oracle import Difference, compare
+from qoop.tpcds.ordering import Ordering, ordering
+
+TOO_MANY = 300_000  # rows of an answer that is not worth comparing
+_OF_VALUES = (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException)
+_FEW = 2_000
+
+EQUAL, REFUSED, UNSURE = "equal", "refused by both", "a value that need not be computed"
+UNWRITTEN = "cut, and sqlglot cannot write it without its LIMIT"
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """What DuckDB says: rows and types, or an error."""
+
+    rows: pa.Table | None
+    types: tuple[str, ...] = ()
+    error: duckdb.Error | None = None
+
+
+def asked(connection: duckdb.DuckDBPyConnection, text: str) -> Theirs:
+    """DuckDB's answer."""
+    try:
+        cursor = connection.execute(text)
+        types = tuple(str(column[1]) for column in cursor.description or ())
+        return Theirs(cursor.to_arrow_table(), types)
+    except duckdb.Error as error:
+        return Theirs(None, (), error)
+
+
+def judged(hosts: Hosts, text: str, mode: str, theirs: Theirs) -> Difference | str:
+    """A difference, or in a word what came of it. mode: ``whole``, or one of the forms of :mod:`fuzz_forms`."""
+    session = hosts.whole if mode == "whole" else hosts.staged
+    try:
+        with nullcontext() if mode == "whole" else planning_as(mode):
+            result = session.sql(text)
+            ours = result.arrow()
+    except qoop.QoopError as error:
+        return _of_our_error(hosts, text, theirs, error)
+    except Exception as error:  # whatever it is, it is not what a user should meet
+        return Difference("crash", f"raised {type(error).__name__}: {error}")
+    if theirs.rows is None:
+        if isinstance(theirs.error, _OF_VALUES):
+            return UNSURE
+        return Difference("accepted", f"{ours.num_rows} rows, but DuckDB refuses: {theirs.error}")
+    return _of_rows(hosts, text, theirs, ours, result)
+
+
+def _of_our_error(hosts: Hosts, text: str, theirs: Theirs, error: qoop.QoopError) -> Difference | str:
+    if theirs.rows is None:
+        return REFUSED
+    if isinstance(error, qoop.ExecutionError) and _raises_unoptimized(hosts.duckdb, text):
+        return UNSURE
+    return Difference("raised", f"{type(error).__name__}: {error}")
+
+
+def _raises_unoptimized(connection: duckdb.DuckDBPyConnection, text: str) -> bool:
+    connection.execute("PRAGMA disable_optimizer")
+    try:
+        return isinstance(asked(connection, text).error, _OF_VALUES)
+    finally:
+        connection.execute("PRAGMA enable_optimizer")
+
+
+def _of_rows(hosts: Hosts, text: str, theirs: Theirs, ours: pa.Table, result: qoop.Result) -> Difference | str:
+    assert theirs.rows is not None
+    types = tuple(result.types)
+    if types != theirs.types:
+        return Difference("types", f"the types are {', '.join(types)}, but should be {', '.join(theirs.types)}")
+    order = ordering(text, theirs.rows.column_names)
+    try:
+        difference = compare(ours, theirs.rows, order=order, unlimited=lambda: _whole(hosts, order, ours.schema))
+    except (duckdb.Error, _Unwritten):
+        return UNWRITTEN
+    return difference or _of_values(hosts, text, order, result, theirs.rows) or EQUAL
+
+
+class _Unwritten(Exception):
+    """What sqlglot wrote is another query."""
+
+
+def _whole(hosts: Hosts, order: Ordering, schema: pa.Schema) -> pa.Table:
+    rows = hosts.duckdb.execute(order.unlimited or "").to_arrow_table()
+    if rows.schema.types[: len(schema)] != schema.types:
+        raise _Unwritten
+    return rows
+
+
+def _of_values(hosts: Hosts, text: str, order: Ordering, result: qoop.Result, rows: pa.Table) -> Difference | None:
+    """Are the values in Python the same, too? Asked where floats and ties cannot make them differ."""
+    if order.cut or rows.num_rows > _FEW or "float" in str(rows.schema) or "double" in str(rows.schema):
+        return None
+    ours = sorted(map(repr, result.fetchall()))
+    theirs = sorted(map(repr, hosts.duckdb.execute(text).fetchall()))
+    wrong = [(mine, other) for mine, other in zip(ours, theirs, strict=False) if mine != other]
+    if not wrong and len(ours) == len(theirs):
+        return None
+    return Difference("values", f"fetchall() gives {wrong[0][0]}, but should give {wrong[0][1]}")

@@ -1,0 +1,127 @@
+"""Random tables: all types, many NULLs, ties and duplicates, in all the ways a session can hold a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import duckdb
+from fuzz_templates import COLOUR, ODD, TYPES, UNION, kind_of
+
+import qoop
+from qoop.planner.algebra.expr import quote
+
+PARQUET, ARROW, DATABASE = "parquet", "arrow", "database"
+_UNKNOWN_TO_PARQUET = {UNION, COLOUR, "BIT", "HUGEINT", "UHUGEINT", "INTEGER[2]", "TIME WITH TIME ZONE", "INTERVAL",
+                       "TIMESTAMP_S", "TIMESTAMP_NS"}  # fmt: skip
+_UNKNOWN_TO_ARROW = {UNION, COLOUR, "TIMESTAMP_S"}
+_NAMES = ("k", "s", "d", "v", "x", "y", "when", "Group", "K2", "total")
+_SIZES = (0, 1, 7, 14, 30, 30, 60)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows as SQL values, and how a session holds them: as Parquet files, in Arrow or in a DuckDB file."""
+
+    name: str
+    held: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def create(self) -> str:
+        """The statements that make it in DuckDB."""
+        columns = ", ".join(f"{quote(name)} {type_}" for name, type_ in self.columns)
+        values = ",\n  ".join(f"({', '.join(row)})" for row in self.rows)
+        insert = f";\nINSERT INTO {self.name} VALUES\n  {values}" if self.rows else ""
+        return f"CREATE OR REPLACE TABLE {self.name} ({columns}){insert};"
+
+    def kinds(self) -> list[tuple[str, str]]:
+        return [(name, kind_of(type_)) for name, type_ in self.columns]
+
+
+def random_tables(seed: str) -> tuple[Table, ...]:
+    """The tables of a seed: four small ones, and one with more rows."""
+    rng = Random(seed)
+    small = [_table(rng, name, rng.choice(_SIZES)) for name in "abce"]
+    return (*small, _table(rng, "wide", 150))
+
+
+def _table(rng: Random, name: str, size: int) -> Table:
+    held = rng.choice((PARQUET, PARQUET, ARROW, DATABASE, DATABASE))
+    unknown = {PARQUET: _UNKNOWN_TO_PARQUET, ARROW: _UNKNOWN_TO_ARROW, DATABASE: set()}[held]
+    usual = [type_ for type_ in TYPES if type_ not in unknown and type_ not in ODD]
+    odd = [type_ for type_ in ODD if type_ not in unknown]
+    whole = rng.choice(("INTEGER", "BIGINT", "SMALLINT", "DECIMAL(9,2)"))
+    columns = [("id", rng.choice(("INTEGER", "BIGINT"))), ("k", whole), ("s", "VARCHAR")]
+    for column in rng.sample(_NAMES[2:], rng.randint(1, 6)):
+        columns.append((column, rng.choice(usual if rng.random() < 0.6 else odd)))
+    values = [_values(rng, type_, size, unique=column == "id") for column, type_ in columns]
+    return Table(name, held, tuple(columns), tuple(zip(*values, strict=True)) if size else ())
+
+
+def _values(rng: Random, type_: str, size: int, unique: bool) -> list[str]:
+    if unique:
+        return [str(number) for number in range(size)]
+    nulls = rng.choice((0.0, 0.15, 0.15, 0.4))
+    few = rng.sample(TYPES[type_], min(len(TYPES[type_]), rng.choice((1, 3, 9))))
+    return ["NULL" if rng.random() < nulls else rng.choice(few) for _ in range(size)]
+
+
+class Hosts:
+    """Sessions of qoop's and a DuckDB with the same tables. whole: may use DuckDB's own plan; staged: may not."""
+
+    def __init__(self, folder: Path, tables: Sequence[Table]) -> None:
+        self.folder = folder
+        self.whole = qoop.connect(slots=2, memory="500MB")
+        self.staged = qoop.connect(slots=2, memory="500MB", staged=True)
+        self.duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "500MB"})
+        for table in tables:
+            self.duckdb.execute(table.create())
+            self._hold(table)
+
+    def _hold(self, table: Table) -> None:
+        """Give the sessions what DuckDB has; DuckDB reads the same if types get lost there."""
+        if table.held == ARROW:
+            self.duckdb.execute("SET arrow_lossless_conversion = true")
+            rows = self.duckdb.execute(f"FROM {table.name}").to_arrow_table()
+            self.duckdb.execute("SET arrow_lossless_conversion = false")
+            self._register(lambda session: session.register(table.name, rows))
+        elif table.held == PARQUET:
+            files = self._written(table, self.folder / table.name)
+            self.duckdb.execute(f"DROP TABLE {table.name}; CREATE VIEW {table.name} AS FROM read_parquet('{files}')")
+            self._register(lambda session: session.register(table.name, files))
+        else:
+            path = self.folder / f"{table.name}.duckdb"
+            self.duckdb.execute(
+                f"ATTACH '{path}' AS made; CREATE TABLE made.{table.name} AS FROM {table.name}; DETACH made"
+            )
+            self._register(lambda session: session.register_database(path))
+
+    def _written(self, table: Table, folder: Path) -> str:
+        folder.mkdir(parents=True)
+        half = len(table.rows) // 2
+        for number, part in enumerate((f"LIMIT {half}", f"OFFSET {half}") if half else ("",)):
+            source = f"(FROM {table.name} {part})"
+            self.duckdb.execute(f"COPY {source} TO '{folder}/{number}.parquet' (ROW_GROUP_SIZE 20)")
+        return f"{folder}/*.parquet"
+
+    def _register(self, register: Callable[[qoop.Session], None]) -> None:
+        register(self.whole)
+        register(self.staged)
+
+    def close(self) -> None:
+        self.whole.close()
+        self.staged.close()
+        self.duckdb.close()
+
+
+def kinds_of(tables: Sequence[Table]) -> Mapping[str, list[tuple[str, str]]]:
+    """The columns and kinds that a grammar writes its texts about."""
+    return {table.name: table.kinds() for table in tables}
+
+
+def without_rows(table: Table, first: int, last: int) -> Table:
+    """The table without some of its rows."""
+    return replace(table, rows=table.rows[:first] + table.rows[last:])
