@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from qoop.statements.statement import Statement
 
 _USAGE, _INTERRUPTED = 2, 130
-_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile")
+_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "slt")
 """The meaning of a first word even if there is a file of that name; that one is ./tpcds."""
 
 _BENCH = "Compare with DuckDB, and plans with each other, while the resources change"
@@ -103,6 +103,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_session_options(resume_command.add(commands, _session, _watch, _show, FORMATS))
     replay_command.add(commands)
     _add_calibrate(commands)
+    _add_slt(commands, words)
     _add_group(commands, words, "profile", _PROFILE, "qoop.commands.profile")
     _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
     _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
@@ -158,6 +159,14 @@ def _add_calibrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser = commands.add_parser("calibrate", help=what, description=f"{what}. Takes less than a minute.")
     parser.add_argument("--json", metavar="FILE", help="write the result there, not where sessions look for it")
     parser.set_defaults(run=_calibrate)
+
+
+def _add_slt(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
+    """Add the command; its module is loaded only if it is asked for."""
+    if words[:1] == ["slt"]:
+        import_module("qoop.commands.slt").add(commands)
+    else:
+        commands.add_parser("slt", help="Run sqllogictest files, such as those of DuckDB, and compare the answers")
 
 
 def _add_group(

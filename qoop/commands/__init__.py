@@ -7,4 +7,6 @@
     profile.py       ``qoop profile``: list, show, draw, convert, statistics
     replay.py        ``qoop replay``: tells a trace and checks it
     resume.py        ``qoop resume``: goes on with a suspended job
+    slt.py           ``qoop slt``: runs sqllogictest files
+    slt_file.py      what such a file holds, its loops written out
 """
