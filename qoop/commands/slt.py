@@ -283,7 +283,7 @@ def _rows_of(query: Query) -> list[list[str]] | str:
     return [lines[at : at + query.columns] for at in range(0, len(lines), query.columns)]
 
 
-def _sorted(rows: Sequence[Sequence[str]], sort: str) -> list[str]:
+def _sorted(rows: Sequence[list[str]], sort: str) -> list[str]:
     """All values, in the order to compare."""
     if sort == "valuesort":
         return sorted(value for row in rows for value in row)
