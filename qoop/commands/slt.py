@@ -73,7 +73,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 @dataclass
 class Report:
-    """What came of the records of a file: passed, different, refused, skipped or DuckDB's; and what to tell."""
+    """Counts of the records of a file by what came of them, and what to tell of them."""
 
     counts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -249,7 +249,7 @@ def _quoted(name: str) -> str:
 
 
 def difference(query: Query, found: Sequence[Sequence[str]], types: Sequence[str]) -> str:
-    """What is wrong with the rows found, "" if nothing is."""
+    """The first thing that is wrong with the rows found, "" if nothing is."""
     if found and len(found[0]) != query.columns:
         return f"{len(found[0])} columns in place of {query.columns}"
     rows = [[_shown(value) for value in row] for row in found]

@@ -54,7 +54,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What is not run, and why."""
+    """A record that is not run, and why."""
 
     line: int
     reason: str
@@ -190,7 +190,7 @@ class _Reader:
                      rest[0] if rest else "", tuple(answer))  # fmt: skip
 
     def _included(self, name: str) -> list[str]:
-        """The rows of another file, beside this one or where its test runs: with a heading, | between values."""
+        """The rows of another file, next to this one or where its test runs: with a heading, | between values."""
         for folder in (self.path.parent, Path.cwd(), *self.path.parents):
             if (folder / name).is_file():
                 return [line.replace("|", "\t") for line in (folder / name).read_text().splitlines()[1:]]

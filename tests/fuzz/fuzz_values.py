@@ -49,7 +49,7 @@ class Names:
 
 
 class Values:
-    """Expressions; :class:`fuzz_grammar.Grammar` adds the queries around them and in them."""
+    """Expressions; the grammar of :mod:`fuzz_grammar` adds the queries around them and in them."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
