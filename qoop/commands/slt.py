@@ -55,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
     for path in _files(options.files):
         report = run_file(path, open_session)
         print(report.line(path), flush=True)
-        print("".join(f"  {text}\n" for text in report.told(options.verbose)), end="")
+        print("".join(f"  {text}\n" for text in report.lines(options.verbose)), end="")
         total.add(report)
     print(total.summary())
     return 1 if total.counts[_DIFFERENT] else 0
@@ -92,7 +92,7 @@ class Report:
         self.counts += other.counts
         self.reasons += other.reasons
 
-    def told(self, verbose: bool) -> list[str]:
+    def lines(self, verbose: bool) -> list[str]:
         """Differences, and with verbose all that did not pass."""
         return [text for sort, text in self.notes if verbose or sort == _DIFFERENT]
 
