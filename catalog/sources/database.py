@@ -128,14 +128,13 @@ def _open(
 ) -> tuple[Columns, DatabaseSource]:
     name = ".".join(map(sql_name, (alias, schema, table)))
     columns = describe(cursor, f"SELECT * FROM {name}")
-    counted = cursor.execute(f"SELECT count(*), coalesce(max(rowid) + 1, 0) FROM {name}").fetchone()
-    rows, row_ids = counted or (0, 0)
+    [(rows, row_ids)] = cursor.execute(f"SELECT count(*), coalesce(max(rowid) + 1, 0) FROM {name}").fetchall()
     return columns, DatabaseSource(file, block_size, schema, table, rows, row_ids)
 
 
 def _block_size(cursor: duckdb.DuckDBPyConnection, alias: str) -> int:
-    found = cursor.execute("SELECT block_size FROM pragma_database_size() WHERE database_name = ?", [alias]).fetchone()
-    return int(found[0]) if found and found[0] else 1 << 18
+    found = cursor.execute("SELECT block_size FROM pragma_database_size() WHERE database_name = ?", [alias]).fetchall()
+    return int(found[0][0]) if found and found[0][0] else 1 << 18
 
 
 def database_digest(path: str, block_size: int) -> str:

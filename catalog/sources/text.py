@@ -140,8 +140,8 @@ def _open(
     for file in files:
         read_as, options = reader(cursor, file.path, own, sampling)
         empty = TextFile(file, 0, function, options, read_as)
-        counted = cursor.execute(f"SELECT count(*) FROM ({_select([empty], own[:1], partitions)})").fetchone()
-        opened.append(TextFile(file, counted[0] if counted else 0, function, options, read_as))
+        [(rows,)] = cursor.execute(f"SELECT count(*) FROM ({_select([empty], own[:1], partitions)})").fetchall()
+        opened.append(TextFile(file, rows, function, options, read_as))
     return columns, TextSource(tuple(opened), partitions)
 
 
@@ -154,10 +154,10 @@ def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, 
     found = cursor.execute(
         "SELECT delimiter, quote, escape, newlinedelimiter, comment, skiprows, hasheader, columns, dateformat, "
         f"timestampformat FROM sniff_csv({sql_path(path)}{sampling})"
-    ).fetchone()
-    if found is None:
+    ).fetchall()
+    if not found:
         raise SourceError(f"cannot tell how {path} is laid out as CSV")
-    *marks, skip, header, sniffed, dates, timestamps = found
+    *marks, skip, header, sniffed, dates, timestamps = found[0]
     read_as = _types_to_read([(item["name"], item["type"]) for item in sniffed], dict(columns), path)
     names = ("delim", "quote", "escape", "new_line", "comment")
     options = [

@@ -167,7 +167,7 @@ class SampledColumn:
     def _finite(self) -> numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]:
         """Values that order: all but NaN and the infinities."""
         if pa.types.is_floating(self.values.type):
-            return numpy.asarray(numpy.isfinite(self.values.to_numpy(zero_copy_only=False)))
+            return numpy.asarray(numpy.isfinite(numpy.from_dlpack(self.values)))
         return numpy.ones(len(self.values), dtype=bool)
 
     def _value(self, index: int) -> Scalar:
@@ -207,7 +207,7 @@ def sampled_column(sample: pa.Table, index: int, name: str, type_: str, rows: in
     column = sample.column(f"v{index}").drop_null().combine_chunks()
     found = column.value_counts()
     order = pc.sort_indices(found.field("values"))
-    values, counts = found.field("values").take(order), found.field("counts").take(order).to_numpy()
+    values, counts = found.field("values").take(order), numpy.from_dlpack(found.field("counts").take(order))
     ordered = is_ordered(type_)
     width = width_of(type_)
     if is_text(type_):
@@ -232,7 +232,7 @@ def _locality(column: pa.Array, values: pa.Array, counts: _Counts) -> float:
     if len(column) < BLOCKS or len(values) < 2:
         return 1.0
     ends = numpy.cumsum(counts) / len(column)
-    places = pc.index_in(column, value_set=values).to_numpy(zero_copy_only=False)
+    places = numpy.from_dlpack(pc.index_in(column, value_set=values))  # to_numpy() would load pandas
     blocks = numpy.array_split(places, BLOCKS)
     before = numpy.concatenate(([0.0], ends))
     return float(numpy.mean([ends[block.max()] - before[block.min()] for block in blocks]))

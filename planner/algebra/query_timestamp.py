@@ -59,7 +59,5 @@ def _told(at: str, zone: str | None, type_: str) -> tuple[str, str]:
             connection.execute(f"SET TimeZone = '{zone.replace(chr(39), chr(39) * 2)}'")
         quoted = at.replace("'", "''")
         value = f"CAST(CAST(TIMESTAMPTZ '{quoted}' AS {through}) AS {type_})"
-        row = connection.execute(f"SELECT CAST({value} AS VARCHAR), typeof({value})").fetchone()
-    assert row is not None
-    text, name = row
+        [(text, name)] = connection.execute(f"SELECT CAST({value} AS VARCHAR), typeof({value})").fetchall()
     return f"CAST('{text}' AS {name})", str(name)

@@ -44,11 +44,10 @@ def option(name: str, value: str | None) -> tuple[str, str]:
         try:
             if value is not None:
                 connection.execute(f"SET {known} = '{_quoted(value)}'")
-            row = connection.execute(f"SELECT current_setting('{known}')").fetchone()
+            [(found,)] = connection.execute(f"SELECT current_setting('{known}')").fetchall()
         except duckdb.Error as error:
             raise ConfigError(f"{known} cannot be {value!r}: {error}") from error
-    assert row is not None
-    return known, {"ASCENDING": "ASC", "DESCENDING": "DESC"}.get(str(row[0]), str(row[0]))
+    return known, {"ASCENDING": "ASC", "DESCENDING": "DESC"}.get(str(found), str(found))
 
 
 def set_statements(settings: Settings) -> list[str]:

@@ -22,8 +22,8 @@ def lines(script: str) -> list[str]:
 @pytest.mark.parametrize(
     "use",
     [
-        "arrow_input.register(connection, 'r', rows); print(connection.execute('SELECT sum(i) FROM r').fetchone()[0])",
-        "print(arrow_input.relation(connection, rows).aggregate('sum(i)').fetchone()[0])",
+        "arrow_input.register(connection, 'r', rows); print(connection.sql('SELECT sum(i) FROM r').fetchall()[0][0])",
+        "print(arrow_input.relation(connection, rows).aggregate('sum(i)').fetchall()[0][0])",
     ],
 )
 def test_rows_of_arrow_do_without_pandas_and_frames_are_still_known(use: str) -> None:
