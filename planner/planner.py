@@ -116,7 +116,7 @@ class Planning:
         self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost
         self._interner = Interner()
         self._known = Known()
-        self._arranger = Arranger(self.cardinality, cost, self._interner)
+        self._arranger = Arranger(self.cardinality, cost, self._interner, self._known)
         self._plans: dict[int, tuple[Relation, Plan]] = {}
         columns = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
         self._cutter = Cutter(self._identity, columns, observed)

@@ -6,5 +6,8 @@
     inline.py               shared subplans written out where that pays
     eager_aggregation.py    groups before joins that only widen rows
     reduce_build_sides.py   cuts a large build side down by a small probe side
-    reduce_facts.py         cuts a large side of a join down by the keys of the other
+    transfer.py             keys of one side of a join cut the other down where its rows come from
+    key_source.py           where such keys come from
+    key_target.py           where they go
+    work.py                 seconds of trees that differ in a few operators
 """

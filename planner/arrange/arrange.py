@@ -1,6 +1,6 @@
 """The choices that estimates make before any exchange: the order of joins, and what follows from it.
 
-    ──inline──> ──reduce build sides──> ──order joins──> ──loosen joins──> ──aggregate early──> ──reduce facts──>
+    ──inline──> ──reduce build sides──> ──order joins──> ──loosen joins──> ──aggregate early──> ──transfer──>
 
 Each step depends on one or two of the choices of a variant (:class:`~qoop.planner.variants.Logical`); a step that was
 taken by the same choices from the same relation is not taken again.
@@ -9,15 +9,18 @@ taken by the same choices from the same relation is not taken again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from qoop.planner.algebra.interning import Interner
 from qoop.planner.algebra.relation import Relation
 from qoop.planner.arrange.eager_aggregation import eager_aggregation
 from qoop.planner.arrange.inline import inline_shared
 from qoop.planner.arrange.reduce_build_sides import reduce_build_sides
-from qoop.planner.arrange.reduce_facts import reduce_facts
+from qoop.planner.arrange.transfer import transfer
+from qoop.planner.arrange.work import Work
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
+from qoop.planner.exchange import exchange_cost
 from qoop.planner.join_order import Known, reorder
 from qoop.planner.rules import apply_rules
 from qoop.planner.rules.prune_columns import prune_columns
@@ -35,11 +38,14 @@ def arranged(relation: Relation, cardinality: Cardinality, cost: CostModel, choi
 class Arranger:
     """Arranges the relation of one query by several sets of choices; equal results are the same object."""
 
-    def __init__(self, cardinality: Cardinality, cost: CostModel, interner: Interner) -> None:
+    def __init__(
+        self, cardinality: Cardinality, cost: CostModel, interner: Interner, known: exchange_cost.Known | None = None
+    ) -> None:
         self.cardinality = cardinality
         self.cost = cost
         self.interner = interner
         self._groups = Known()
+        self._work = Work(cardinality, cost, {} if known is None else known.work)
         self._taken: dict[tuple[object, ...], tuple[Relation, Relation]] = {}
 
     def of(self, relation: Relation, choices: Logical) -> Relation:
@@ -50,7 +56,9 @@ class Arranger:
         relation = self._once(relation, self._ordered, choices.bushy, choices.aim)
         relation = self._once(relation, _loosened if choices.loosen else prune_columns)
         relation = self._once(relation, self._early, choices.eager_gain)
-        return self._once(relation, self._reduced_facts) if choices.reduce_facts else relation
+        if choices.transfer_gain < inf:
+            relation = self._once(relation, self._transferred, choices.transfer_gain)
+        return relation
 
     def ordered(self, relation: Relation) -> Relation:
         """The relation with its joins ordered, and otherwise as it is."""
@@ -69,8 +77,8 @@ class Arranger:
     def _ordered(self, relation: Relation, bushy: bool, aim: Aim) -> Relation:
         return reorder(relation, self.cardinality, model=self.cost, bushy=bushy, aim=aim, known=self._groups)
 
-    def _reduced_facts(self, relation: Relation) -> Relation:
-        return reduce_facts(relation, self.cardinality)
+    def _transferred(self, relation: Relation, least_gain: float) -> Relation:
+        return transfer(relation, self._work, least_gain)
 
     def _early(self, relation: Relation, least_gain: float) -> Relation:
         return prune_columns(eager_aggregation(relation, self.cardinality, self.cost, least_gain))

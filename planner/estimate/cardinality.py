@@ -72,6 +72,7 @@ class Cardinality:
         self._stats = stats
         self.observed = observed if observed is not None and observed.table_sets else None
         self._profiles: dict[int, tuple[Relation, Profile]] = {}
+        self._sides: dict[int, tuple[Profile, Profile]] = {}
         self._parts_read: dict[int, tuple[Relation, float]] = {}
         self._widths: dict[str, float] = {}
         self._origins = 0
@@ -202,7 +203,7 @@ class Cardinality:
         return Profile(input.rows, spreads, origins)
 
     def _join(self, join: Join) -> Profile:
-        left, right = settled(self.profile(join.left)), settled(self.profile(join.right))
+        left, right = self._settled(join.left), self._settled(join.right)
         if join.kind in ("semi", "anti", "mark"):
             return _half_join(join, left, right)
         pairs, rest = equalities(join.on, left, right)
@@ -224,6 +225,13 @@ class Cardinality:
         padded = {"left": [right], "right": [left], "full": [left, right]}[join.kind]
         nullable = {name: _with_nulls(spread, lost) for side in padded for name, spread in side.columns.items()}
         return Profile(rows, {**both.columns, **nullable}, both.origins)
+
+    def _settled(self, side: Relation) -> Profile:
+        known = self._sides.get(id(side))
+        profile = self.profile(side)
+        if known is None or known[0] is not profile:
+            known = self._sides[id(side)] = (profile, settled(profile))
+        return known[1]
 
     def _aggregate(self, aggregate: Aggregate) -> Profile:
         input = self.profile(aggregate.input)
