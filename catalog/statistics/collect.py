@@ -207,7 +207,8 @@ def sampled_column(sample: pa.Table, index: int, name: str, type_: str, rows: in
     column = sample.column(f"v{index}").drop_null().combine_chunks()
     found = column.value_counts()
     order = pc.sort_indices(found.field("values"))
-    values, counts = found.field("values").take(order), numpy.from_dlpack(found.field("counts").take(order))
+    values = found.field("values").take(order)
+    counts: _Counts = numpy.from_dlpack(found.field("counts").take(order)).astype(numpy.int64, copy=False)
     ordered = is_ordered(type_)
     width = width_of(type_)
     if is_text(type_):
