@@ -108,7 +108,7 @@ def totals(report: ColdReport) -> str:
 def run(options: ColdOptions, on_query: Callable[[ColdQuery], object] = lambda _: None) -> ColdReport:
     """Time every query. on_query: called with each at once."""
     slots = configure(slots=options.slots).slots
-    known = texts(options.suite)
+    known = texts(options.suite, options.directory)
     with tempfile.TemporaryDirectory(prefix="qoop-cold-") as folder:
         sides = _Sides(options, slots, Path(folder))
         found = []

@@ -66,7 +66,7 @@ HEADER = "query   cost  footers s  full s  ratio  read ms  collect ms"
 
 def compare(options: Options, show: Callable[[Compared], object]) -> list[Compared]:
     """Compare the plans of the chosen queries; `show` hears of each. Raises as a session does."""
-    chosen = texts(options.suite)
+    chosen = texts(options.suite, options.directory)
     found = []
     with connect(options.slots, replan=False, reuse=False, staged=True, statistics="full") as session:
         session.register_folder(options.directory)
