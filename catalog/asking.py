@@ -29,6 +29,11 @@ def parsed(text: str) -> list[duckdb.Statement]:
         return _duckdb().extract_statements(text)
 
 
+def is_several(statement: duckdb.Statement) -> bool:
+    """True for a PIVOT without values, or a part of what DuckDB 1 makes of one: several statements without a text."""
+    return not statement.query or statement.type.name == "MULTI"
+
+
 @lru_cache(maxsize=4096)
 def has_name(type_: str) -> bool:
     """True if SQL can name the type: a struct without names of its fields prints as what no CAST understands."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from qoop.catalog.asking import parsed
+from qoop.catalog.asking import is_several, parsed
 from qoop.catalog.errors import QueryError
 from qoop.catalog.lexed import Lexeme, lexed
 from qoop.statements.parameters import literal
@@ -25,9 +25,10 @@ Values = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True)
 class _Open:
-    """An item of ON without values: they are the rows of `query`, and come into the text from `start` to `end`."""
+    """An item of ON without values, from `start` to `end`: they are the rows of `query`, and come after `expr`."""
 
     query: str
+    expr: str
     start: int
     end: int
 
@@ -45,7 +46,7 @@ class _Level:
 
 def is_open(text: str) -> bool:
     """True for a text with a PIVOT whose values must be asked for: DuckDB makes several statements of it."""
-    return _MAY_PIVOT.search(text) is not None and any(not item.query for item in parsed(text))
+    return _MAY_PIVOT.search(text) is not None and any(map(is_several, parsed(text)))
 
 
 def with_values(text: str, values: Values) -> str:
@@ -58,7 +59,7 @@ def with_values(text: str, values: Values) -> str:
         if not found:
             raise QueryError("PIVOT finds no values, and so has no columns to make: ON … IN (…) names some")
         listed = ", ".join(literal(value) for value in found)
-        text = f"{text[: item.start]} IN ({listed}){text[item.end :]}"
+        text = f"{text[: item.start]}{item.expr} IN ({listed}){text[item.end :]}"
     return text
 
 
@@ -100,11 +101,13 @@ def _values_of(text: str, item: Sequence[Lexeme], source: str, around: list[list
         if depth == 0 and word.says("IN"):
             if len(item) < place + 3 or not item[place + 2].says(*_QUERIES):
                 return None
-            return _Open(_within(around, text[item[place + 2].start : item[-1].start]), word.start, end)
+            query = _within(around, text[item[place + 2].start : item[-1].start])
+            return _Open(query, text[begin : word.start], begin, end)
         depth += (word.text in "([{") - (word.text in ")]}")
     expr = text[begin:end]
     query = f"SELECT DISTINCT CAST(({expr}\n) AS VARCHAR) FROM {source}\nWHERE ({expr}\n) IS NOT NULL"
-    return _Open(f"FROM ({_within(around, query)}) AS q(v) ORDER BY v", end, end)
+    apart = expr if len(item) == 1 else f"({expr}\n)"  # to DuckDB 2 IN binds more tightly than operators before it
+    return _Open(f"FROM ({_within(around, query)}) AS q(v) ORDER BY v", apart, begin, end)
 
 
 def _within(around: list[list[str]], query: str) -> str:

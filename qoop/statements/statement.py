@@ -12,7 +12,7 @@ from typing import Literal
 
 import duckdb
 
-from qoop.catalog.asking import parsed
+from qoop.catalog.asking import is_several, parsed
 from qoop.catalog.errors import ParseError, QueryError
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
@@ -55,6 +55,15 @@ class ShowTables:
     """SHOW TABLES."""
 
 
+@value
+class _Parsed:
+    """A statement as DuckDB's parser sees it. parameters: their names."""
+
+    type: duckdb.StatementType
+    query: str
+    parameters: frozenset[str]
+
+
 Statement = Query | SetOption | Explain | ShowTables | CreateView | CreateTable | Drop | Copy
 
 
@@ -74,7 +83,7 @@ def statements(text: str) -> tuple[Statement, ...]:
         words = Words(text)
         if (what := _ours(words)) is not None:
             return (Explain(query_text(words.rest), what),)  # DuckDB does not know it
-    return tuple(_statement(item.type, query, bool(item.named_parameters)) for item, query in _parsed(text))
+    return tuple(map(_statement, _parsed(text)))
 
 
 def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:
@@ -88,7 +97,7 @@ def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:
     _check_characters(text)
     words = Words(text)
     found = _parsed(text if _ours(words) is None else words.rest)
-    return [(query, frozenset(map(folded, item.named_parameters))) for item, query in found]
+    return [(item.query, frozenset(map(folded, item.parameters))) for item in found]
 
 
 def folded(name: str) -> str:
@@ -108,24 +117,35 @@ def query_text(text: str) -> str:
     return found[0].text
 
 
-def _parsed(text: str) -> list[tuple[duckdb.Statement, str]]:
-    """The statements of a text, each with its own."""
+def _parsed(text: str) -> list[_Parsed]:
+    """The statements of a text."""
     try:
-        found = [(item, item.query) for item in parsed(text)]
-        if any(
-            not query for _, query in found
-        ):  # DuckDB makes several of a PIVOT without values, and gives none a text
-            found = [(_last(parsed(one)), one) for one in _split(text)]
+        found = parsed(text)
+        if any(map(is_several, found)):
+            return [_Parsed(_kind(one), one, _parameters(one)) for one in _split(text)]
     except duckdb.Error as error:
         raise ParseError(str(error)) from error
     if not found:
         raise QueryError("there is no statement in the text")
-    return found
+    return [_Parsed(item.type, item.query, frozenset(item.named_parameters)) for item in found]
 
 
-def _last(made: list[duckdb.Statement]) -> duckdb.Statement:
-    """Of what DuckDB makes of one statement, the one that does what it says."""
-    return [item for item in made if item.type != duckdb.StatementType.TRANSACTION][-1]
+def _parameters(text: str) -> frozenset[str]:
+    return frozenset(name for item in parsed(text) for name in item.named_parameters)
+
+
+def _kind(text: str) -> duckdb.StatementType:
+    """The kind of a statement with a PIVOT in it, of which DuckDB says only that it is several."""
+    first = Words(text).next
+    says = "" if first is None else first.text.upper()
+    return _PIVOTING.get(says, duckdb.StatementType.SELECT)
+
+
+_PIVOTING = {
+    "CREATE": duckdb.StatementType.CREATE,
+    "COPY": duckdb.StatementType.COPY,
+    "EXPLAIN": duckdb.StatementType.EXPLAIN,
+}
 
 
 def _split(text: str) -> list[str]:
@@ -156,23 +176,23 @@ def _ours(words: Words) -> What | None:
     return "history" if words.take("EXPLAIN", "HISTORY") else None
 
 
-def _statement(type_: duckdb.StatementType, query: str, has_parameters: bool) -> Statement:
-    if has_parameters:
+def _statement(item: _Parsed) -> Statement:
+    if item.parameters:
         raise QueryError("the text has parameters ($1, $name or ?) and no values for them")
-    if type_ == duckdb.StatementType.SELECT and _IS_QUERY.match(query):
-        return Query(query.lstrip())  # at once, for the text may be long
-    words = Words(query)
+    if item.type == duckdb.StatementType.SELECT and _IS_QUERY.match(item.query):
+        return Query(item.query.lstrip())  # at once, for the text may be long
+    words = Words(item.query)
     text = words.rest  # without comments before it
-    if type_ == duckdb.StatementType.SELECT and not words.take("PRAGMA"):  # DuckDB takes some for a SELECT
+    if item.type == duckdb.StatementType.SELECT and not words.take("PRAGMA"):  # DuckDB takes some for a SELECT
         return ShowTables() if _shows_tables(words) else Query(_as_query(text))
-    if type_ == duckdb.StatementType.EXPLAIN and words.take("EXPLAIN"):
+    if item.type == duckdb.StatementType.EXPLAIN and words.take("EXPLAIN"):
         analyze = words.take("ANALYZE")
         return Explain(query_text(words.rest), "analyze" if analyze else "plan")
-    if type_ == duckdb.StatementType.SET:
+    if item.type == duckdb.StatementType.SET:
         return _option(Words(without_end(text)))
-    read = _OTHERS.get(type_)
+    read = _OTHERS.get(item.type)
     if read is None:
-        raise QueryError(f"{type_.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
+        raise QueryError(f"{item.type.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
                          "CREATE VIEW, CREATE TABLE … AS, DROP, COPY … TO, SET, RESET, EXPLAIN, DESCRIBE, SUMMARIZE "
                          "and SHOW TABLES; data comes in through register() or FROM 'file'")  # fmt: skip
     return read(text)

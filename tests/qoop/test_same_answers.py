@@ -112,9 +112,8 @@ PIVOTED = {
     "expressions": "PIVOT t ON s || k, (i, b) GROUP BY b ORDER BY b",
     "values of a query": "PIVOT t ON s IN (SELECT s FROM u WHERE w < 6) USING sum(k) GROUP BY b ORDER BY b",
     "in a subquery": "SELECT q.a + 1 FROM (PIVOT t ON lower(s) USING sum(k) GROUP BY b) AS q ORDER BY ALL",
-    "over CTEs": """
-        WITH r AS (FROM t WHERE s <> 'a'), p AS (PIVOT r ON s USING sum(k) GROUP BY b)
-        FROM p JOIN r USING (b) ORDER BY ALL""",
+    "over a CTE": "WITH r AS (FROM t WHERE s <> 'a') PIVOT r ON s USING sum(k) GROUP BY b ORDER BY b",
+    "in a CTE": "WITH p AS (PIVOT t ON s USING sum(k) GROUP BY b) FROM p ORDER BY ALL",
     "twice": """
         FROM (PIVOT (PIVOT t ON s USING sum(k) GROUP BY b) ON b) JOIN (PIVOT u ON s GROUP BY i) ON true ORDER BY ALL""",
 }
