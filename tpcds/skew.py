@@ -55,7 +55,7 @@ class Skew:
         """Of the `first` most frequent of `size` keys, as they are drawn.
 
         >>> round(Skew(1.0).share(1, 1000), 3)
-        0.134
+        0.133
         """
         return (_area(first + 0.5, self.exponent) - self._before) / (_area(size + 0.5, self.exponent) - self._before)
 

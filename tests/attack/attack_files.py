@@ -39,6 +39,7 @@ from qoop.planner.estimate.cost import DEFAULT
 from qoop.retrace.rerun import read_trace, rerun
 
 SERIES = "corrupted files"
+STAGED: dict[str, Any] = {"staged": True, "statistics": "full"}  # else there are no plans and statistics to damage
 TEXT = (
     "SELECT k, count(*) AS n, sum(v) AS s, max(name) AS m FROM t JOIN d USING (k) WHERE v < 100 GROUP BY k ORDER BY k"
 )
@@ -136,12 +137,12 @@ def _data(copy: Path) -> Path:
 
 def _find_all(copy: Path) -> None:
     """See that what was left behind is found again: else nothing would be attacked."""
-    with qoop.connect(slots=2, memory="500MB", plan_cache=copy / "plans") as session:
+    with qoop.connect(slots=2, memory="500MB", **STAGED, plan_cache=copy / "plans") as session:
         session.register_folder(_data(copy))
         session.sql(TEXT)
         assert session.plan_cache.hits, "the plan was not found again"
     for place in (copy / "checkpoints", (copy / "store").as_uri()):
-        with _key(), qoop.connect(slots=2, memory="500MB", checkpoints=place) as session:
+        with _key(), qoop.connect(slots=2, memory="500MB", **STAGED, checkpoints=place) as session:
             session.register_folder(_data(copy))
             job = session.submit(TEXT)
             job.result()
@@ -151,7 +152,7 @@ def _find_all(copy: Path) -> None:
 def _suspend(copy: Path) -> None:
     """A job that is stopped in the middle; of a machine so fast that there is none, one that has not begun."""
     for begun in (True, True, True, False):
-        with qoop.connect(slots=1, memory="500MB") as session:
+        with qoop.connect(slots=1, memory="500MB", **STAGED) as session:
             session.register_folder(_data(copy))
             if not begun:
                 session.resize(slots=0)
@@ -173,7 +174,7 @@ def _oracle(world: Path, text: str) -> Rows:
 
 
 def _rows(copy: Path, **options: Any) -> Rows:
-    with qoop.connect(slots=2, memory="500MB", **options) as session:
+    with qoop.connect(slots=2, memory="500MB", **STAGED, **options) as session:
         session.register_folder(_data(copy))
         return session.submit(TEXT, timeout=60).result().fetchall()
 

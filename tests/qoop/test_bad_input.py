@@ -112,7 +112,7 @@ def test_a_file_that_was_cut_short(data: Path, fails: Fails) -> None:
 
 def test_a_file_among_others_that_is_not_parquet(data: Path, fails: Fails) -> None:
     (data / "other.parquet").write_text("this is no Parquet file")
-    assert "other.parquet" in fails("-c", "SELECT count(*) FROM big", "--data", data)
+    assert "other.parquet" in fails("-c", "SELECT count(*) FROM big, other", "--data", data)
 
 
 def damage(path: Path) -> None:

@@ -28,7 +28,6 @@ NON_DETERMINISTIC = {
     "uuid": "SELECT a, uuid() u FROM t",
     "sample": "SELECT * FROM t USING SAMPLE 3 ROWS",
     "tablesample": "SELECT * FROM t TABLESAMPLE 10%",
-    "the transaction": "SELECT txid_current() AS n FROM t",
     "reckoned from now": "SELECT age(ts) AS d FROM t",
     "ago": "SELECT b FROM t WHERE ts < ago(INTERVAL 1 DAY)",
     "limit": "SELECT a FROM t LIMIT 3",
