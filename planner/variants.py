@@ -95,6 +95,7 @@ class Logical:
     inline: whether shared subplans are written out for every reader, with the reader's filters inside.
     bushy: False: one side of every join is a single relation.
     aim: what the order of joins is to save besides work.
+    seed: draw the order of joins by it, for experiments.
     """
 
     eager_gain: float = LEAST_GAIN
@@ -103,6 +104,7 @@ class Logical:
     inline: bool = False
     bushy: bool = True
     aim: Aim = WORK
+    seed: int | None = None
 
 
 @value

@@ -20,6 +20,7 @@ from qoop.tpcds.bench import (
     ray_spot,
     reuse_share,
     shrink,
+    transfer,
 )
 from qoop.tpcds.bench.system_under_test import KINDS
 from qoop.tpcds.queries import parse_selection
@@ -47,6 +48,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_fidelity(commands)
     _add_ray(commands)
     _add_eta(commands)
+    _add_transfer(commands)
     _add_ray_spot(commands)
     suite.add_commands(commands)
 
@@ -143,6 +145,18 @@ def _add_ray(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--slots", type=int, default=2, metavar="N", help="of the node, and of this process (2)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_ray)
+
+
+def _add_transfer(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Staged plans with and without predicate transfer; with --orders, over orders of joins drawn by chance"
+    parser = commands.add_parser("transfer", help=what, description=f"{what}.")
+    _add_tables(parser)
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="pairs of runs of each plan (3)")
+    parser.add_argument("--orders", type=int, default=0, metavar="N", help="orders drawn for each query (0: the usual)")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds of one run at most (60)")
+    _add_resources(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_transfer)
 
 
 def _add_eta(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -393,6 +407,19 @@ def _ray_spot(options: argparse.Namespace) -> int:
     )  # fmt: skip
     _write(ray_spot.to_json(done), options.json)
     return 1 if any(one.error is not None for one in done) else 0
+
+
+def _transfer(options: argparse.Namespace) -> int:
+    done = transfer.run(
+        transfer.TransferOptions(
+            Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.orders,
+            options.timeout, options.slots, options.memory,
+        ),
+        _tell,
+    )  # fmt: skip
+    print(transfer.table(done))
+    _write(transfer.to_json(done), options.json)
+    return 0
 
 
 def _reuse(options: argparse.Namespace) -> int:

@@ -53,7 +53,7 @@ class Arranger:
         if choices.inline:
             relation = self._once(relation, _inlined)
         relation = self._once(relation, self._reduced)
-        relation = self._once(relation, self._ordered, choices.bushy, choices.aim)
+        relation = self._once(relation, self._ordered, choices.bushy, choices.aim, choices.seed)
         relation = self._once(relation, _loosened if choices.loosen else prune_columns)
         relation = self._once(relation, self._early, choices.eager_gain)
         if choices.transfer_gain < inf:
@@ -74,8 +74,9 @@ class Arranger:
     def _reduced(self, relation: Relation) -> Relation:
         return reduce_build_sides(relation, self.cardinality)
 
-    def _ordered(self, relation: Relation, bushy: bool, aim: Aim) -> Relation:
-        return reorder(relation, self.cardinality, model=self.cost, bushy=bushy, aim=aim, known=self._groups)
+    def _ordered(self, relation: Relation, bushy: bool, aim: Aim, seed: int | None) -> Relation:
+        known = self._groups
+        return reorder(relation, self.cardinality, model=self.cost, bushy=bushy, aim=aim, known=known, seed=seed)
 
     def _transferred(self, relation: Relation, least_gain: float) -> Relation:
         return transfer(relation, self._work, least_gain)

@@ -6,6 +6,7 @@
     graph.py       rows of every set of relations
     corrections.py what was seen of some sets corrects what others lean on
     enumerate.py   the search
+    shuffled.py    an order by chance, for experiments
     rebuild.py     from the order found to a relation
 """
 
@@ -22,6 +23,7 @@ from qoop.planner.join_order.enumerate import search
 from qoop.planner.join_order.graph import JoinGraph
 from qoop.planner.join_order.group import Group, collect, is_group, movable
 from qoop.planner.join_order.rebuild import rebuild
+from qoop.planner.join_order.shuffled import shuffled
 from qoop.planner.variants import AIMS, MEMORY, NETWORK, RESULTS, WORK, Aim
 
 __all__ = ["AIMS", "MEMORY", "NETWORK", "RESULTS", "WORK", "Aim", "Known", "reorder"]
@@ -36,6 +38,7 @@ def reorder(
     bushy: bool = True,
     aim: Aim = WORK,
     known: Known | None = None,
+    seed: int | None = None,
 ) -> Relation:
     """The same rows and columns with every group of joins in the cheapest order found.
 
@@ -43,9 +46,10 @@ def reorder(
     model: what joins cost (the usual). bushy: False: one side of every join is a leaf of the group.
     aim: what the order is to save besides work.
     known: the groups of relations that were reordered before, with this cardinality and this limit.
+    seed: draw an order by it, for experiments, in place of the cheapest.
     """
     known = Known() if known is None else known
-    return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known).root(relation)
+    return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known, seed).root(relation)
 
 
 @value
@@ -67,7 +71,14 @@ class Known:
 
 class _Reordering:
     def __init__(
-        self, cardinality: Cardinality, limit: int, model: CostModel, bushy: bool, aim: Aim, known: Known
+        self,
+        cardinality: Cardinality,
+        limit: int,
+        model: CostModel,
+        bushy: bool,
+        aim: Aim,
+        known: Known,
+        seed: int | None,
     ) -> None:
         self.cardinality = cardinality
         self.limit = limit
@@ -75,6 +86,7 @@ class _Reordering:
         self.bushy = bushy
         self.aim = aim
         self.known = known
+        self.seed = seed
         self.done: dict[int, tuple[Relation, Relation]] = {}
 
     def root(self, relation: Relation) -> Relation:
@@ -102,7 +114,8 @@ class _Reordering:
     def _group(self, relation: Relation) -> Relation:
         grouped = self._grouped(relation)
         graph = grouped.graph
-        found = search(graph, self.model, self.limit, bushy=self.bushy, aim=self.aim)
+        found = None if self.seed is None else shuffled(graph, self.model, self.seed)
+        found = found or search(graph, self.model, self.limit, bushy=self.bushy, aim=self.aim)
         leaves = [graph.with_filters(i, self.any(leaf)) for i, leaf in zip(count(), grouped.originals)]
         ordered = rebuild(found, graph.full, leaves)
         if graph.constants:

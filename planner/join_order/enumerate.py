@@ -129,7 +129,7 @@ def search(graph: JoinGraph, model: CostModel, limit: int, *, bushy: bool = True
         if pairs is not None:
             _exhaustive(found, component, pairs)
         tops.append(component)
-    _cross(found, tops)
+    cross(found, tops)
     return found
 
 
@@ -144,7 +144,7 @@ def _exhaustive(found: Search, component: Mask, pairs: list[tuple[Mask, Mask]]) 
             found.offer(both, step)
 
 
-def _cross(found: Search, parts: list[Mask]) -> None:
+def cross(found: Search, parts: list[Mask]) -> None:
     """Join unconnected parts, the smallest first, each as the build side."""
     rows = found.graph.rows
     parts = sorted(parts, key=lambda part: (rows[part], part))
@@ -169,7 +169,7 @@ def _greedy(found: Search, component: Mask) -> None:
         for i, a in enumerate(sets):
             for b in sets[i + 1 :]:
                 if (a, b) not in known:
-                    step = found.consider(a, b) if _adjacent(a, b, graph) else None
+                    step = found.consider(a, b) if adjacent(a, b, graph) else None
                     known[a, b] = None if step is None else (graph.rows[a | b], step)
                 entry = known[a, b]
                 if entry is not None:
@@ -185,7 +185,7 @@ def _linear(found: Search, component: Mask) -> None:
     starts = sorted((bit for bit in bits(component) if bit not in graph.needs), key=lambda bit: (-graph.rows[bit], bit))
     grown = starts[0] if starts else component & -component
     while grown != component:
-        near = [bit for bit in bits(component & ~grown) if _adjacent(bit, grown, graph)]
+        near = [bit for bit in bits(component & ~grown) if adjacent(bit, grown, graph)]
         steps = [(step, bit) for bit in near if (step := found.consider(grown, bit)) is not None]
         if not steps:  # a leaf that is attached to several others may need them joined first
             _greedy(found, component)
@@ -199,7 +199,8 @@ def _has_leaf(pair: tuple[Mask, Mask]) -> bool:
     return any(side & (side - 1) == 0 for side in pair)
 
 
-def _adjacent(left: Mask, right: Mask, graph: JoinGraph) -> bool:
+def adjacent(left: Mask, right: Mask, graph: JoinGraph) -> bool:
+    """True if an edge leads from one set to the other."""
     return any(graph.neighbours[bit.bit_length() - 1] & right for bit in bits(left))
 
 

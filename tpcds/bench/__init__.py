@@ -12,6 +12,7 @@
     overhead.py          what adaptivity costs where nothing changes
     eta.py               how good the predicted end is
     reuse_share.py       how much finished work serves after a switch
+    transfer.py          what predicate transfer is worth, and how little orders of joins matter with it
     checkpoint_cost.py   what durable checkpoints cost
     ray_nodes.py         a Ray cluster on this machine
     ray_cost.py          what it costs to run on Ray
