@@ -187,7 +187,7 @@ def _measured(
 
 
 def _run(session: Session, wanted: str, plan: Plan) -> dict[StageId, Measured]:
-    """What each stage of a narrow plan took. Of stages that come to the same output, by other ways, one is run."""
+    """The rows, bytes and seconds of each stage of a narrow plan. Of stages with equal output only one runs."""
     job = session.submit(wanted, plan=plan)
     job.result()
     [ran] = job.plans
