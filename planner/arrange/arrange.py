@@ -53,16 +53,16 @@ class Arranger:
         if choices.inline:
             relation = self._once(relation, _inlined)
         relation = self._once(relation, self._reduced)
-        relation = self._once(relation, self._ordered, choices.bushy, choices.aim, choices.seed)
+        relation = self.ordered(relation, choices)
         relation = self._once(relation, _loosened if choices.loosen else prune_columns)
         relation = self._once(relation, self._early, choices.eager_gain)
         if choices.transfer_gain < inf:
             relation = self._once(relation, self._transferred, choices.transfer_gain)
         return relation
 
-    def ordered(self, relation: Relation) -> Relation:
-        """The relation with its joins ordered, and otherwise as it is."""
-        return self._once(relation, self._ordered, _USUAL.bushy, _USUAL.aim)
+    def ordered(self, relation: Relation, choices: Logical = _USUAL) -> Relation:
+        """The relation with its joins ordered by these choices, and otherwise as it is."""
+        return self._once(relation, self._ordered, choices.bushy, choices.aim, choices.seed)
 
     def _once(self, relation: Relation, step: Callable[..., Relation], *choices: object) -> Relation:
         key = (id(relation), step, *choices)
