@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from qoop.catalog.value import value
 from qoop.engine.history import Ended, Record, Started, Succeeded
 from qoop.engine.state import State
-from qoop.plan_cache import is_steady, named_tables
+from qoop.plan_cache import is_steady
 from qoop.planner.packing import on_threads
 from qoop.planner.sql.bind import at_present
 from qoop.planner.whole_query import Size, seconds_from_footers, whole_plan
@@ -73,7 +73,7 @@ class DuckDBPlans:
 
     def of(self, text: str, slots: int) -> DuckDBPlan:
         """The plan of a query, whose task can use that many slots. Raises ParseError, BindError, CatalogError."""
-        named = self._named(text)
+        named = self._tables.named(text)
         key = self._key(text, named)
         with self._lock:
             found = self._known.get(key)
@@ -95,7 +95,7 @@ class DuckDBPlans:
 
     def learn(self, text: str, job: JobHandle) -> None:
         """Remember what the plan of a query took, DuckDB's or another, if the job kept to it to the end."""
-        key = self._key(text, self._named(text))
+        key = self._key(text, self._tables.named(text))
         with self._lock:
             found = self._known.get(key)
         plans, history = job.plans(), job.history()
@@ -109,10 +109,6 @@ class DuckDBPlans:
             self._keep(key, replace(found, staged_seconds=min(took, found.staged_seconds or inf)))
         else:
             self._keep(key, _taking(found, min(took, found.seconds) if found.basis == "run" else took, "run"))
-
-    def _named(self, text: str) -> Mapping[str, Table]:
-        tables = {name.lower(): table for name, table in self._tables.catalog.tables().items()}
-        return dict(named_tables(normal_text(text), tables))
 
     def _key(self, text: str, named: Mapping[str, Table]) -> _Key:
         versions = tuple(sorted((name, table.version) for name, table in named.items()))

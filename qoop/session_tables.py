@@ -124,14 +124,18 @@ class SessionTables:
 
     def look_again(self, text: str) -> None:
         """Have the tables that a text may name be what their files hold now."""
-        tables = {name.lower(): table for name, table in self.catalog.tables().items()}
         with self.lock:
-            for name, table in named_tables(normal_text(text), tables):
+            for name, table in self.named(text).items():
                 try:
                     self._unreadable.pop(name, None)
                     self._refresh(table.name)
                 except CatalogError as error:  # it may be that the text does not read the table after all
                     self._unreadable[name] = error
+
+    def named(self, text: str) -> Mapping[str, Table]:
+        """The tables that a text may name, by lower-case name."""
+        tables = {name.lower(): table for name, table in self.catalog.tables().items()}
+        return dict(named_tables(normal_text(text), tables))
 
     def take_copies(self, tables: Sequence[TableRef], contents: Mapping[str, str]) -> None:
         """Tables that hold the same as those of a bundle are these, wherever they lie. contents: see `take_copies`."""
