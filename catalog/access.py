@@ -1,4 +1,4 @@
-"""Which files an instance of DuckDB must be able to open to read a table."""
+"""The files that an instance of DuckDB must be able to open to read a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Access:
 
 @value
 class Places:
-    """Where the rows of a source lie. local: paths of files. remote: URLs of objects in buckets."""
+    """The places of a source's rows. local: paths of files. remote: URLs of objects in buckets."""
 
     local: Sequence[str] = ()
     remote: Sequence[str] = ()

@@ -65,7 +65,7 @@ def lexed(text: str) -> tuple[Lexeme, ...]:
 
 
 def _starts(text: str) -> list[int]:
-    """Where words begin, in characters; DuckDB counts bytes."""
+    """The places where words begin, in characters; DuckDB counts bytes."""
     offsets = [offset for offset, _ in duckdb.tokenize(text)]
     if text.isascii():
         return offsets

@@ -12,7 +12,7 @@ MOST_BYTES = 255
 
 
 def fault_of(path: str) -> str | None:
-    """Why a text is no path at all; None if it may be one.
+    """The reason why a text cannot be a path; None if it may be one.
 
     >>> fault_of("/data/x.parquet"), fault_of("a\\0b")
     (None, 'it holds a NUL')
@@ -25,7 +25,7 @@ def fault_of(path: str) -> str | None:
 
 
 def unspeakable(text: str) -> str | None:
-    """Why no file system and no text of SQL can hold a text; None if they can."""
+    """The reason why no file system and no SQL can hold a text; None if they can."""
     if "\0" in text:
         return "it holds a NUL"
     try:

@@ -97,7 +97,7 @@ class Footer:
 
 
 class Source(Protocol):
-    """Where the rows of a table lie. Immutable; holds the digest of what it saw when it was registered."""
+    """The source of a table's rows. Immutable; it holds the digest of what it saw when it was registered."""
 
     @property
     def rows(self) -> int:
@@ -196,7 +196,7 @@ class Table:
         self.source.check(split)
 
     def scan(self, columns: Sequence[str], split: Split | None = None) -> str | pa.Table:
-        """How to read these columns: DuckDB SQL text, or an Arrow table (slices, no copy).
+        """The columns, to be read by DuckDB: as SQL text, or as an Arrow table (slices, no copy).
 
         Without columns (COUNT(*)) one cheap column is read, so that the number of rows is kept.
         """

@@ -64,7 +64,7 @@ class DataLocality:
         return max(tasks, key=lambda one: (self._splits(one, machine), self._bytes(one, machine, frontier, facts)))
 
     def _splits(self, task: TaskNode, machine: MachineId) -> int:
-        """How many of the tables of which it reads a split have that at home there."""
+        """The number of tables whose split that the task reads is at home on the machine."""
         stage = task.stage.stage
         where = task.part / stage.width
         return sum(self._home(item.version, where) == machine for item in stage.table_inputs if item.split)

@@ -1,4 +1,4 @@
-"""Which tasks of a plan still have to run and which can run now, kept up to date event by event.
+"""The tasks of a plan that still have to run, and those that can run now, kept up to date event by event.
 
 Need flows backward from the root by reference counts. A task is *wanted* while the job (for the root) or
 some active task reads it; it is *active* while it is wanted and its output is not present. An active task
@@ -167,7 +167,7 @@ class Frontier:
         return [self._by_order[order] for order in self._ready_orders]
 
     def inputs(self, task: TaskNode) -> tuple[ResolvedInput, ...]:
-        """Where the stage inputs of a task lie."""
+        """The checkpoints that a task reads."""
         return tuple(
             _resolved(item.name, self.nodes[item.stage], item.mode, task.part) for item in task.stage.stage.stage_inputs
         )

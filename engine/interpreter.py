@@ -1,4 +1,4 @@
-"""How long a thread may keep Python's lock while others wait for it: in short turns while a backend works.
+"""The time that a thread may keep Python's lock while others wait for it: short while a backend works.
 
 A task goes back and forth between DuckDB, which runs without the lock, and Python some ten times, and each time waits
 for the thread that computes in Python: planning, above all. With the usual turns of 5 ms a task of 23 ms took 73 ms

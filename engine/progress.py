@@ -1,4 +1,4 @@
-"""How far a job is, as values that people and the re-planner read."""
+"""The progress of a job, as values that people and the re-planner read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qoop.planner.plan import StageId
 
 @value
 class StageProgress:
-    """How far one stage is.
+    """The progress of one stage.
 
     total: its parts. done: those put out, found or not needed. running: those with an attempt that goes on.
     rows, bytes: put out by the parts made or found so far. seconds: wall time spent on them, added up.
@@ -32,7 +32,7 @@ class StageProgress:
 
 @value
 class Progress:
-    """How far a job is.
+    """The progress of a job.
 
     state: of the job, as text. fraction: finished share of the estimated work of the plan, 0 to 1.
     present: the checkpoints there are. running: key and start time of attempts that are not being stopped.

@@ -298,7 +298,7 @@ class Run:
 
     @property
     def stuck(self) -> OutOfMemory | None:
-        """Why the plan cannot come to its end; None if it can."""
+        """The error that keeps the plan from its end; None if there is none."""
         if self._frontier is not None and not self.ending:
             for node in self._frontier.stages:
                 error = self._exhausted.get(node.content)
@@ -332,7 +332,7 @@ class Run:
 
     @property
     def began(self) -> float:
-        """When it was first spoken to: where the seconds of its history begin."""
+        """The time of the first message, at which the seconds of the history begin."""
         return self._began if self._began is not None else self._now
 
     def running(self) -> tuple[Running, ...]:
@@ -356,7 +356,7 @@ class Run:
         return max(0.0, self._frontier.work) if self._frontier is not None and not self.ending else 0.0
 
     def progress(self) -> Progress:
-        """How far the job is."""
+        """The progress of the job."""
         if self._frontier is None:
             return Progress(self.state, 0.0, (), (), ())
         running = [attempt for attempt in self._attempts.values() if not attempt.stopping]

@@ -106,7 +106,7 @@ class AttemptId:
 
 @value
 class ResolvedInput:
-    """Where a stage input lies: in these checkpoints, of one stage all; of each this partition, None: every one.
+    """The place of a stage input: these checkpoints of one stage, and of each this partition; None: every one.
 
     The keys are one tuple for all tasks of a stage, of which there may be thousands.
     """

@@ -48,7 +48,7 @@ class Codec:
             raise PlanError(f"a damaged {kind.__name__}: {error}") from error
 
     def pair(self, kind: Any) -> Pair:
-        """How values of a type are written and read. Raises PlanError for a type that is not."""
+        """The writer and the reader of a type's values. Raises PlanError for a type that has none."""
         if kind not in self._pairs:
             self._pairs[kind] = self._made(kind)
         return self._pairs[kind]

@@ -1,4 +1,4 @@
-"""When a plan would be finished on a share of the resources: the completion time estimate (paper section 4).
+"""The completion time estimate: the end of a plan on a share of the resources (paper section 4).
 
 The tasks that are left are simulated on the share as one machine that stays as it is for ever.  Which task goes
 next is asked of :mod:`~qoop.planner.packing`, as the scheduler asks it, with the demands in the order in which
@@ -41,7 +41,7 @@ ROUNDS = 4
 
 @value
 class Done:
-    """How far a plan is.
+    """The progress of a plan.
 
     parts: by stage how many of its tasks are done, or need not be. running: by stage the seconds that each task
     now running has spent. Tasks of a stage are taken for alike, so their numbers do not matter.

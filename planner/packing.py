@@ -1,4 +1,4 @@
-"""Which task goes where: multi-resource packing by alignment, as in Tetris.
+"""The placing of tasks on machines: multi-resource packing by alignment, as in Tetris.
 
 Source: Grandl et al., "Multi-Resource Packing for Cluster Schedulers", SIGCOMM 2014, section 3.2: among the
 tasks that fit a machine take the one whose demand has the largest dot product with the machine's free
@@ -200,7 +200,7 @@ class Packer:
     def _times(
         self, best: int, offered: Sequence[tuple[int, int]], scores: Sequence[float], cpu: float, memory: float
     ) -> int:
-        """How many tasks of the best kind go before another one is better."""
+        """The number of tasks of the best kind to place before another kind is better."""
         kind, most = offered[best]
         times = min(most, _times(self.cpus[kind], cpu), _times(self.memories[kind], memory))
         if times <= 1 or len(offered) == 1:

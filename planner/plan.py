@@ -80,7 +80,7 @@ STORE_PER_KERNEL = 0.5
 
 @value
 class Layout:
-    """How an output is cut: `parts` partitions by ``hash(keys) % parts``; no keys and 1 part: not cut.
+    """The cut of an output: `parts` partitions by ``hash(keys) % parts``; no keys and 1 part: not cut.
 
     keys are SQL texts over the stage's columns, cast to the type both sides of a join agree on.
     """

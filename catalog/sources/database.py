@@ -151,7 +151,7 @@ def database_digest(path: str, block_size: int) -> str:
 
 
 def database_look(path: str) -> Seen:
-    """How a DuckDB file and its write-ahead log look: what is in the log belongs to the tables."""
+    """The state of a DuckDB file and of its write-ahead log, whose content belongs to the tables."""
     with suppress(FileNotFoundError):
         return look(path) + look(_log(path))
     return look(path)

@@ -225,7 +225,7 @@ class RemoteParquet:
 
     @cached_property
     def _chunks(self) -> tuple[list[int], list[tuple[int, int, int, str]]]:
-        """Where the chunks begin; for each its place, its bytes, its row group and column, in order of place."""
+        """The places where chunks begin, and of each its place, bytes, row group and column; both in order of place."""
         found = []
         for group in range(self.metadata.num_row_groups):
             row_group = self.metadata.row_group(group)
@@ -250,7 +250,7 @@ class RemoteParquet:
         return chunks[at][:3] if at >= 0 and start < chunks[at][0] + chunks[at][1] else None
 
     def next_chunk(self, start: int) -> int:
-        """Where the next chunk begins, or the end of the file."""
+        """The place where the next chunk begins, or the end of the file."""
         starts = self._chunks[0]
         at = bisect_right(starts, start)
         return starts[at] if at < len(starts) else self.version.size

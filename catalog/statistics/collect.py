@@ -226,7 +226,7 @@ def sampled_column(sample: pa.Table, index: int, name: str, type_: str, rows: in
 
 
 def _locality(column: pa.Array, values: pa.Array, counts: _Counts) -> float:
-    """How sorted the rows are (:class:`~qoop.catalog.statistics.stats.ColumnStats`): the mean range of blocks, in rows.
+    """The locality of a column (see :class:`~qoop.catalog.statistics.stats.ColumnStats`): the mean range of blocks.
 
     column: in the order of the table. values, counts: its distinct values, ascending, and the rows of each.
     """

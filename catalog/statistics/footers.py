@@ -122,7 +122,7 @@ def _extremes(chunks: Sequence[Chunk]) -> tuple[Scalar | None, Scalar | None]:
 
 
 def _in_range(type_: str, low: Scalar | None, high: Scalar | None) -> float:
-    """How many values of the type there are from the smallest to the largest."""
+    """The number of values of the type from the smallest to the largest."""
     if type_ == "BOOLEAN":
         return 2.0
     if not isinstance(low, float) or not isinstance(high, float):

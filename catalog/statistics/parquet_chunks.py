@@ -95,7 +95,7 @@ def _folder_value(text: str, type_: str) -> Scalar | None:
 
 
 def _places(metadata: pq.FileMetaData) -> dict[str, int]:
-    """Where the columns stand that are not nested."""
+    """The places of the columns that are not nested."""
     columns = [metadata.schema.column(place) for place in range(metadata.num_columns)]
     return {column.path: place for place, column in enumerate(columns) if column.max_repetition_level == 0}
 

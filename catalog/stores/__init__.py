@@ -1,4 +1,4 @@
-"""Where bytes lie that other processes and machines read.
+"""Stores of bytes that other processes and machines read.
 
 ::
 

@@ -105,7 +105,7 @@ class NodeCache:
                     used -= size
 
     def _files(self) -> list[tuple[float, int, Path]]:
-        """When each was used last, its bytes and its place. Drafts that nobody writes to any more go."""
+        """The time of each file's last use, its bytes and its path. Removes drafts that nobody writes to any more."""
         found: list[tuple[float, int, Path]] = []
         with contextlib.suppress(FileNotFoundError), os.scandir(self.root) as entries:
             for entry in entries:

@@ -60,7 +60,7 @@ class Objects(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it is, as text that opens it again."""
+        """The address of the store, as text that opens it again."""
         ...
 
     def create(self, name: str, data: bytes) -> None:

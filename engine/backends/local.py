@@ -69,7 +69,7 @@ Read = tuple[CheckpointKey, int | None]
 
 
 class Elsewhere(Protocol):
-    """Where outputs lie that a machine has not made itself."""
+    """The place of outputs that a machine has not made itself."""
 
     def fetch(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
         """Rows of outputs that a task reads and its machine does not hold, as far as they can be had."""

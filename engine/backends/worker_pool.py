@@ -42,7 +42,7 @@ class Worker:
     tables: set[str] = field(default_factory=set)
 
     def first(self, tables: Iterable[str]) -> int:
-        """How many of the tables it reads for the first time; it has read them from then on."""
+        """The number of tables that the worker reads for the first time; from then on it has read them."""
         new = set(tables) - self.tables
         self.tables |= new
         return len(new)

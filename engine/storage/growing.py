@@ -31,7 +31,7 @@ class Made:
 
 
 class Output(Protocol):
-    """Where the rows of a task go. `finish` or `close` ends it."""
+    """The output that a task's rows go to. `finish` or `close` ends it."""
 
     def add(self, pieces: Iterable[tuple[int, pa.RecordBatch]]) -> None:
         """Append rows to partitions of these numbers."""

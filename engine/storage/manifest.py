@@ -79,7 +79,7 @@ class Checkpoints(Protocol):
 
     @property
     def writers(self) -> int:
-        """How many outputs are worth writing at a time."""
+        """The number of outputs that are worth writing at a time."""
         ...
 
     def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:

@@ -49,9 +49,9 @@ class Scratch:
 
 @contextlib.contextmanager
 def drafted(path: str) -> Iterator[str]:
-    """Where to write a file, or a folder of files, that takes the place of `path` once it is whole. After an error, and
-    after a kill with the next one, nothing of it is left. What has no place to take is written as it is: a pipe, a
-    folder that is there already, a place on another machine.
+    """A path to write a file or a folder to, which takes the place of `path` once it is whole. After an error nothing
+    of it is left; after a kill, the next call removes it. A pipe, an existing folder and a place on another machine
+    cannot be replaced: they are written as they are.
 
     Raises DiskFull if nothing can be written next to it.
     """

@@ -41,7 +41,7 @@ class Damaged(CheckpointError):
 
 @value
 class Segment:
-    """Where one partition lies in its file: `length` bytes from `offset`, that yield `rows` rows.
+    """The place of one partition in its file: `length` bytes from `offset`, that yield `rows` rows.
 
     bytes: what the rows take in memory. checksum: CRC-32 of the length bytes. sha256: of the same, in hexadecimal,
     where the file must withstand those who can write to it; else empty.

@@ -103,12 +103,12 @@ class Call:
 
     @cached_property
     def steps(self) -> int:
-        """How many functions a row goes through: and, or and not only say what becomes of others."""
+        """The number of functions that each row goes through; and, or and not do not count."""
         return (self.op not in LOGIC) + sum(steps(arg) for arg in self.args)
 
 
 def steps(expr: Expr) -> int:
-    """Return how many functions have to be computed for the expression's value.
+    """The number of functions to compute for the expression's value.
 
     >>> a = Column("a", "INTEGER")
     >>> steps(a), steps(conjunction((equals(a, a), negate(equals(a, a)))))

@@ -81,7 +81,7 @@ NO_FACTS = LazyFacts(nothing)
 
 @value
 class Served:
-    """How to make the wanted rows of the kept ones, in terms of the columns of the kept stage.
+    """A way to make the wanted rows from the kept ones, in terms of the columns of the kept stage.
 
     predicates: those that still restrict the kept rows. columns: by the names of the wanted stage's columns.
     """

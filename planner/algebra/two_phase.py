@@ -35,7 +35,7 @@ _INTEGERS = frozenset(
 
 @value
 class TwoPhase:
-    """How an aggregate is done in two phases.
+    """The two phases of an aggregate.
 
     keys: of the partial groups: the aggregate's own and the DISTINCT arguments.
     computed: those of the keys that are expressions and not columns of the input.

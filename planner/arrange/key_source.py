@@ -1,4 +1,4 @@
-"""Where the keys of a transfer come from: the least part of a join's side that has as few of them."""
+"""The source of a transfer's keys: the smallest part of a join's side that has as few keys as the whole side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the keys of a transfer go: as deep below a join's side as pays.
+"""The target of a transfer's keys: as deep below a join's side as pays.
 
 A semi join by keys commutes with what neither makes nor changes the key: filters, projections, inner joins (on either
 side; where these equate the key, on both), the kept side of outer joins, groups by the key, windows over partitions by

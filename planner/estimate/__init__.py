@@ -1,4 +1,4 @@
-"""How many rows, how many bytes, how many seconds.
+"""Estimates: of rows, bytes and seconds.
 
 ::
 

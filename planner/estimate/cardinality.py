@@ -1,4 +1,4 @@
-"""How many rows an operator puts out, how many distinct values, how many bytes.
+"""Estimates of an operator's output: its rows, its distinct values, its bytes.
 
 :class:`Cardinality` walks a relation bottom-up and gives every operator a :class:`Profile`: its rows and
 a :class:`~qoop.planner.estimate.selectivity.Spread` for each column whose values it knows something about.  The

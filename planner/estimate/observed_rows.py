@@ -24,7 +24,7 @@ class ObservedRows:
         return self._observations.tables
 
     def rows(self, relation: Relation) -> float | None:
-        """How many rows the relation was seen to put out, None if it was not."""
+        """The number of rows that the relation put out when it ran; None if it has not been observed."""
         if self.tables(relation) not in self._observations.tables:
             return None
         seen = self._observations.by_signature.get(self._provenances.rows(relation))

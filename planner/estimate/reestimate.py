@@ -80,7 +80,7 @@ def _grown(stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Obse
 
 
 def _more(stage: Stage, plan: Plan, growth: Mapping[StageId, float], rows: float) -> float:
-    """How many rows more than was believed one task reads and puts out."""
+    """The number of rows that one task reads and puts out beyond the estimate."""
     more = max(0.0, rows - stage.estimate.rows) / stage.width
     for item in stage.stage_inputs:
         added = max(0.0, growth[item.stage] - 1.0) * max(1.0, plan.by_id[item.stage].estimate.rows)

@@ -162,7 +162,7 @@ def _rank(spread: Spread, value: Scalar, inclusive: bool) -> float:
 
 
 def _interpolate(low: Scalar, high: Scalar, value: Scalar) -> float:
-    """Where a value lies between two others, from 0 to 1."""
+    """The position of a value between two others, from 0 to 1."""
     if isinstance(low, str) and isinstance(high, str) and isinstance(value, str):
         low, high, value = _numbers(low, high, value)
     width = float(high) - float(low)

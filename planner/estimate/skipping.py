@@ -26,7 +26,7 @@ _NARROWING = frozenset({"inner", "semi", "right"})
 
 
 class _Source(NamedTuple):
-    """Where a column comes from, and the predicates on the way up."""
+    """The scan that a column comes from, and the predicates on the way up."""
 
     scan: Scan
     predicates: tuple[Expr, ...]

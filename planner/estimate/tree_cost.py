@@ -140,7 +140,7 @@ def is_top(limit: Limit) -> bool:
 
 
 def equal_keys(join: Join) -> int:
-    """How many of the conditions equate the left with the right."""
+    """The number of conditions that equate the left with the right."""
     left, right = frozenset(join.left.columns), frozenset(join.right.columns)
     return sum(_equates(condition, left, right) for condition in join.on)
 

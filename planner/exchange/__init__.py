@@ -1,4 +1,4 @@
-"""Where rows change tasks, and what each stage runs.
+"""Exchanges, where rows move between tasks, and the SQL that each stage runs.
 
 ::
 

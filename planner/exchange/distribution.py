@@ -1,4 +1,4 @@
-"""How the rows of a half-built fragment lie over its tasks.
+"""The distribution of a half-built fragment's rows over its tasks.
 
 A :class:`Placed` is a subtree whose exchanges are placed, but whose own fragment is still growing.  Its rows are
 

@@ -1,4 +1,4 @@
-"""Where the rows must change tasks: exchanges, their kinds, and how many tasks a fragment has.
+"""Exchanges, where rows must move between tasks: their places, their kinds, and the number of tasks of each fragment.
 
 :func:`place_exchanges` walks the relation bottom-up.  A scan of a large table is split over tasks, and what
 stands above stays in the same fragment as long as every task can do it on its share: filters, projections,
@@ -366,7 +366,7 @@ class _Placer:
     # ---- grouping sets ----
 
     def sets_apart(self, node: Aggregate, child: Placed, seconds: float) -> tuple[SplitSets, int] | None:
-        """How grouping sets without a common key are best done in two branches, and in how many parts the finer one.
+        """The best split of grouping sets without a common key in two branches, and the parts of the finer one.
 
         seconds: work of all sets on the child's rows. None: one task does them as fast.
         """

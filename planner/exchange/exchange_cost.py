@@ -123,7 +123,7 @@ class Costs:
         return max(0.0, missing) * SPILL_BYTE
 
     def width(self, placed: Placed) -> int:
-        """How many tasks the fragment gets if it ends here."""
+        """The number of tasks that the fragment gets if it ends here."""
         if not placed.spread:
             return 1
         if placed.exact:

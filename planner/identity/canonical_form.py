@@ -1,4 +1,4 @@
-"""How a fragment computes its rows, in a text that is the same for fragments that differ in names only.
+"""A text of how a fragment computes its rows; it is the same for fragments that differ in names only.
 
 A signature says what an output means; which of its rows the i-th of several tasks puts out depends on how it
 is computed: which scan is split, which input is read by partition.  Two fragments of equal form put out equal

@@ -1,4 +1,4 @@
-"""When one output holds all that another asks for: matching of select-project-join blocks against a view.
+"""Containment, the test that one output holds all that another needs: select-project-join blocks matched with a view.
 
 After J. Goldstein and P.-Å. Larson, "Optimizing Queries Using Materialized Views", SIGMOD 2001, on the blocks of
 :mod:`qoop.planner.identity.provenance`. With the same factors, in the same numbers, a block restricted by more
@@ -26,7 +26,7 @@ from qoop.planner.identity.block import equal_columns, merged_names
 
 
 def served(kept: Facts, wanted: Facts, types: Mapping[str, str]) -> Served | None:
-    """How the kept output serves the wanted one; None if that cannot be shown.
+    """The way in which the kept output serves the wanted one; None if that cannot be shown.
 
     types: of the kept stage's columns, by name.
     """

@@ -145,7 +145,7 @@ class _Found:
         return _NONE.union(*(self.origins.get(column, _NONE) for column in columns_of_all(exprs)))
 
     def decide(self, exprs: Iterable[Expr]) -> None:
-        """Which values of these are equal or larger matters."""
+        """Records that rows depend on a comparison of these values."""
         self.deciding |= bool(self.read(*exprs))
 
     def test(self, exprs: Iterable[Expr]) -> None:

@@ -23,7 +23,10 @@ _SMALL = 6  # leaves up to which a greedy plan first would cost more than it pru
 
 
 class Step(NamedTuple):
-    """How to make a set of leaves: a leaf (no sides), or a join of two sets. cost: seconds, with all below."""
+    """The last step that makes a set of leaves: a leaf (no sides), or a join of two sets.
+
+    cost: seconds, with all below.
+    """
 
     cost: float
     probe: Mask = 0
@@ -31,7 +34,7 @@ class Step(NamedTuple):
 
 
 MACHINES = 20
-"""Over how many machines an order that saves the network is to be run."""
+"""The number of machines for which an order that saves the network is made."""
 
 
 class Search:

@@ -273,7 +273,7 @@ class JoinGraph:
         return 1.0 - matched + right.rows * equi_join(pairs, left, right) * conjoin(rest, both)[0]
 
     def _composite_keys(self) -> list[tuple[Mask, float]]:
-        """Where several classes connect two leaves: how much more they keep together than independent ones would."""
+        """The pairs of leaves that several classes connect, each with its rows relative to independent classes."""
         shared: dict[Mask, list[tuple[Expr, Expr]]] = {}
         for cls in self.classes:
             singles = [(expr, mask) for expr, mask in cls.members if mask & (mask - 1) == 0]

@@ -126,7 +126,7 @@ def _covered(seconds: Sequence[float], best: Sequence[float], tolerance: float) 
 
 
 def _regret(pool: Pool, place: int) -> float:
-    """How much longer than the best a plan takes, added up over the grid."""
+    """The time of a plan relative to the best one, added up over the grid."""
     pairs = zip(pool.seconds[place], pool.best, strict=True)
     return sum(mine / best for mine, best in pairs if 0.0 < best < inf)
 
@@ -170,7 +170,7 @@ def _width(plan: Plan) -> float:
 
 
 def explain_alternatives(alternatives: Alternatives) -> str:
-    """Which plan wins on which share, what each is, and what work they have in common.
+    """A text of the plan that wins on each share, of each plan, and of the work that they have in common.
 
     Plans are called A, B, C …; in the map columns are slots and rows memory a slot.
     """
@@ -243,7 +243,7 @@ def _readers(plans: Iterable[Candidate]) -> dict[StageKey, list[int]]:
 
 
 def _common(alternatives: Alternatives) -> Iterator[str]:
-    """How many stages each pair of plans shares."""
+    """Lines of the number of stages that each pair of plans shares."""
     kept = alternatives.kept
     pairs = [(i, j) for i in range(len(kept)) for j in range(i + 1, len(kept))]
     counts = [(len(kept[i].stages & kept[j].stages), i, j) for i, j in pairs]

@@ -19,7 +19,7 @@ from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
 from qoop.planner.variants import VARIANTS, Variant
 
 MOST_TOLERANCE = 0.10
-"""How far behind the best a plan may be to count as near it, at most."""
+"""The largest distance from the best at which a plan counts as near it."""
 
 StageKey = tuple[Signature, Layout, int, str]
 
@@ -183,7 +183,7 @@ class Pool:
 
     @property
     def shapes(self) -> int:
-        """How many different shapes the candidates have."""
+        """The number of different shapes of the candidates."""
         return len({one.shape for one in self.candidates})
 
 
@@ -206,7 +206,7 @@ class Alternatives:
 
     @property
     def covering(self) -> int:
-        """How many plans are kept because cover needs them."""
+        """The number of plans that are kept because cover needs them."""
         return len(self.chosen) - self.fallback_plans
 
     @cached_property
@@ -221,18 +221,18 @@ class Alternatives:
 
     @property
     def shapes(self) -> int:
-        """How many different shapes the kept plans have."""
+        """The number of different shapes of the kept plans."""
         return len({one.shape for one in self.kept})
 
     @property
     def cover_error(self) -> float:
-        """By how much, at worst, the best kept plan finishes later than the best of the pool, as a fraction of it."""
+        """The largest delay of the best kept plan against the best of the pool, as a fraction of the latter's time."""
         rows = [self.pool.seconds[i] for i in self.chosen]
         times = zip(map(min, zip(*rows, strict=True)), self.pool.best, strict=True)
         return max((kept / best - 1.0 for kept, best in times if 0.0 < best < inf), default=0.0)
 
     def seconds(self, place: int) -> float:
-        """When the best kept plan ends on a point of the grid."""
+        """The seconds that the best kept plan takes on a point of the grid."""
         return self.pool.seconds[self.chosen[self.winners[place]]][place]
 
     def best(self, share: Resources) -> Candidate:

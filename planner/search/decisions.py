@@ -1,4 +1,4 @@
-"""How the plans of a query were found, so that they can be made for the same query with other literals.
+"""The decisions that led to a query's plans: they make plans for the same query with other literals.
 
 The search behind :func:`~qoop.planner.search.alternatives.keep` tries many variants with several resources and
 simulates all plans that come of it, to find the few that are worth keeping. That seldom depends on the literals: a

@@ -22,7 +22,7 @@ _LABEL = 34
 
 
 class Mark(Enum):
-    """How a stage relates to another plan; the value stands before its line."""
+    """A stage's relation to another plan; the value stands before its line."""
 
     SHARED = "="
     RECUT = "~"
@@ -39,7 +39,7 @@ class Difference:
 
     @cached_property
     def marks(self) -> tuple[dict[StageId, Mark], dict[StageId, Mark]]:
-        """How each stage of the left plan relates to the right one, and the other way round."""
+        """The marks of the left plan's stages against the right plan, and the other way round."""
         return marks(self.left, self.right), marks(self.right, self.left)
 
     @cached_property
@@ -61,7 +61,7 @@ class Difference:
 
 
 def marks(plan: Plan, other: Plan) -> dict[StageId, Mark]:
-    """How each stage of a plan relates to another plan. Non-deterministic stages are never shared (law 12)."""
+    """The relation of each stage of a plan to another plan. Non-deterministic stages are never shared (law 12)."""
     there = [stage for stage in other.stages if stage.shareable]
     keys, signatures = {stage_key(stage) for stage in there}, {stage.signature for stage in there}
 

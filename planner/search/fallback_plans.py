@@ -33,7 +33,7 @@ class _Case:
     share: Resources
 
     def seconds(self, other: Candidate) -> float:
-        """When the other plan would end if it took over what it can use."""
+        """The seconds to the end of the other plan if it takes over what it can use."""
         return other.finish.seconds(self.share, self.done if other is self.running else self.use(other))
 
     def use(self, other: Candidate) -> Done:

@@ -160,7 +160,7 @@ def _offers(plan: Plan, stage: Stage, item: FinishedStage, cost: CostModel) -> I
 
 
 def _modes(plan: Plan, stage: Stage) -> set[str]:
-    """How others read the stage."""
+    """The modes in which other stages read this one."""
     return {item.mode for other in plan.stages for item in other.stage_inputs if item.stage == stage.id}
 
 

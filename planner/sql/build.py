@@ -78,7 +78,7 @@ def whole(bound: Bound, reason: str) -> Opaque:
 
 
 def _nesting(ast: exp.Expression) -> int:
-    """How deep the tree is, counted without recursion; chains of AND and OR, which the rules flatten, count as one."""
+    """The depth of the tree, counted without recursion; chains of AND and OR, which the rules flatten, count as one."""
     deepest, left = 0, [(ast, 0)]
     while left:
         node, depth = left.pop()

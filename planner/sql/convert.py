@@ -55,7 +55,7 @@ class Subqueries(Protocol):
 
 @dataclass
 class Env:
-    """Where an expression is converted.
+    """The surroundings in which an expression is converted.
 
     aggregates: None where aggregates are not allowed, else those collected so far.
     windows: the same for window functions. timestamp: what ``now()`` is.

@@ -108,7 +108,7 @@ class Cte:
 
 
 def count_uses(root: exp.Expression) -> dict[str, int]:
-    """How often each unqualified table name occurs in the statement."""
+    """The number of times that each unqualified table name occurs in the statement."""
     uses: dict[str, int] = {}
     for table in root.find_all(exp.Table):
         if not table.args.get("db"):

@@ -96,7 +96,7 @@ def load() -> Any:
 
 
 def host() -> str:
-    """Where other nodes reach the one that this process is on."""
+    """The address at which other nodes reach the node of this process."""
     return str(load().util.get_node_ip_address())
 
 

@@ -38,7 +38,7 @@ _READ = 300.0  # seconds after which a peer that has not given all counts as gon
 
 @value
 class Place:
-    """Where a process of a session can be asked: "grpc://host:port", and what shows that one belongs to it."""
+    """The address of a session's process, "grpc://host:port", and the secret that its callers must know."""
 
     address: str
     secret: str = field(repr=False)
