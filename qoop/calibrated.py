@@ -29,7 +29,7 @@ KEPT = (*MEASURED, "serial_part")
 
 
 def calibration_path(directory: str | os.PathLike[str] | None = None) -> Path:
-    """Where the constants are kept: in `directory`, by default qoop's folder of caches."""
+    """The file that keeps the constants: in `directory`, by default qoop's folder of caches."""
     return (Path(directory) if directory is not None else cache_directory()) / "calibration.json"
 
 

@@ -24,7 +24,7 @@ Persist = Literal["all", "worthwhile"]
 Statistics = Literal["pilot", "footers", "full"]
 
 _PLANS = "plans"
-"""Where plans go within the folder of checkpoints."""
+"""The place of plans within the folder of checkpoints."""
 
 
 @value

@@ -295,11 +295,11 @@ class Job:
         self._session = session
 
     def progress(self) -> Progress:
-        """How far it is: stages and tasks done, running and waiting."""
+        """The progress of the job: stages and tasks done, running and waiting."""
         return self._handle.progress()
 
     def status(self) -> JobStatus:
-        """How it stands for people: progress, share, slots in use, and from when to when it should end."""
+        """The status for people: progress, share, slots in use, and the range of times in which it should end."""
         return self._handle.status()
 
     def history(self) -> Sequence[Record]:

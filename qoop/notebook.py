@@ -48,7 +48,7 @@ def _row(row: tuple[str | None, ...]) -> str:
 
 
 def job_html(job: Job) -> str:
-    """How a job stands, stage by stage, and the switches of its plan."""
+    """The status of a job as HTML: stage by stage, with the switches of its plan."""
     status = job.status()
     decided = [record for record in job.history() if isinstance(record, Decided) and record.switched]
     switches = "".join(f"<li>{escape(str(record))}</li>" for record in decided)

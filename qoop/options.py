@@ -103,7 +103,7 @@ def always(name: str, value: str) -> bool:
 
 
 def as_it_is(_: str, value: object) -> object:
-    """Whatever it is."""
+    """The value unchanged."""
     return value
 
 

@@ -1,4 +1,4 @@
-"""How a session plans its queries, and what it learns from those that have run.
+"""The planning of a session's queries, with what it learns from those that have run.
 
     text ──SessionTables──> bound query ──statistics──> Prepared ──planner──> Planned     `plan`, `prepare`
     the same text again, or but for literals ──PlanMemo──> the plans of before              `plan`, `alternatives`

@@ -32,7 +32,7 @@ _Given = ParamSpec("_Given")
 _Found = TypeVar("_Found")
 
 DATA_FILES = (*PARQUET, *CSV, *JSON)
-"""How the names of files end that are a table each."""
+"""The endings of the names of files that are a table each."""
 
 
 class SessionTables:
@@ -145,7 +145,7 @@ class SessionTables:
                 self._now_is(table)
 
     def references(self, tables: Mapping[str, Table]) -> tuple[TableRef, ...]:
-        """How tables are found again."""
+        """References by which tables are found again."""
         return references(tables, self._places)
 
     def statistics(self, name: str) -> TableStats:

@@ -59,7 +59,7 @@ Kind = Literal["source", "folder", "database"]
 
 @value
 class Place:
-    """Where a table came from: how it was registered, and the path that was given."""
+    """The origin of a table: the way in which it was registered, and the path that was given."""
 
     kind: Kind
     path: str
@@ -88,7 +88,7 @@ class Bundle:
 
 
 def references(tables: Mapping[str, Table], places: Mapping[str, Place]) -> tuple[TableRef, ...]:
-    """How the tables of a query are found again. places: by name in lower case."""
+    """References by which the tables of a query are found again. places: by name in lower case."""
     return tuple(TableRef(table.name, table.version, places.get(table.name.lower())) for table in tables.values())
 
 

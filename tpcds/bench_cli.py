@@ -254,7 +254,7 @@ def _add_fidelity(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _add_tables(parser: argparse.ArgumentParser, scale: str = "") -> None:
-    """Which tables and which queries. scale: of the tables, if it matters, as the help is to go on."""
+    """Options that choose tables and queries. scale: of the tables, if it matters, as the help is to go on."""
     parser.add_argument("directory", metavar="DIR", help=f"where `qoop tpcds generate` made the tables{scale}")
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
 

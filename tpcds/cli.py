@@ -276,7 +276,7 @@ def _bar(*columns: TextColumn | MofNCompleteColumn | TimeRemainingColumn | TimeE
 
 
 def _target(path: str | None) -> Path | None:
-    """Where to write the report; checked before the run, which may be long."""
+    """The path to write the report to; checked before the run, which may be long."""
     if path is None:
         return None
     target = Path(path)

@@ -64,7 +64,7 @@ _SPLIT = {
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is: what is in the making, and bytes done of about how many in all."""
+    """The progress of a run: the file in the making, the bytes done, and about how many there will be."""
 
     table: str
     done: int

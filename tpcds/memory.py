@@ -1,4 +1,4 @@
-"""How much anonymous memory this process takes, at its peak: what `--memory` promises to bound."""
+"""The peak of the anonymous memory of this process, which `--memory` promises to bound."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from qoop.catalog.errors import ConfigError, SourceError
 from qoop.tpcds.ordering import Ordering, ordering
 
 TOLERANCE = 1e-9
-"""How far two DOUBLE values may differ, relative to the larger of them (FLOAT: 1e-5)."""
+"""The most by which two DOUBLE values may differ, relative to the larger of them (FLOAT: 1e-5)."""
 _CANCELLED = 1e-12  # and in any case by this much of the column's largest value: sums that cancel to almost nothing
 _SINGLE = 1e-5
 _SHOWN = 5  # rows in a message
@@ -43,7 +43,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Why two answers do not agree: `kind` in a word (columns, types, rows, order), `message` for people."""
+    """A difference of two answers: `kind` in a word (columns, types, rows, order), `message` for people."""
 
     kind: str
     message: str
@@ -59,7 +59,7 @@ def compare(
     order: Ordering | None = None,
     unlimited: Callable[[], pa.Table] | None = None,
 ) -> Difference | None:
-    """Why `ours` is not the right answer, given that `theirs` is; None if it is.
+    """The reason why `ours` is not the right answer, given that `theirs` is; None if it is.
 
     order: what the text says about order; without it any order is right.
     unlimited: gives the answer to ``order.unlimited``; called only if the text cuts its answer and the
@@ -112,7 +112,7 @@ class Oracle:
         return arrow_output.table(self._connection, text)
 
     def judge(self, text: str, ours: pa.Table, theirs: pa.Table | None = None) -> Difference | None:
-        """Why `ours` is not an answer to `text`, None if it is; `theirs` is DuckDB's, asked for if not given."""
+        """The reason why `ours` is no answer to `text`; None if it is one. theirs: DuckDB's, asked for if not given."""
         theirs = self.answer(text) if theirs is None else theirs
         order = ordering(text, theirs.column_names)
         return compare(ours, theirs, order=order, unlimited=lambda: self.answer(order.unlimited or ""))
@@ -325,7 +325,7 @@ def _tie_groups(ordered: pa.Table, keys: Sequence[int]) -> Ints:
 
 
 def _changes(column: _Encoded) -> Bools:
-    """Where a value differs from the one before it."""
+    """True at each value that differs from the one before it."""
     changed: Bools = column.codes[1:] != column.codes[:-1]
     if column.numbers is not None:
         numbers = column.numbers[:, None]

@@ -49,7 +49,7 @@ class OracleProcess:
             return stream.read_all(), float(reply["seconds"])
 
     def judge(self, text: str, ours: pa.Table, theirs: pa.Table) -> Difference | None:
-        """Why `ours` is not an answer to `text`, None if it is; `theirs` is DuckDB's. Raises OracleError."""
+        """The reason why `ours` is not an answer to `text`, None if it is; `theirs` is DuckDB's. Raises OracleError."""
         order = ordering(text, theirs.column_names)
         return compare(ours, theirs, order=order, unlimited=lambda: self.answer(order.unlimited or "")[0])
 

@@ -41,7 +41,7 @@ _EXPONENTS = (0.1, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """How skewed: the exponent of Zipf's law, and a seed. Raises ConfigError for an exponent outside 0.1 to 4."""
+    """The skew: the exponent of Zipf's law, and a seed. Raises ConfigError for an exponent outside 0.1 to 4."""
 
     exponent: float
     seed: int = 0

@@ -1,4 +1,4 @@
-"""Which tables of a folder the statements of ``qoop DIR -c`` can mean, so that no others are opened.
+"""The tables of a folder that the statements of ``qoop DIR -c`` can mean; no others are opened.
 
 To open the 24 tables of a benchmark takes as long as a short query: a footer and DuckDB's view of its columns for each.
 """

@@ -38,7 +38,7 @@ class Announcements:
 
     @property
     def next_at(self) -> float | None:
-        """When the next one comes; None: there is none."""
+        """The time of the next one; None: there is none."""
         return self._coming[0].at if self._coming else None
 
     def resize(self, size: AnnouncedSize, now: float) -> None:

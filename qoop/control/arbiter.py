@@ -90,7 +90,7 @@ class Arbiter:
         return sum(max(one.used.get(machine, 0), one.given.get(machine, 0)) for one in others)
 
     def _targets(self, slots: Slots) -> dict[str, Counter[MachineId]]:
-        """Where each session should have how many slots: where it has some already, if it can be."""
+        """The slots that each session should have, by machine: if possible where it has some already."""
         counts = self._counts(sum(slots.values()))
         free, targets = Counter(dict(slots)), {name: Counter[MachineId]() for name in self._sessions}
         for keeps in (True, False):
@@ -104,7 +104,7 @@ class Arbiter:
         return targets
 
     def _counts(self, total: int) -> dict[str, int]:
-        """How many slots each session should have, by the scheduler: first of what is wanted, then of the rest."""
+        """The number of slots for each session, by the scheduler: first of those that are wanted, then of the rest."""
         counts = dict.fromkeys(self._sessions, 0)
         for wanted in (True, False):
             while (name := self._next(counts, total, wanted)) is not None:

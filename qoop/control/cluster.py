@@ -77,7 +77,7 @@ from qoop.schedulers.reserving import Reserving
 from qoop.schedulers.waiting import Waiting
 
 ROUNDS = 8
-"""How often shares change because plans want other resources, for every change of jobs or machines."""
+"""The most changes of shares, because plans want other resources, for each change of jobs or machines."""
 
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
@@ -536,7 +536,7 @@ class Cluster:
         self._order(message.job, commands)
 
     def _adopted(self, job: _Job, answer: Answer | Useful, now: float) -> int:
-        """How many outputs of plans that have just become known the backend has; the job holds them from now on."""
+        """Pin the outputs that the backend has of plans that have just become known; returns their number."""
         unseen = job.replanner.unseen(answer) if job.replanner is not None and job.request.reuse else []
         if not unseen:
             return 0
@@ -600,7 +600,7 @@ class Cluster:
         return Request(run.job, job.arrival, job.request.weight, used, ready, job.remaining_work, replanner.wanted)
 
     def _patience(self, timeout: float | None) -> float | None:
-        """How long the loop may wait for events: until the next deadline, at most `timeout`."""
+        """The time that the loop may wait for events: until the next deadline, at most `timeout`."""
         moments = list(self._due.values())
         if self._deadlines:
             moments += [at for name, at in self._deadlines.items() if not self._jobs[name].run.ending]
@@ -665,7 +665,7 @@ def answered(job: JobId, outcome: Answer | Useful | Exception) -> Answered:
 
 
 def no_choice(error: Exception) -> QoopError:
-    """Why no plan could be chosen, as an error of ours."""
+    """An error of ours that says why no plan could be chosen."""
     if isinstance(error, QoopError):
         return error
     failure = ExecutionError(f"choosing another plan failed: {type(error).__name__}: {error}")

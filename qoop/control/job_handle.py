@@ -55,7 +55,7 @@ class JobHandle:
 
     @property
     def error(self) -> QoopError | None:
-        """Why the job failed or was cancelled; None if it succeeded or has not ended."""
+        """The error that the job failed or was cancelled with; None if it succeeded or has not ended."""
         self.check()
         if not self.done.done():
             return None
@@ -159,12 +159,12 @@ class JobHandle:
             self._cluster.post(ReleaseAsked(self.id, keys))
 
     def progress(self) -> Progress:
-        """How far the job is."""
+        """The progress of the job."""
         with self._cluster.lock:
             return self._run.progress()
 
     def status(self) -> JobStatus:
-        """How the job stands, and when it will end."""
+        """The state of the job, and the time when it will end."""
         with self._cluster.lock:
             now, run, progress = self._cluster.now(), self._run, self._run.progress()
             used = self._cluster.used_by(self.id)

@@ -1,4 +1,4 @@
-"""How a running job stands, for people: what it has done, what it uses, and when it will end.
+"""The status of a running job, for people: its finished work, the resources it uses, and its end.
 
 When it will end is the completion time estimate of the re-planner (paper section 4) for the plan that runs, put right
 by how long its finished tasks took against how long they were thought to take. Nobody knows what the tasks that are
@@ -45,7 +45,7 @@ class Left:
 
 @value
 class JobStatus:
-    """How a job stands.
+    """The status of a job.
 
     elapsed: seconds since it was submitted. share: what it is sure of, None before it was told. used: by its running
     tasks. left: None if it has ended, or cannot go on (there is no slot).
@@ -59,7 +59,7 @@ class JobStatus:
 
 
 def left_of(plan: Plan, finished: Finished, progress: Progress, share: Resources) -> Left | None:
-    """When a job with this plan, so far done, would end on this share if that lasted."""
+    """The time to the end of a job with this plan and progress, if the share stays as it is."""
     done = own_progress(Option("", Candidate(plan, "")), finished)
     estimated = {stage.id: on_threads(stage.estimate.task_seconds, stage.slots) for stage in plan.stages}
     factor = pace(progress, estimated, done.running)

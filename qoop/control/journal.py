@@ -56,7 +56,7 @@ class Journal:
 
 
 def level_of(record: Record) -> int:
-    """How much a record matters."""
+    """The level at which a record is logged."""
     match record:
         case Lost() | Redone() | MemoryRaised() | MemoryExhausted():
             return logging.WARNING

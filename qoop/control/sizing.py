@@ -49,7 +49,7 @@ class Sizing:
 
     @property
     def held_back(self) -> str:
-        """Why the session has less than it was opened with, as a clause; empty if that is not the machine's doing."""
+        """A clause that says why the machine leaves the session less than it was opened with; empty if it does not."""
         watch = self._watch
         if watch is None:
             return ""

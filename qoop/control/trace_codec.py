@@ -1,4 +1,4 @@
-"""How the lines of a trace are written and read: mostly by the fields' types (:mod:`qoop.planner.codec`).
+"""The writing and reading of a trace's lines: mostly by the fields' types (:mod:`qoop.planner.codec`).
 
 What has a way of its own: stages and plans, which are said once and then named by their digest; attempts and keys of
 checkpoints, as one word; tables, of which only name and version are known; errors, by class and message; and what
@@ -78,7 +78,7 @@ class TraceCodec:
             raise PlanError(f"a damaged definition of a {kind.__name__}: {error}") from error
 
     def _pair(self, kind: Any) -> Pair:
-        """How a stage or plan is defined: by its fields, but the stages of a plan by their digests."""
+        """The codec of a stage or a plan: by its fields, but the stages of a plan by their digests."""
         if kind not in self._pairs:
             self._pairs[kind] = (self._fields if kind is Stage else self._codec).by_fields(kind)
         return self._pairs[kind]

@@ -1,4 +1,4 @@
-"""Where the marks of an axis stand, and what is written at them."""
+"""The marks of an axis: their places and their texts."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _legend() -> Drawing:
 
 
 def draw_alternatives(alternatives: Alternatives) -> Drawing:
-    """Which plan wins on which share, and all the plans that are kept."""
+    """A drawing of the plan that wins on each share, and of all the plans that are kept."""
     plans = [(f"{plan_name(place)}: {one.origin}", one.plan) for place, one in enumerate(alternatives.kept)]
     return stacked([titled("Which plan ends first on which share", heat_map(alternatives)), draw_plans(plans)])
 
@@ -366,7 +366,7 @@ def _cell(alternatives: Alternatives, place: int, column: int, row: int, depth: 
 
 
 def _depths(alternatives: Alternatives) -> list[float]:
-    """How opaque each cell is: by the logarithm of the time."""
+    """The opacity of each cell, by the logarithm of the time."""
     times = [log(max(alternatives.seconds(place), 1e-6)) for place in range(len(alternatives.winners))]
     low, high = min(times), max(times)
     return [0.45 + 0.55 * ((time - low) / (high - low) if high > low else 1.0) for time in times]

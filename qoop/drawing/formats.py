@@ -1,4 +1,4 @@
-"""How an answer is printed, or put in a file: for people, and for other programs."""
+"""Formats in which an answer is printed or written to a file: for people, and for other programs."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def as_html(profile: CapacityProfile, title: str, region_seconds: float = REGION
 
 
 class _Place:
-    """Where seconds and slots are on the drawing."""
+    """The places of seconds and slots on the drawing."""
 
     def __init__(self, seconds: float, top: float) -> None:
         self.seconds, self.top = seconds, top

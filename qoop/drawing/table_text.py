@@ -71,7 +71,7 @@ def plain_table(columns: Mapping[str, Sequence[str | None]], right: Collection[s
 
 
 def shown_rows(rows: int, most: int) -> tuple[int, int]:
-    """How many of the first and of the last rows are shown.
+    """The numbers of first and of last rows to show.
 
     >>> shown_rows(5, 10), shown_rows(100, 10), shown_rows(100, 11)
     ((5, 0), (5, 5), (6, 5))

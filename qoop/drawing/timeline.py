@@ -100,7 +100,7 @@ class Timeline:
 
     @property
     def lanes(self) -> int:
-        """How many slots the picture shows: all that were ever used, or there at any time."""
+        """The number of slots in the picture: all that were ever used, or there at any time."""
         used = max((bar.first_slot + bar.slots for bar in self.bars), default=1)
         return max(used, int(max((slots for _, slots in self.capacity), default=0.0)))
 
@@ -210,7 +210,7 @@ def _free(busy_until: list[float], at: float, slots: int) -> int:
 
 @value
 class _Scale:
-    """Where seconds and slots are on the drawing. Slot 1 is at the bottom, so that a line can count slots."""
+    """The places of seconds and slots on the drawing. Slot 1 is at the bottom, so that a line can count slots."""
 
     end: float
     lanes: int

@@ -38,7 +38,7 @@ def brief(job: str, status: JobStatus) -> str:
 
 
 def ends(left: Left | None) -> str:
-    """When a job will end.
+    """A text of the time when a job will end.
 
     >>> ends(Left(4.2, 2.9, 6.1)), ends(Left(0.1, 0.0, 0.3)), ends(None)
     ('ends in 4 s (3–6 s)', 'ends in 0.1 s (0–0.3 s)', '')

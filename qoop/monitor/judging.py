@@ -17,11 +17,11 @@ from qoop.engine.history import size
 from qoop.monitor.reading import Reading, in_words, tightest
 
 _KEPT, _TAKEN = 0.65, 0.35
-"""How much of a slot's CPU may be missing for it to be kept, and to be taken."""
+"""The fractions of a slot's CPU that may be missing for it to be kept, and to be taken."""
 
 _LESS, _MORE = 0.9, 0.85
-"""Parts of the memory that others leave: who uses more than all of it, goes down to the first; up to the second it is
-taken back."""
+"""Fractions of the memory that others leave: a session that uses more than all of it goes down to the first; up to the
+second it is taken back."""
 
 _WORTH_IT = 1.1
 """Times the memory in use that the memory to be had must be to be taken."""

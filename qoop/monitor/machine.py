@@ -61,7 +61,7 @@ class Machine:
         return Path("/proc/stat").exists() and Path("/proc/meminfo").exists()
 
     def read(self) -> Reading:
-        """How things stand."""
+        """The state of the machine now."""
         before, self._before = self._before, self._clock()
         return Reading(self._before.at, self._cpus(before, self._before), self._memory(), self._squeezed())
 

@@ -21,10 +21,10 @@ LEAST_MEMORY = 256 * 2**20
 
 
 class Readable(Protocol):
-    """Where readings come from: :class:`qoop.monitor.machine.Machine`, or a test."""
+    """The source of readings: :class:`qoop.monitor.machine.Machine`, or a test."""
 
     def read(self) -> Reading:
-        """How things stand."""
+        """The state of the machine now."""
         ...
 
 

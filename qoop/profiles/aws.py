@@ -18,7 +18,7 @@ _FIELDS = ("AvailabilityZone", "InstanceType", "ProductDescription", "SpotPrice"
 
 @value
 class Choice:
-    """Which series of a history; None: the only one there is."""
+    """The choice of a series in a history; None: the only one there is."""
 
     zone: str | None = None
     instance: str | None = None

@@ -1,4 +1,4 @@
-"""How many machines there were, as a log with a line a moment: ``2021-12-10, 13:07:45, 80``.
+"""Logs of the number of machines, with a line for each time: ``2021-12-10, 13:07:45, 80``.
 
 Such logs are written by several hands and need not be in order of time: they are sorted, and of lines of the same
 moment the last one counts.

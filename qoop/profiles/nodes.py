@@ -1,6 +1,6 @@
-"""Which machines came and went, as a log with a line an event: ``60000,add,node19`` (milliseconds, event, name).
+"""Logs of machines that come and go, with a line for each event: ``60000,add,node19`` (milliseconds, event, name).
 
-Which machine goes is kept: see `qoop.profiles.CapacityProfile.stays`.
+The names of the machines that go are kept: see `qoop.profiles.CapacityProfile.stays`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many machines were up at each tick: ``{"metadata": {"gap_seconds": 34}, "data": [8, 8, 7]}``."""
+"""The number of machines up at each tick: ``{"metadata": {"gap_seconds": 34}, "data": [8, 8, 7]}``."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class CapacityProfile:
 
     @property
     def seconds(self) -> float:
-        """When the last point comes: how long was looked. What there is then stays."""
+        """The time of the last point, at which the observation ends. The resources stay as they are then."""
         return self.points[-1].at
 
     def at(self, seconds: float) -> Point:
@@ -110,7 +110,7 @@ class CapacityProfile:
         return (self.points[0], *changes)
 
     def stays(self) -> tuple[Stay, ...]:
-        """Which machine is there when, in order of beginning.
+        """The stays of each machine, in order of beginning.
 
         Where that is not known the machines are m1, m2 …; the one that came last goes first, and a name is not used
         again.

@@ -37,7 +37,7 @@ _A_MINUTE, _GOES_ON = 60.0, 1800.0
 
 @value
 class JobLifetimes:
-    """When the jobs of a cluster came and ended, in seconds; what is looked at is the time from `begin` to `end`."""
+    """The times when the jobs of a cluster came and ended, in seconds; observed from `begin` to `end`."""
 
     came: tuple[float, ...]
     ended: tuple[float, ...]
@@ -49,7 +49,7 @@ class JobLifetimes:
         return sorted(self.came), sorted(self.ended)
 
     def there(self, at: float) -> int:
-        """How many jobs have come and not ended."""
+        """The number of jobs that have come and not ended."""
         came, ended = self._in_order
         return bisect_right(came, at) - bisect_right(ended, at)
 
@@ -95,7 +95,7 @@ def onlooker(lifetimes: JobLifetimes) -> CapacityProfile:
 
 
 def seen(lifetimes: JobLifetimes, percent: float = 10.0) -> list[int]:
-    """How many events of that many percent each job sees while it was looked at, from its coming to its end."""
+    """The number of events of at least `percent` that each job sees; of the jobs that came under observation."""
     return [
         events(view(lifetimes, came, ended), percent)
         for came, ended in zip(lifetimes.came, lifetimes.ended, strict=True)
@@ -104,7 +104,7 @@ def seen(lifetimes: JobLifetimes, percent: float = 10.0) -> list[int]:
 
 
 def seconds(lifetimes: JobLifetimes) -> list[float]:
-    """How long each job took that came while it was looked at."""
+    """The durations of the jobs that came under observation."""
     return [
         ended - came
         for came, ended in zip(lifetimes.came, lifetimes.ended, strict=True)

@@ -38,8 +38,8 @@ PAPER = Size()
 
 @value
 class Bidding:
-    """How to bid. budget: dollars an hour; added: machines at most, each `every` seconds; over: part of the price that
-    a bid is above it. Raises ConfigError for numbers that make no sense."""
+    """A way to bid. budget: dollars an hour; added: machines at most, each `every` seconds; over: part of the price by
+    which a bid exceeds it. Raises ConfigError for numbers that make no sense."""
 
     budget: float = 5.0
     added: int = 2

@@ -1,4 +1,4 @@
-"""How much a profile changes: its runs, the events among them, and regions of ten minutes by the largest of them.
+"""The volatility of a profile: its runs, the events among them, and regions of ten minutes by their largest run.
 
 A run is as many changes in one direction, one after the other, as there are, however long nothing happens between
 them; its size is relative to what there was before the first of them. An event of x % is a run of at least that size.
@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 
 class Volatility(StrEnum):
-    """How much a region changes: its largest run is under 10 %, up to 20 %, or over 20 %."""
+    """The volatility of a region: its largest run is under 10 %, up to 20 %, or over 20 %."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -82,7 +82,7 @@ def runs(profile: CapacityProfile) -> tuple[Run, ...]:
 
 
 def events(profile: CapacityProfile, percent: float) -> int:
-    """How many runs are of at least that many percent."""
+    """The number of runs of at least `percent`."""
     return sum(run.size >= percent / 100 - _ROUNDING for run in runs(profile))
 
 

@@ -102,7 +102,7 @@ def _source(statement: str, after: Sequence[Token]) -> tuple[str, str] | None:
 
 
 def _parentheses(pieces: Sequence[Token]) -> int:
-    """How many pieces there are until the first one is closed, with both; 0 if it never is."""
+    """The number of pieces from a parenthesis to the one that closes it, with both; 0 if none does."""
     depth = 0
     for place, token in enumerate(pieces):
         depth += (token.text == "(") - (token.text == ")")
@@ -112,7 +112,7 @@ def _parentheses(pieces: Sequence[Token]) -> int:
 
 
 def _renaming(after: Sequence[Token], alias: str) -> int:
-    """How many pieces an alias takes that gives names to columns, too; 0 if it does not."""
+    """The number of pieces of an alias that gives names to columns, too; 0 if it gives none."""
     place = next((place for place, token in enumerate(after[:2]) if name_of(token) == alias), None)
     if place is None or len(after) <= place + 1 or after[place + 1].text != "(":
         return 0

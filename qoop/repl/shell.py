@@ -144,7 +144,7 @@ class Shell:
         self.say(plain_table(columns, right, self.terminal()))
 
     def suspended_folder(self, entry: Entry) -> Path:
-        """Where a job is suspended to, if nobody says where."""
+        """The folder to which a job is suspended by default."""
         from qoop.catalog.user_folders import cache_directory
 
         return cache_directory() / "suspended" / f"{entry.name}-{time_ns() // 1_000_000}"
@@ -496,7 +496,7 @@ def _keys() -> KeyBindings:
 
 
 def _history(path: Path | None) -> History:
-    """Where inputs are kept: a file of the user's, unless there can be none."""
+    """The history of inputs: in a file of the user's, unless there can be none."""
     told = os.environ.get("QOOP_HISTORY")
     file = path or (Path(told).expanduser() if told else _state_folder() / "qoop" / "history")
     try:

@@ -1,4 +1,4 @@
-"""Which plan to run from here on.
+"""Re-planning: the choice of the plan to run from here on.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Which plan to run from here on: progress carried over to every plan, and a greedy choice (paper sections 3 to 5).
+"""The greedy choice of the plan to run from here on, with progress carried over to every plan (paper sections 3 to 5).
 
     Finished ──propagate──> Done of each option ──finish time on the share──> Remaining ──policy──> Stay | Switch
 
@@ -81,7 +81,7 @@ def reestimate(option: Option, observed: Observations, memory: Mapping[Content, 
 
 
 def propagate(option: Option, finished: Finished, by: Option) -> Done:
-    """How far a plan is, given what was done under others: paper section 3, at any depth.
+    """The progress of a plan, given the work done under others: paper section 3, at any depth.
 
     A stage has all parts that are present under its own signature and layout, whichever plan they were made for. That
     what a finished stage reads need not be done follows in the estimate. It also has the attempts of the plan that runs
@@ -99,7 +99,7 @@ def propagate(option: Option, finished: Finished, by: Option) -> Done:
 
 
 def own_progress(option: Option, finished: Finished) -> Done:
-    """How far the plan is that runs: as its run says, which knows what was released because nothing needs it."""
+    """The progress of the plan that runs, as its run says, which knows what was released because nothing needs it."""
     running = {stage.id: finished.running[c] for stage, c, _ in option.stages if c in finished.running}
     return Done(finished.done, running)
 
@@ -120,7 +120,7 @@ def left_out(old: Option, new: Option, finished: Finished) -> float:
 
 
 def stages_back(old: Option, new: Option, finished: Finished) -> int:
-    """How many finished stages, one above the other, the new plan goes back from what the old one had reached.
+    """The number of finished stages, one above the other, by which the new plan goes back behind the old one.
 
     What a plan has reached are its finished stages that something unfinished reads. A plan that uses all of them goes
     on from there: 0. Where it does not use one, it starts from what that was made of (1), or from further down: the
@@ -210,7 +210,7 @@ class Question:
 
     @cached_property
     def done(self) -> tuple[Done, ...]:
-        """How far each option is."""
+        """The progress of each option."""
         own = self.options[self.running]
         return tuple(
             own_progress(own, self.finished) if place == self.running else propagate(option, self.finished, own)

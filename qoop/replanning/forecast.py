@@ -80,7 +80,7 @@ class Forecast:
         return replace(decision, against=wanted, again=again)
 
     def chain(self, question: Question) -> Chain:
-        """How the share is expected to move."""
+        """The expected moves of the share."""
         seen = Moves.of(question.shares, question.now)
         steady = self.steady * question.least if question.least < inf else 0.0
         return (self.history + seen).chain(question.share, steady, self.levels)

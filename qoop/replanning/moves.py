@@ -1,4 +1,4 @@
-"""How a share moves: levels, how long it stays at each and where it goes from there.
+"""The moves of a share: its levels, the time it stays at each, and the level it goes to next.
 
     shares told to a job, or a profile's history ──> Moves ──chain──> Chain ──expected──> seconds until a plan ends
 
@@ -157,7 +157,7 @@ class Chain:
         return ends[self.start]
 
     def rerun(self, place: int, tasks: Sequence[tuple[float, float]]) -> float:
-        """How many times the work is done at a level, as slots are lost there at a rate λ each.
+        """The factor by which lost slots, at a rate λ each, increase the work at a level.
 
         A task of d seconds that begins again whenever it is stopped takes (exp(λd) - 1) / λ in the mean (Duda, "The
         Effects of Checkpointing on Program Execution Time", 1983).
@@ -196,7 +196,7 @@ def _nearest_pair(levels: Sequence[Resources]) -> tuple[Resources, Resources]:
 
 
 def _distance(one: Resources, other: Resources) -> float:
-    """How different two shares are: by the ratio of their slots and of the memory of a slot."""
+    """The distance of two shares, by the ratio of their slots and of the memory of a slot."""
     slots = abs(log(max(1.0, one.cpu) / max(1.0, other.cpu)))
     if not (one.memory and other.memory):
         return slots

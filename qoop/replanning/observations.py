@@ -90,7 +90,7 @@ class Seen:
         self._order: dict[Signature, Tables] = {}
 
     def __len__(self) -> int:
-        """How many digests there are: of outputs, and of rows whatever their columns."""
+        """The number of digests: of outputs, and of rows whatever their columns."""
         return len(self._order)
 
     def add(self, plan: Plan, seen: Mapping[StageId, Observation]) -> None:

@@ -1,4 +1,4 @@
-"""How much work a job has spent against the advice of the greedy choice."""
+"""The regret budget: the work that a job has spent against the advice of the greedy choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to think again about the plan of a running job, and what becomes of the answer.
+"""The re-planner of a running job: it asks when there is reason to, and acts on the answer.
 
     history of the run ──Triggers──> causes ──debounce──> Question ──planner thread──> Answer ──> Decided, switch
 
@@ -70,7 +70,7 @@ class Replanner:
 
     @property
     def slots(self) -> float | None:
-        """How many slots the job takes at most; None: all that it is given."""
+        """The most slots that the job takes; None: all that it is given."""
         return self._slots
 
     @property
@@ -85,7 +85,7 @@ class Replanner:
 
     @property
     def due(self) -> float | None:
-        """When the next question is to be asked, if one is waiting."""
+        """The time to ask the next question, if one is waiting."""
         share = self._run.share
         if self._asked or self._run.ending or share is None or share.cpu <= 0:
             return None

@@ -1,4 +1,4 @@
-"""When it is time to think again about the plan of a running job."""
+"""The triggers: reasons to decide again about the plan of a running job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qoop.planner.plan import Resources
 
 @value
 class Cause:
-    """Why to decide. what: a clause. kind: of several causes of one kind only the last counts.
+    """A reason to decide. what: a clause. kind: of several causes of one kind only the last counts.
 
     urgent: there is nothing to wait for (no debounce).
     """
@@ -24,7 +24,7 @@ class Cause:
 
 @value
 class Triggers:
-    """Which records of a run are reasons to decide again.
+    """The thresholds beyond which a record of a run is a reason to decide again.
 
     share: fraction by which the share must have changed, in any resource, since the last decision.
     rows: factor by which the rows of a finished stage must differ from the estimate, and `least_rows` the number

@@ -1,4 +1,4 @@
-"""Which outputs of a plan are worth writing where they outlive the process.
+"""The outputs of a plan that are worth writing to a place where they outlive the process.
 
 Writing costs seconds of a slot; not writing costs the work that is done again if the process ends in mid-query. With
 failures at the rate λ, few in the time of a query, what a set of written stages costs is to the first order

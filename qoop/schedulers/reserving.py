@@ -83,7 +83,7 @@ class Reserving:
 
 
 def _counted(before: Mapping[TaskId, int], request: Request, granted: TaskId, free: Resources) -> dict[TaskId, int]:
-    """How often each ready task of a job was passed over, the last grant with it; those that never were left out."""
+    """The passed-over count of each ready task of a job, the last grant included; without those that never were."""
     counts = {
         demand.task: before.get(demand.task, 0) + (not demand.resources.fits(free))
         for demand in request.demands

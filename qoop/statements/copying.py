@@ -1,4 +1,4 @@
-"""Where a locked session may COPY to."""
+"""The places that a locked session may COPY to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tables are kept that a session was told to create: in memory as Arrow, or in a folder as Parquet files."""
+"""The keeping of tables that statements create: in memory as Arrow, or in a folder as Parquet files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def forget(folder: Path, table: Table) -> None:
 
 
 def _file(folder: Path, name: str) -> Path:
-    """Where a table is kept. Raises QueryError for a name that is no plain name of a file, here or elsewhere."""
+    """The file that keeps a table. Raises QueryError for a name that is no plain name of a file, here or elsewhere."""
     fault = _fault(name)
     if fault is not None:
         told = name if len(name) <= 60 else f"{name[:60]}…"
@@ -77,7 +77,7 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def _fault(name: str) -> str | None:
-    """Why a name cannot be that of a file, on any system that the folder may come to; None if it can."""
+    """The reason why a name cannot be that of a file, on any system that the folder may come to; None if it can."""
     if _PART_OF_PATH.search(name):
         return "holds characters that have a meaning in paths, globs or URLs"
     if name.startswith((".", "_", " ", "~")) or name.endswith((".", " ")):

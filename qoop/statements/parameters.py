@@ -62,7 +62,7 @@ def with_values(text: str, parameters: Parameters) -> str:
 
 @value
 class _Place:
-    """Where a parameter stands. text: as it is written."""
+    """The place of a parameter. text: as it is written."""
 
     name: str
     text: str

@@ -60,7 +60,7 @@ RETIRED_NAMES = {
 }
 """Names that nothing in our packages is defined under any more; in prose the words are everyday ones."""
 
-OPENINGS = ("What", "Whether", "Who")
+OPENINGS = ("How", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever", "Whom", "Whose", "Why")
 """No docstring opens with these."""
 
 ALLOWED: tuple[tuple[str, str, str], ...] = ()

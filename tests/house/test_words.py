@@ -45,8 +45,10 @@ def test_a_retired_name_is_found_in_classes_and_at_the_top(tmp_path: Path) -> No
 
 
 def test_openings_are_found_in_code() -> None:
-    text = '"""What it is."""\n    r"""Whether so."""\n"""Whose."""\nx = "What"'
-    assert [(one.line, one.word) for one in read("a.py", text)] == [(1, '"""What'), (2, '"""Whether')]
+    text = '"""What it is."""\n    r"""Whether so."""\n"""However."""\n"""Where."""\nx = "What"'
+    assert [(one.line, one.word) for one in read("a.py", text)] == [
+        (1, '"""What'), (2, '"""Whether'), (4, '"""Where'),
+    ]  # fmt: skip
     assert list(read("a.md", text)) == []
 
 

@@ -24,7 +24,7 @@ from qoop.tpcds.quantiles import ratio_of_sums
 from qoop.tpcds.queries import texts
 
 SIDES = ("none", "worthwhile", "all")
-"""Which outputs are written: `persist` of :func:`~qoop.session.connect`, and none without a folder."""
+"""The outputs that are written: `persist` of :func:`~qoop.session.connect`, and none without a folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ def scratch_folder(parent: str | None = None) -> Iterator[Path]:
 
 
 def judge(directory: Path, text: str, answer: Path, theirs: pa.Table) -> str | None:
-    """Why the answer in the file is wrong, None if it is right."""
+    """The reason why the answer in the file is wrong; None if it is right."""
     with pa.memory_map(str(answer)) as source:
         ours = pa.ipc.open_file(source).read_all()
     with Oracle(directory) as oracle:

@@ -1,4 +1,4 @@
-"""How many task events a second go through the engine's core: the real cluster, driver, runs and scheduler.
+"""The number of task events a second that go through the engine's core: the real cluster, driver, runs and scheduler.
 
 On simulated machines nothing is computed, so what is left is the core itself. A task event is the start of an attempt
 or the report of its end: a task that succeeds at once makes two. Seconds are of the processor, not of the clock, so

@@ -1,4 +1,4 @@
-"""How good the told end of a query is: whether, at half time, the true end lies in the range that is shown.
+"""The quality of the predicted end of a query: at half time, does the true end lie in the range that is shown?
 
 Every query is run once, and asked how it stands again and again (:meth:`qoop.job.Job.status`). Once it has ended,
 what it said nearest to half of its time is held against what was then still to come.
@@ -70,7 +70,7 @@ class EtaReport:
     failed: dict[int, str]
 
     def totals(self) -> dict[str, Any]:
-        """How many ends lay in the range, of all queries and of those that are long enough to be shown."""
+        """The number of ends that lay in the range, of all queries and of those that are long enough to be shown."""
         return {
             "all": _summary(self.predicted),
             "shown": _summary([one for one in self.predicted if one.seconds >= 2 * SHOWN]),
@@ -130,7 +130,7 @@ def _asked(session: Session, number: int, text: str) -> Prediction | float:
 
 
 def _answers(job: Job) -> list[tuple[float, Left]]:
-    """When it was asked, and what it answered, until it ended."""
+    """The times at which the job was asked until it ended, and its answers."""
     found: list[tuple[float, Left]] = []
     while not job.wait(_EVERY):
         left = job.status().left

@@ -1,4 +1,4 @@
-"""How much of what is finished serves after a switch, and how much of it would if only identical subtrees matched.
+"""The part of finished work that serves after a switch, and the part that would if only identical subtrees matched.
 
 A query is run from its launch plan. At seeded moments it is asked, of every other plan worth keeping, which of the
 outputs finished so far the rest of it would rest on: in three ways,
@@ -142,7 +142,7 @@ def _planned_at_scale(
 
 @dataclass(frozen=True)
 class SwitchPoint:
-    """How far the launch plan is. at: fraction of its time. done: parts by stage. sizes: bytes of those parts."""
+    """The progress of the launch plan. at: fraction of its time. done: parts by stage. sizes: bytes of those parts."""
 
     at: float
     done: Mapping[StageId, int]

@@ -1,4 +1,4 @@
-"""How good the planner's estimates are.
+"""Measurements of the planner's estimates against the facts.
 
 ::
 

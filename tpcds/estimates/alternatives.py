@@ -51,8 +51,8 @@ _REFERS = {
 
 
 def growth(table: str, scale: float) -> float:
-    """How many times the rows of scale 1 a table has at a scale; between those documented on a straight line of the
-    logarithms."""
+    """The rows of a table at a scale, relative to scale 1. Between the documented scales the logarithms lie on a
+    straight line."""
     if table in _IN_PROPORTION:
         return scale
     rows = _ROWS.get(table)

@@ -27,7 +27,7 @@ from qoop.tpcds.queries import texts
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Which queries on which data. repeat: runs of each of two plans that differ, 0: none."""
+    """The queries and the data. repeat: runs of each of two plans that differ, 0: none."""
 
     directory: Path
     queries: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""How good the estimates of rows are: for every join and aggregate of a query, estimate against count.
+"""The error of the estimates of rows: for every join and aggregate of a query, estimate against count.
 
 A node's rows are counted by DuckDB, which runs the node printed as SQL; nodes that mean the same rows (by
 :mod:`qoop.planner.identity.provenance`), in one query or in several, are counted once. The *q-error* of an estimate is
@@ -35,7 +35,7 @@ from qoop.tpcds.queries import texts
 
 @dataclass(frozen=True, slots=True)
 class QErrorOptions:
-    """Which queries on which data; `seconds` is how long DuckDB may count the rows of one node.
+    """The queries and the data; `seconds` is the time that DuckDB may take to count the rows of one node.
 
     footers: estimates are made from footers alone.
     """

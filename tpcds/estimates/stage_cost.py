@@ -1,4 +1,4 @@
-"""How good the estimates of seconds are: for every stage of a query, predicted against measured seconds.
+"""The error of the estimates of seconds: for every stage of a query, predicted against measured seconds.
 
 Each query runs the plan that it would have on the given slots, but with one thread a task, since a thread's processor
 seconds are known exactly and other work on the machine disturbs them little. Of several runs the least counts.
@@ -31,7 +31,7 @@ NOISE = 0.002
 
 @dataclass(frozen=True, slots=True)
 class StageCostOptions:
-    """Which queries on which data; `slots` of the session; each query is run `repeat` times.
+    """The queries and the data; `slots` of the session; each query is run `repeat` times.
 
     shipped: predict by the constants that ship, even if this machine was calibrated.
     """
@@ -59,7 +59,7 @@ class StageCost:
 
     @property
     def error(self) -> float:
-        """How far the prediction is off, relative to what was measured."""
+        """The error of the prediction, relative to what was measured."""
         return abs(self.predicted - self.measured) / self.measured
 
 

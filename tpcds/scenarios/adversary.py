@@ -55,7 +55,7 @@ class Worst:
 
 
 def policies(scenario: Scenario, seed: int) -> dict[str, Policy]:
-    """Whom the adversary may play against, by name.
+    """The policies that the adversary may play against, by name.
 
     Greed, with and without hysteresis; a forecast learned in the run; and one that believes in random walks, which the
     profiles are not, with and without its guard.

@@ -19,7 +19,7 @@ from qoop.tpcds.scenarios.scenario import Scenario, Steps, scenarios
 from qoop.tpcds.scenarios.walks import gloom, seen, walk
 
 STAYS = (0.1, 0.3, 1.0)
-"""How long the share stays at a level in the mean, in times of the undisturbed query."""
+"""The mean time that the share stays at a level, in times of the undisturbed query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where one query is run under changes of capacity, in virtual time on the engine's own core.
+"""A scenario: one query under changes of capacity, run in virtual time on the engine's own core.
 
 Belief and truth are the same here (every task takes what its estimate says): what is measured is the policy alone.
 """
@@ -98,7 +98,7 @@ class Scenario:
         return min(self.run(steps, place).seconds for place in range(len(self.plans)))
 
     def ratio(self, steps: Steps) -> float:
-        """How many times the hindsight optimum the adaptive run takes."""
+        """The time of the adaptive run, relative to the hindsight optimum."""
         return self.run(steps).seconds / self.hindsight(steps)
 
     def _run(self, steps: Steps, pinned: int | None) -> Ran:

@@ -13,7 +13,7 @@ from qoop.replanning.moves import Moves
 from qoop.tpcds.scenarios.scenario import Scenario, Steps
 
 LENGTH = 20.0
-"""How long a walk is, in times what the query takes undisturbed; its last level stays."""
+"""The length of a walk, in times of the undisturbed query; its last level stays."""
 
 
 def walk(scenario: Scenario, stay: float, chance: random.Random) -> Steps:

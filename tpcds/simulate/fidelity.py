@@ -100,7 +100,7 @@ class Pair:
 
     @property
     def error(self) -> float:
-        """How far the simulated time is off, as a fraction of the real one."""
+        """The error of the simulated time, as a fraction of the real one."""
         return abs(self.simulated / self.real - 1.0)
 
 
@@ -119,7 +119,7 @@ class Fidelity:
 
     @property
     def queries(self) -> int:
-        """How many queries there are runs of."""
+        """The number of queries that there are runs of."""
         return len({pair.query for pair in self.pairs})
 
     @property
@@ -176,7 +176,7 @@ class _Bench:
     # ---- real runs
 
     def record(self) -> None:
-        """Whatever is not among the results yet."""
+        """Run and keep everything that is not among the results yet."""
         self.once("machine", opening)
         for query in self.options.queries:
             self.once(f"solo/{query}", partial(self.alone, query))
@@ -464,7 +464,7 @@ KEPT = "the report keeps its figures of more queries; --fresh replaces them"
 
 
 def kept_runs(options: FidelityOptions, folder: Path) -> Path:
-    """Where real runs are kept in the suite's folder: a file for each group of settings, such as `--quick`."""
+    """The file of real runs in the suite's folder: one for each group of settings, such as `--quick`."""
     return folder / f"{RUNS}-{digest(json.dumps(options.settings))[:8]}.jsonl"
 
 

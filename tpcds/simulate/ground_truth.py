@@ -243,7 +243,7 @@ def rules(
     setting: Setting = PAPER,
     cache_dir: Path | None = None,
 ) -> str:
-    """How far the rules are off where both scales were measured, as text."""
+    """The error of the rules where both scales were measured, as text."""
     known, compared = measurements(directory, cache_dir), []
     plans = workload(directory, queries, setting, cache_dir=cache_dir)
     with connect(staged=True, statistics="full") as session:

@@ -93,7 +93,7 @@ def over(plan: Plan, versions: Mapping[str, str]) -> Plan:
 
 
 def results_file(directory: Path, cache_dir: Path | None = None) -> Path:
-    """Where measurements of plans that were made over these tables are kept."""
+    """The file that keeps measurements of plans over these tables."""
     text = json.dumps(sorted(_versions(directory).items()))
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     return (cache_dir or cache_directory()) / f"truth-{digest}.json"

@@ -121,7 +121,7 @@ def tables_of(plan: Plan) -> frozenset[str]:
 
 
 def resource_changes(history: Sequence[Record]) -> tuple[tuple[float, Resources], ...]:
-    """When the machine had how much from then on, after the job had begun."""
+    """The times after the job's beginning at which the machine's resources changed, with the resources from then on."""
     return tuple(
         (record.at, record.capacity)
         for record in history
@@ -211,7 +211,7 @@ class Replica:
         )  # fmt: skip
 
     def crowding(self, threads: float) -> float:
-        """How many times as long everything takes while that many threads work."""
+        """The factor by which everything takes longer while `threads` threads work."""
         others = max(0.0, min(threads, self.cores) - 1.0)
         return (1.0 + (self.side_by_side - 1.0) * others) * max(1.0, threads / self.cores)
 

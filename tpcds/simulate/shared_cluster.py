@@ -71,7 +71,7 @@ def run(
 
 
 def cluster(plans: Mapping[int, Plan], seed: int, options: SharedClusterOptions) -> JobLifetimes:
-    """When jobs with these plans come and end."""
+    """The times when jobs with these plans come and end."""
     begin, end = 3600 * options.warm, 3600 * (options.warm + options.hours)
     jobs = _arrivals(plans, seed, end + 1800)
     fleet = Fleet.uniform(options.setting.machines, replace(options.setting.machine, network=0.0))

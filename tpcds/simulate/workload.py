@@ -168,7 +168,7 @@ def workload(
 
 
 def folder(cache_dir: Path | None = None) -> Path:
-    """Where workloads are kept."""
+    """The folder that keeps workloads."""
     return (cache_dir or cache_directory()) / "workload"
 
 
@@ -282,7 +282,7 @@ def _fields_codec() -> Codec:
 
 @dataclass(frozen=True)
 class Contest:
-    """How the plans of one query do on shares of several sizes.
+    """The times of one query's plans on shares of several sizes.
 
     seconds: by plan, then by share.
     """
@@ -305,7 +305,7 @@ class Contest:
         return tuple(min(range(len(column)), key=column.__getitem__) for column in columns)
 
     def gain(self, launched: int, now: int) -> float:
-        """How many times the best time on share `now` the plan takes there that is best on share `launched`."""
+        """The time on share `now` of the plan that is best on share `launched`, relative to the best time there."""
         best = self.seconds[self.winners[now]][now]
         return self.seconds[self.winners[launched]][now] / best if best else 1.0
 
@@ -333,7 +333,7 @@ SLOTS = (60, 120, 240, 360, 600)
 
 
 def contests(found: Workload, setting: Setting = PAPER, slots: Sequence[int] = SLOTS) -> str:
-    """Which plan of each query wins on which share, and what it is worth to have another one than at launch."""
+    """A text of the plan of each query that wins on each share, and of the gain over the plan at launch."""
     done = [Contest.of(query, slots, setting) for query in found.values()]
     head = "  ".join(f"{count:4} slots" for count in slots)
     lines = [f"query plans  tasks         {head}     up  down  most", *(one.line() for one in done)]

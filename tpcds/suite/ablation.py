@@ -52,7 +52,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     BOLD: {"policy": Greedy(careful=False)},
     **{variant(THRESHOLD, percent): {"triggers": Triggers(share=percent / 100)} for percent in THRESHOLDS},
 }
-"""How each differs from the default."""
+"""The settings in which each differs from the default."""
 
 
 def measure(situation: Situation) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _as_it_may_be(here: Scenario, ground_truth: GroundTruth, seed: int) -> dict[
 SPEEDS = (1.0, 3.0, 10.0, 30.0)
 SPEED_REGIONS = 2
 SPEED_CLASSES = ("medium", "high")
-"""Where there is something to gain at all; a given profile may have regions of other classes only."""
+"""The classes in which there is something to gain at all; a given profile may have regions of other classes only."""
 
 
 def speed_items(ground: Ground, queries: Sequence[int], kind: str) -> dict[str, Situation]:

@@ -21,7 +21,7 @@ _PAST = (2_000_001, 2_000_002, 2_000_003)
 
 
 def policies(kind: str) -> Mapping[str, Policy]:
-    """How each part decides for runs under profiles of a kind; of one that nothing is known of, by what they learn."""
+    """The policies of each part for runs under profiles of a kind; of an unknown kind they learn from what they see."""
     known = history(kind) if kind in MAKERS else Moves()
     return {FORECAST: Forecast(known), LEARNING: Forecast(), UNGUARDED: Forecast(known, risk=inf)}
 

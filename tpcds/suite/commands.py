@@ -64,7 +64,7 @@ _WHAT = {
 
 
 _PART_OF = {"adversaries": "adversary"}
-"""Where the part has another name than its command: `qoop bench adversary` plays against one policy, on all queries."""
+"""Parts that have another name than their command: `qoop bench adversary` plays against one policy, on all queries."""
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

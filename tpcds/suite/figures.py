@@ -215,8 +215,8 @@ def switching_time(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> N
 
 
 def overhead(met: Met) -> float:
-    """Which part of its time a run spent on changing plan: on the decisions for it, while the plan before goes on, and
-    on the changes themselves, which take no virtual time and count with what the engine needs for one."""
+    """The part of its time that a run spent on changing plan: on the decisions, while the plan before goes on, and on
+    the changes themselves, which take no virtual time and count with what the engine needs for one."""
     ours = met.runs[QOOP]
     return ours.switches * (ours.deciding / max(1, ours.decisions) + SWITCH_SECONDS) / ours.seconds
 
@@ -340,7 +340,7 @@ def _curves(
 
 
 def hindsight(suite: Suite) -> Picture | None:
-    """How many times as long as the best single plan, known afterwards."""
+    """The time relative to the best single plan, known afterwards."""
     groups = {
         kind: {name: runs.of(suite.micro, kind, name, (QOOP, CLARINET, HINDSIGHT)) for name in CLASSES}
         for kind in runs.kinds(suite.micro)
@@ -493,7 +493,7 @@ def macro_means(suite: Suite) -> dict[str, dict[str, float]]:
 
 
 def adversary(suite: Suite) -> Picture | None:
-    """How bad each policy can be: by query, its worst ratio to the best single plan in hindsight."""
+    """The worst case of each policy: by query, its largest ratio to the best single plan in hindsight."""
     ratios = under_adversary(suite)
     if not ratios:
         return None

@@ -14,7 +14,7 @@ from qoop.profiles.shared import recorded, seen, view
 from qoop.profiles.summary import PERCENTS
 
 SERIES = 20
-"""How many series of the market are counted."""
+"""The number of series of the market that are counted."""
 _SEED = 7_000_000
 """Other seeds than those that queries meet, as for any sample."""
 _SHOWN, _LONG = 3, 400.0

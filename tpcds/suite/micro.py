@@ -107,7 +107,7 @@ def tempting(decision: Decided) -> bool:
 
 
 def scenario(situation: Situation, percent: float = 0.0) -> Scenario:
-    """Where a situation is played out. percent: by how much demands and durations are misjudged."""
+    """The scenario of a situation. percent: the error with which demands and durations are estimated."""
     ground = situation.ground
     fleet = fleet_of(situations.profile(situation))
     ground_truth = known_ground_truth(ground.directory, situation.query)

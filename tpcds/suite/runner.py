@@ -78,7 +78,7 @@ _OTHERWISE = "--fresh begins again in their place, --results FOLDER elsewhere"
 
 
 def file_of(name: str, folder: Path) -> Path:
-    """Where a part keeps its results."""
+    """The file that keeps a part's results."""
     return folder / f"{name}.jsonl"
 
 
@@ -93,7 +93,7 @@ def known(results: Mapping[str, Any]) -> Measured:
 
 
 def processes_for(asked: int | None) -> int:
-    """How many processes to use: as many as asked for, else as there are CPUs. Raises ConfigError below 1."""
+    """The number of processes to use: the one asked for, else that of the CPUs. Raises ConfigError below 1."""
     if asked is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if asked < 1:

@@ -58,7 +58,7 @@ class Met:
         return cls(**{**kept, "runs": runs})
 
     def gain(self, baseline: str = CLARINET, ours: str = QOOP) -> float:
-        """How many times as long the baseline took."""
+        """The time of the baseline, relative to ours."""
         return self.runs[baseline].seconds / self.runs[ours].seconds
 
 
@@ -103,5 +103,5 @@ def by_query(mets: Iterable[Met]) -> list[Query]:
 
 
 def share(values: Sequence[float], above: float) -> float:
-    """Which part of the values is above that."""
+    """The part of the values that is above a bound."""
     return sum(value > above for value in values) / len(values)

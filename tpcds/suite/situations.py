@@ -1,4 +1,4 @@
-"""Which query meets which part of which profile: the grid that single-query runs are made over.
+"""The situations: the grid of queries and parts of profiles that single-query runs are made over.
 
 For each query, kind of profile and class of volatility ten regions are drawn, by the seed, each of a profile of its
 own; a run begins with the region and the profile goes on after it. Items come in rounds, the first region of every
@@ -20,7 +20,7 @@ from qoop.tpcds.simulate.workload import Query, fifty, workload
 from qoop.tpcds.suite.runs import CLASSES
 
 MAKERS: Mapping[str, Make] = {"spot": spot, "shared": shared}
-"""How the profiles of each kind are made, from a seed."""
+"""The function that makes the profiles of each kind from a seed."""
 _SEEDS = 10**6
 
 

@@ -40,7 +40,7 @@ SLOTS = ((0.0, 4), (1.0, 2))
 """From when how many slots."""
 
 PAPER = {"Volcano": 9.0, "Clarinet": 7.0, "QOOP": 6.0}
-"""When each ends in the paper, in units of time."""
+"""The end of each in the paper, in units of time."""
 
 _MACHINE = "m"
 _COST = replace(DEFAULT, exchange_byte=0.0, task_overhead_seconds=0.0)
@@ -78,7 +78,7 @@ class Ran:
 
     @property
     def ended(self) -> float:
-        """When the query ended, in units of time."""
+        """The end of the query, in units of time."""
         return self.history[-1].at
 
     @cached_property
@@ -116,7 +116,7 @@ def _run(planner: str, launch: Candidate, adaptive: Adaptive | None = None) -> R
 
 
 def measure(_: object = None) -> dict[str, float]:
-    """When the query ends, by planner; and with the best single plan in hindsight."""
+    """The end of the query, by planner; and with the best single plan in hindsight."""
     ends = {planner: run(planner).ended for planner in PAPER}
     best = hindsight(plans(), lambda one: _run("hindsight", one).ended)
     return ends | {"hindsight": best.seconds}

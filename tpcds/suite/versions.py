@@ -1,4 +1,4 @@
-"""Which code results of simulations come from: those of other code are refused, not mixed."""
+"""The version of the code that results of simulations come from: those of other code are refused, not mixed."""
 
 from __future__ import annotations
 
