@@ -62,14 +62,14 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 @pytest.fixture(scope="session", autouse=True)
 def heeds_signals() -> None:
-    """Whoever starts the tests in the background may have had some ignored, for this process and its children."""
+    """A process that starts the tests in the background may ignore some signals, for this process and its children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_more_than_duckdb_2_has() -> Iterator[None]:
-    """What DuckDB 1.5.5 has and 2.0 has not fails in all tests: a kernel of either version must do."""
+    """Names that DuckDB 1.5.5 has and 2.0 lacks fail in all tests: a kernel of either version must do."""
     with pytest.MonkeyPatch.context() as patch:
         for class_, names in _NOT_IN_DUCKDB_2.items():
             for name in names:
@@ -111,7 +111,7 @@ def as_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def on_guard() -> Iterator[None]:
-    """Whatever two plans of one session put out under one signature is compared."""
+    """Outputs that two plans of one session make under one signature are compared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QOOP_GUARD", "always")
         yield

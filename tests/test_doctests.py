@@ -58,10 +58,10 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_a_page_names_exists(page: Path) -> None:
     text = _BLOCK.sub("", page.read_text())
     missing = [name for name in _NAME.findall(text) if not _exists(name)]
-    for in_tree, beside in _FILE.findall(text):
-        path = ROOT / in_tree if in_tree else page.parent / beside
+    for in_tree, near in _FILE.findall(text):
+        path = ROOT / in_tree if in_tree else page.parent / near
         if not path.exists():
-            missing.append(in_tree or beside)
+            missing.append(in_tree or near)
     assert missing == []
 
 

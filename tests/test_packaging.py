@@ -1,4 +1,4 @@
-"""What is installed: all packages, nothing else, and it works away from the checkout."""
+"""The installed package: it has all packages and nothing else, and works away from the checkout."""
 
 from __future__ import annotations
 

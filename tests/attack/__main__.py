@@ -28,7 +28,7 @@ from rich.progress import Progress  # noqa: E402
 from rich.table import Column, Table  # noqa: E402
 
 TRIES = {"texts": 10_000, "files": 1_000, "memory": 20, "kills": 100}
-"""How often each series is tried; one that is not here, as often as `OTHERS` says."""
+"""The tries of each series; one that is not here has `OTHERS`."""
 
 OTHERS = 100
 SHOWN = 10
@@ -39,7 +39,7 @@ Attack = Callable[[Path, int, int], Iterator[Outcome]]
 
 @dataclass
 class Series:
-    """What one came to."""
+    """The outcome of a series."""
 
     name: str
     tries: int = 0

@@ -147,7 +147,7 @@ def _children(process: int) -> list[str]:
 
 
 def _faults(folder: Path, deed: str, expected: dict[str, list[list[int]]]) -> Iterator[str]:
-    """What is wrong after another process has done the same once and looked."""
+    """The faults that another process finds after it has done the same once."""
     done = subprocess.run(_command(folder, deed, 1), capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         yield f"the next process failed: {done.stderr[-500:]}"

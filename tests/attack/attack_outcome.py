@@ -1,4 +1,4 @@
-"""What one try of an attack came to."""
+"""The outcome of one try of an attack."""
 
 from __future__ import annotations
 

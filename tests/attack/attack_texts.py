@@ -145,7 +145,7 @@ class World:
         return Outcome(series, fault is None, f"seed {seed}, try {number}: {told}{': ' + fault if fault else ''}")
 
     def fault(self, attack: Attack) -> str | None:
-        """What is wrong with how an attack ended."""
+        """The fault in the way in which an attack ended."""
         try:
             wrong = attack()
         except (qoop.QoopError, dbapi.Error, duckdb.InterruptException):
@@ -228,7 +228,7 @@ class World:
         return None if len(found) == 1 else f"{found} in place of one row"
 
     def differs(self, text: str) -> str | None:
-        """What the answer has that DuckDB's has not; only rows in any order of texts with one answer are compared."""
+        """The difference of the answer to DuckDB's; compares only rows in any order, of texts with one answer."""
         found = self.session.sql(text)
         rows = sorted(map(repr, found.fetchall()))
         lower = text.lower()
@@ -274,7 +274,7 @@ def mutated(draw: random.Random) -> str:
 
 
 def value(draw: random.Random) -> object:
-    """What may be given for a parameter, or may not."""
+    """A value for a parameter, allowed or not."""
     return draw.choice([
         None, True, 0, -1, 2**31, 2**63, 2**127, 2**200, 1.5, float("nan"), float("inf"), -0.0,
         Decimal("1.50"), Decimal("NaN"),
@@ -299,4 +299,4 @@ def read(result: qoop.Result) -> None:
 
 
 def void(_: object) -> None:
-    """What came is of no interest."""
+    """Ignore a result."""

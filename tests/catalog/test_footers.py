@@ -1,4 +1,4 @@
-"""What is believed of a table from footers alone, against exact values by DuckDB; and that no row is read for it."""
+"""The estimates of a table from footers alone, against exact values by DuckDB; no row is read for them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _has_dictionaries(path: Path) -> bool:
 
 @pytest.mark.usefixtures("no_rows_read")
 def test_row_groups_that_hold_different_values_are_told_from_those_that_hold_the_same(tmp_path: Path) -> None:
-    """Of either column a row group holds a twelfth of the values that its range has room for."""
+    """Of either column a row group holds a twelfth of the values of its range."""
     rows = duckdb.sql(
         "SELECT (hash(i // 12) % 60000)::INTEGER AS own, (hash(i % 4000) % 60000)::INTEGER AS shared "
         f"FROM range({ROWS}) r(i)"

@@ -1,4 +1,4 @@
-"""What the DuckDB of a kernel can open: the files of the tables that its tasks were given, whatever a fragment says."""
+"""The DuckDB of a kernel opens the files of the tables that its tasks were given, whatever a fragment says."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ ELSEWHERE = (
 @pytest.mark.parametrize("locked", [True, False])
 @pytest.mark.parametrize("text", ELSEWHERE)
 def test_a_planned_fragment_opens_nothing_else(kernel: Kernel, tmp_path: Path, text: str, locked: bool) -> None:
-    """Whoever has changed it, or planted it."""
+    """No matter who has changed or planted the fragment."""
     secret = written(tmp_path / "secret.parquet")
     table = Catalog().register("t", str(written(tmp_path / "data" / "a.parquet")))
     with pytest.raises(duckdb.Error):
@@ -102,13 +102,13 @@ def test_a_planned_fragment_opens_nothing_else(kernel: Kernel, tmp_path: Path, t
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "spill") == ["data", secret.name]
 
 
-@pytest.mark.parametrize("text", [*ELSEWHERE, "SELECT i FROM read_parquet('{0}/data/beside.parquet')",
+@pytest.mark.parametrize("text", [*ELSEWHERE, "SELECT i FROM read_parquet('{0}/data/next_to.parquet')",
                                   "SET threads = 3", "SET memory_limit = '9GB'", "SET TimeZone = 'UTC'"])  # fmt: skip
 def test_a_users_text_in_a_locked_session_opens_no_file_next_to_its_tables_either(
     kernel: Kernel, tmp_path: Path, text: str
 ) -> None:
     written(tmp_path / "secret.parquet")
-    written(tmp_path / "data" / "beside.parquet")
+    written(tmp_path / "data" / "next_to.parquet")
     table = Catalog().register("t", str(written(tmp_path / "data" / "a.parquet")))
     with pytest.raises(duckdb.Error):
         run(kernel, reading(table, text.format(tmp_path), opaque="a user's text"))

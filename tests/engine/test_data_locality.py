@@ -35,7 +35,7 @@ def started(machines: str = "abc", near: bool = True) -> Run:
 
 
 def begin(run: Run, name: str, machine: str) -> Start:
-    """Grant the machine room for the next task of a stage."""
+    """Grant the machine a slot for the next task of a stage."""
     [demand] = [demand for demand in run.ready() if demand.task.stage == name]
     start = run.grant(demand.task, machine, AVAILABLE, now=1.0)
     run.check()
@@ -48,7 +48,7 @@ def end(run: Run, start: Start, bytes_: int = 1000) -> None:
 
 
 def scan_all(run: Run, machines: str, seed: int = 0) -> dict[int, str]:
-    """Where each part of the scan ran, the machines asking in any order."""
+    """The machine that each part of the scan ran on; machines ask in any order."""
     where: dict[int, str] = {}
     order = [machine for machine in machines for _ in range(WIDTH // len(machines))]
     Random(seed).shuffle(order)

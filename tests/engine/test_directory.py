@@ -80,7 +80,7 @@ def test_nothing_is_removed_that_a_running_job_of_any_process_needs(opened: Open
     for number in range(20, 25):
         mine.save(facts(number, 100.0), [ROWS], needed=False)
     assert held(tmp_path) >= {0, 1, 2, 3, 10, 11, 12, 13}
-    assert mine.save(facts(30, times=3), [ROWS] * 3) is None  # there is no room, and none can be made
+    assert mine.save(facts(30, times=3), [ROWS] * 3) is None  # there is no space, and none can be made
     other.unpin([key(10 + number) for number in range(4)])
     assert mine.save(facts(30, times=3), [ROWS] * 3) is not None
     assert held(tmp_path) >= {0, 1, 2, 3, 30} and size(tmp_path) <= 105_000

@@ -1,4 +1,4 @@
-"""The driver's accounts: room is taken by a grant and given back by the first report, whatever comes after."""
+"""The driver's accounts: a grant takes resources, the first report gives them back, whatever comes after."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Gate:
 
 
 class FullLogs:
-    """Has no room for what users need, after that many bytes of it."""
+    """Has no space for what users need, after that many bytes of it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, available: int = 0) -> None:
         self.available = available
@@ -217,7 +217,7 @@ def test_no_more_may_be_lost_than_was_said_however_many_put(tmp_path: Path, monk
     gate, waiting, go_on = Gate(monkeypatch), threading.Semaphore(0), threading.Event()
     trim = Store.trim
 
-    def slowly(self: Store, *arguments: object) -> None:  # between asking for room and being queued
+    def slowly(self: Store, *arguments: object) -> None:  # between asking for space and being queued
         waiting.release()
         go_on.wait(20)
         trim(self, *arguments)  # type: ignore[arg-type]
@@ -227,7 +227,7 @@ def test_no_more_may_be_lost_than_was_said_however_many_put(tmp_path: Path, monk
     with ThreadPoolExecutor(4) as pool:
         puts = [pool.submit(store.put, facts(number), "job", [ROWS], durable=True) for number in range(4)]
         assert waiting.acquire(timeout=20) and waiting.acquire(timeout=20)
-        assert not waiting.acquire(timeout=0.3), "two had room"
+        assert not waiting.acquire(timeout=0.3), "two had space"
         go_on.set()
         gate.open.set()
         for put in puts:
@@ -288,7 +288,7 @@ def test_what_is_taken_up_again_from_memory_stays_in_its_file_as_well(tmp_path: 
     store.flush()
     store.release("one", [committed.key])
     assert store.present([committed.key], "another") == [committed]
-    store.put(facts(2), "another", [ROWS], durable=True)  # for both there is no room
+    store.put(facts(2), "another", [ROWS], durable=True)  # there is no space for both
     store.close()
     assert [saved.committed.key for saved in manifests(tmp_path / "kept")] == [committed.key]
 

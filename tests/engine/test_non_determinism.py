@@ -1,4 +1,4 @@
-"""What may come out differently when run again is nobody else's (law 12)."""
+"""Outputs that may differ when run again are not shared (law 12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DuckDB, Arrow and the C library keep of the memory that was freed goes back to the system."""
+"""Freed memory that DuckDB, Arrow and the C library keep goes back to the system."""
 
 from __future__ import annotations
 

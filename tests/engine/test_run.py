@@ -87,7 +87,7 @@ class Script:
         return self._said(self.run.handle(*events, now=self.now))  # type: ignore[arg-type]
 
     def start(self, *tasks: str, memory: float = 100.0, machine: str = "m") -> list[Start]:
-        """Grant each task room; all must be ready."""
+        """Grant each task a slot; all must be ready."""
         starts = []
         for task in tasks:
             stage, part = task.split(".")
@@ -279,10 +279,10 @@ def test_running_out_of_memory_doubles_the_demand_up_to_a_whole_machine() -> Non
     assert s.memory("a") == 32
     for had, wanted in ((100, 200), (200, 400), (500, 1000)):
         s.start("a.0", memory=had)
-        s.fail("a.0", OutOfMemory("no room"), retryable=False)
+        s.fail("a.0", OutOfMemory("no memory"), retryable=False)
         assert s.memory("a") == wanted
     s.start("a.0", memory=1000)
-    s.fail("a.0", OutOfMemory("no room"))
+    s.fail("a.0", OutOfMemory("no memory"))
     assert s.run.state is State.FAILED
     assert isinstance(s.run.error, OutOfMemory)
     assert "stage a needs more than 1.05 GB of memory for one task" in str(s.run.error)
@@ -329,7 +329,7 @@ def test_an_attempt_that_is_given_up_is_ready_again_once_it_has_ended() -> None:
     s = Script("a 2\nroot 1 all:a")
     s.start("a.0", "a.1")
     assert [item.attempt for item in s.run.running()] == list(s.run.alive)
-    commands = s.run.give_up([s.attempts["a.1"]], "its room will be taken away", now=9.0)
+    commands = s.run.give_up([s.attempts["a.1"]], "its slot will be taken away", now=9.0)
     assert commands == [Stop(s.attempts["a.1"])] and s.ready == []
     assert [item.attempt for item in s.run.running()] == [s.attempts["a.0"]]
     s.stopped("a.1")
@@ -348,7 +348,7 @@ def test_a_loss_that_was_announced_is_not_asked_for() -> None:
     s = Script("a 1 m=900\nroot 1 all:a", machine=Resources(2, 1000 * MB))
     assert s.memory("a") == 900
     s.tell(CapacityNotice("m", Resources(0, 100 * MB), at=100.0))
-    assert s.memory("a") == 900  # before it goes there is room
+    assert s.memory("a") == 900  # before it goes there is memory
     s.tell(CapacityNotice("m", Resources(1, 300 * MB), at=100.0))
     assert s.memory("a") == 300
 
@@ -748,7 +748,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(choice=st.integers(0, 9), how=st.sampled_from(["success"] * 8 + ["failed", "memory"]))
     def ended(self, choice: int, how: str) -> None:
         attempt = list(self.alive)[choice % len(self.alive)]
-        error = OutOfMemory("no room") if how == "memory" else ExecutionError("broken")
+        error = OutOfMemory("no memory") if how == "memory" else ExecutionError("broken")
         self.report(self.success(attempt) if how == "success" else TaskFailed(attempt, error, retryable=True))
 
     @precondition(lambda self: self.stopping & set(self.alive))

@@ -13,7 +13,7 @@ from qoop.engine.storage.scratch import Scratch
 
 
 def die(scratch: Scratch) -> None:
-    """What the end of a process does, however it comes: its locks are gone, its files are not."""
+    """Do what the end of a process does, however it comes: its locks are gone, its files are not."""
     os.close(scratch._lock)
 
 

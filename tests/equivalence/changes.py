@@ -264,7 +264,7 @@ def into_branches(node: Limit) -> Relation:
 
 
 def into_shared(relation: Relation) -> Relation:
-    """What one reader of a shared subplan asks of it, asked inside, for all readers."""
+    """Ask inside a shared subplan, for all readers, what one reader asks of it."""
 
     def visit(node: Relation) -> Relation:
         if isinstance(node, Shared):

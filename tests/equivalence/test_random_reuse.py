@@ -1,4 +1,4 @@
-"""What one random query has left behind serves another, and that one's rows stay DuckDB's.
+"""Outputs that one random query leaves behind serve another, whose rows stay DuckDB's.
 
 All finished stages of a plan of the first query are held; plans of the second take over whatever serves them: equal
 stages, stages cut in another way, and stages that hold more rows and columns than are asked for.

@@ -34,7 +34,7 @@ def built(world: World, wrong: Wrong) -> tuple[Bound, Relation]:
 
 
 def meaning(relation: Relation) -> tuple[object, ...]:
-    """What a root stage is known by: its signature, and its columns by their canonical names."""
+    """The identity of a root stage: its signature, and its columns by their canonical names."""
     known = provenance(relation)
     return known.signature, *(known.columns[column] for column in relation.columns)
 

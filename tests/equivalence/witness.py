@@ -30,7 +30,7 @@ from qoop.tpcds.oracle import compare
 
 @dataclass
 class Witness:
-    """What stages have put out so far, one output for each promise; on disk, as all plans together make gigabytes.
+    """The outputs of stages so far, one for each promise; on disk, as all plans together make gigabytes.
 
     compared: how many pairs of different ways were found to agree, by promise: finished or parts.
     """

@@ -157,7 +157,7 @@ WRONG: dict[str, Wrong] = {
         "select k, a, b from t where not (a = 1 and b = 2)",
         filtered(calls("not", lambda c: conjunction(map(negate, c.args[0].args)))),  # type: ignore[union-attr]
     ),
-    "IS NULL forgotten beside <>": Wrong(
+    "IS NULL forgotten next to <>": Wrong(
         "select k, a from t where a is distinct from 1",
         edit(Filter, lambda node: Filter(node.input, (binary("<>", A, number(1)),))),
     ),

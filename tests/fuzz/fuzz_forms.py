@@ -27,7 +27,7 @@ SPLIT = replace(USUAL, spread_seconds=0.0, task_seconds=1e-9, stage_seconds=10.0
 """Scans split as far as they go; aggregates in two phases."""
 HASH = replace(USUAL, spread_seconds=0.0, task_seconds=1e-9, single_seconds=-1.0, stage_seconds=0.0, gather_rows=0.0,
                most_parts=5, inline_seconds=0.0)  # fmt: skip
-"""Whatever can be hashed is."""
+"""Everything that can be hashed is hashed."""
 
 
 def thresholds(rng: Random) -> Thresholds:

@@ -31,7 +31,7 @@ UNWRITTEN = "cut, and sqlglot cannot write it without its LIMIT"
 
 @dataclass(frozen=True)
 class Theirs:
-    """What DuckDB says: rows and types, or an error."""
+    """The answer of DuckDB: rows and types, or an error."""
 
     rows: pa.Table | None
     types: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def _of_rows(hosts: Hosts, text: str, theirs: Theirs, ours: pa.Table, result: qo
 
 
 class _Unwritten(Exception):
-    """What sqlglot wrote is another query."""
+    """The text that sqlglot wrote is another query."""
 
 
 def _whole(hosts: Hosts, order: Ordering, schema: pa.Schema) -> pa.Table:

@@ -23,7 +23,7 @@ TEXTS = 500
 
 @dataclass
 class Outcome:
-    """What came of the texts of a set of tables: how many of each sort, and the differences."""
+    """The outcome of the texts of a set of tables: the number of each sort, and the differences."""
 
     texts: int = 0
     refused: Counter[str] = field(default_factory=Counter)

@@ -104,7 +104,7 @@ def _smaller(tree: Tree, least: Mapping[str, str]) -> Iterator[Tree]:
 
 
 def _instead(part: Tree, least: Mapping[str, str]) -> Iterator[Tree]:
-    """What may stand in place of a part: the least of its kind, and what it has inside of its kind."""
+    """Replacements of a part: the least of its kind, and the parts of its kind inside it."""
     if part.kind in least and part.parts != (least[part.kind],):
         yield Tree(part.kind, (least[part.kind],))
     if part.kind not in (_OPTIONAL, _ITEM) and not part.kind.startswith(_LIST):

@@ -41,7 +41,7 @@ class Named:
 
 @dataclass
 class Names:
-    """What an expression may refer to. outer: of the blocks around. ctes: name -> columns."""
+    """The names that an expression may refer to. outer: of the blocks around. ctes: name -> columns."""
 
     columns: list[Named] = field(default_factory=list)
     outer: list[Named] = field(default_factory=list)

@@ -19,7 +19,7 @@ TOO_MANY = 300_000  # rows of an answer that is not worth comparing
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a text: `wrong` says why our answer is none, None if it is right."""
+    """The verdict on a text. wrong: the reason why our answer is not right; None if it is."""
 
     wrong: str | None
     accepted: bool

@@ -1,4 +1,4 @@
-"""What users of DuckDB write: every SELECT that it accepts gets its answer, what it rejects is a clear QueryError.
+"""Statements that users of DuckDB write: each SELECT that it accepts gets its answer, all others a clear QueryError.
 
 Each statement runs as it is planned and with everything split or hashed that can be. Tables: see :mod:`fuzz_data`;
 besides them `wide` (200 columns), `odd` (names that need quotes) and `rich` (every other type).
@@ -412,7 +412,7 @@ def test_structs_without_names(everything: World, text: str) -> None:
 
 @pytest.mark.parametrize("text", FAILING)
 def test_failing(everything: World, text: str) -> None:
-    """What fails over its rows is an error that says so in DuckDB's words."""
+    """A text that fails over its rows raises an error that says so in DuckDB's words."""
     theirs = everything.theirs(text)
     assert isinstance(theirs, duckdb.Error)
     with pytest.raises(qoop.ExecutionError, match=re.escape(str(theirs).split("\n")[0][:60])):

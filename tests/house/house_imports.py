@@ -1,4 +1,4 @@
-"""Which folders there are, how large they are, and which of them import which.
+"""The folders, their sizes, and the imports between them.
 
 A *room* is a folder of modules. A module at the root of a layer (``planner/plan.py``, ``qoop/session.py``) is a room of
 its own: the root of a layer holds both what its rooms rest on and what rests on them.
@@ -47,7 +47,7 @@ def modules() -> Mapping[str, Path]:
 
 
 def folders() -> Mapping[Path, int]:
-    """How many modules each folder holds, ``__init__.py`` aside."""
+    """The number of modules in each folder, without ``__init__.py``."""
     counts: dict[Path, int] = defaultdict(int)
     for path in modules().values():
         counts[path.parent.relative_to(ROOT)] += path.name != "__init__.py"

@@ -10,7 +10,7 @@ _LINE = re.compile(r"^    (\w+(?:\.py|/)) +\S", re.MULTILINE)
 
 
 def mapped(package: Path) -> list[str]:
-    """What the map of a package names: ``run.py``, ``storage/`` …, in its order."""
+    """The names in the map of a package: ``run.py``, ``storage/`` …, in its order."""
     return _LINE.findall(ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or "")
 
 

@@ -1,4 +1,4 @@
-"""Which names the modules of the repository define, read from their source without importing them."""
+"""The names that the modules of the repository define, read from their source without importing them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Module:
     imported: dict[str, str] = field(hash=False)
 
     def members(self) -> frozenset[str]:
-        """What any class of the module has."""
+        """The members of all classes of the module."""
         return frozenset().union(*(one.members for one in self.classes.values()))
 
 

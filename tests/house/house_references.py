@@ -117,7 +117,7 @@ class Repository:
 
 
 def references(path: str, text: str) -> Iterator[Reference]:
-    """What a text refers to; `laws 2 and 7` are two references, and so are `sections 3 to 4`."""
+    """The references of a text; `laws 2 and 7` are two references, and so are `sections 3 to 4`."""
     for kind, pattern in _PATTERNS.items():
         for found in pattern.finditer(text):
             line = text.count("\n", 0, found.start()) + 1

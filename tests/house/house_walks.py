@@ -46,7 +46,7 @@ def code_of(name: str) -> CodeType | None:
 
 @dataclass
 class Recording:
-    """When each of some functions was called, in all threads that begin while it is on and in the one that began it."""
+    """The times of calls of some functions, in the thread that began the recording and those that begin meanwhile."""
 
     names: dict[CodeType, str]
     calls: list[tuple[float, str]] = field(default_factory=list)

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 OUTSIDE = {"asyncio", "io", "os", "pathlib", "queue", "random", "shutil", "socket", "subprocess"}
 OUTSIDE |= {"tempfile", "threading", "time", "duckdb", "pyarrow.fs", "pyarrow.parquet"}
-"""What IO, clocks, threads and chance come in by."""
+"""The modules that bring in IO, clocks, threads and chance."""
 CALLS = {"date.today", "datetime.now", "datetime.today", "datetime.utcnow", "input", "open"}
 ALLOWED = {
     "planner/sql/bind.py": {"duckdb", "threading"},  # binds in an empty database of its own, one text at a time
@@ -49,7 +49,7 @@ def test_the_core_does_no_io(path: Path) -> None:
 
 
 def impure(tree: ast.AST) -> set[str]:
-    """What a module imports or calls that is of the world outside."""
+    """The imports and calls of a module that reach the world outside."""
     called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     return OUTSIDE & set(imported(tree)) | CALLS & called
 

@@ -1,4 +1,4 @@
-"""What code and documents refer to exists."""
+"""Everything that code and documents refer to exists."""
 
 from __future__ import annotations
 

@@ -8,11 +8,30 @@ import pytest
 from house_glossary import GLOSSARY, pattern, terms, unused
 from house_imports import LAYERS
 from house_names import Names
-from house_words import ALLOWED, PLACES, RETIRED, ROOT, findings, idle_allowances, read, retired_names, texts
+from house_words import (
+    ALLOWED,
+    PHRASES,
+    PLACES,
+    RETIRED,
+    ROOT,
+    TESTS,
+    findings,
+    findings_in_tests,
+    idle_allowances,
+    read,
+    retired_names,
+    texts,
+)
 
 
 def test_no_retired_word_is_used() -> None:
     assert [str(one) for one in findings(PLACES)] == []
+
+
+def test_tests_are_written_in_plain_english_too() -> None:
+    assert set(RETIRED) > PHRASES
+    assert len(list(texts((TESTS,)))) > 200
+    assert [str(one) for one in findings_in_tests()] == []
 
 
 def test_the_places_exist_and_hold_texts() -> None:

@@ -1,4 +1,4 @@
-"""When what is seen of a machine makes a session use more or less of it: sequences of readings in, sizes out."""
+"""Judgements of when a session uses more or less of its machine: sequences of readings in, sizes out."""
 
 from __future__ import annotations
 

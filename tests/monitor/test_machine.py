@@ -1,4 +1,4 @@
-"""What is read of a machine: on files as the kernel writes them, and on the machine that the tests run on."""
+"""Readings of a machine: from files as the kernel writes them, and on the machine that the tests run on."""
 
 from __future__ import annotations
 

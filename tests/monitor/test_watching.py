@@ -159,7 +159,7 @@ def test_a_real_program_takes_the_cpus_and_a_query_gives_way(monkeypatch: pytest
 def test_what_real_programs_take_is_taken_from_a_session_and_comes_back_when_they_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What else happens on this machine is counted as our own: it would not pause for the test."""
+    """Other work on this machine counts as our own: it would not pause for the test."""
     cpus = frozenset(sorted(usable_cpus())[:2])
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     proc = proc_of(tmp_path)

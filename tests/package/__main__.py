@@ -45,7 +45,7 @@ def built(folder: Path) -> tuple[Path, Path]:
 
 
 def outcome(version: str, wheel: Path, tree: Path, folder: Path) -> str:
-    """What the tests came to with one interpreter."""
+    """The outcome of the tests with one interpreter."""
     python = next(interpreters(version), None)
     if python is None:
         return "not at hand"

@@ -75,7 +75,7 @@ class World:
 
 
 def identify(provenances: Provenances, relation: Relation) -> Identity:
-    """What a relation means."""
+    """The identity of a relation."""
     found = provenances.of(relation)
     rows, facts = provenances.rows(relation), partial(provenances.facts, relation)
     return Identity(found.signature, found.columns, is_non_deterministic(relation), rows, facts)

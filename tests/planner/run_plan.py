@@ -100,11 +100,11 @@ class Runner:
         return repr(key)
 
     def output(self, content: Content) -> Output:
-        """What a stage put out, by task and partition."""
+        """The output of a stage, by task and partition."""
         return self._made[content]
 
     def whole(self, content: Content) -> pa.Table:
-        """What a stage put out, of all tasks."""
+        """The output of a stage, of all its tasks."""
         return pa.concat_tables(table for partitions in self._made[content] for table in partitions)
 
     def forget(self) -> None:

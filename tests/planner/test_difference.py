@@ -1,4 +1,4 @@
-"""What two plans have in common, and how that is shown."""
+"""The stages that two plans have in common, and the text that shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which exchanges are placed where, seen from the plan: one behaviour a test."""
+"""The placing of exchanges, seen from the plan: one behaviour a test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ create table day as select i as did, date '2000-01-01' + i::integer as d from ra
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    """What the planner is told: 5 M sales, 4 M back, 100 k items, 50 k days."""
+    """The tables, by the planner's statistics: 5 M sales, 4 M back, 100 k items, 50 k days."""
     return World(MILLION, scale=1000)
 
 

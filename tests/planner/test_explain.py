@@ -44,7 +44,7 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    """What the planner is told: a thousand times the rows there are, about scale 1."""
+    """The tables, with a thousand times their rows in the planner's statistics: about scale 1."""
     return World(SCRIPT, scale=1000)
 
 

@@ -201,7 +201,7 @@ def _scheduled(found: Plan, capacity: Resources) -> float:
 
 
 def _parts_ready(one: Stage, found: Plan, ended: dict[str, int]) -> int:
-    """How many tasks of the stage have all that they read."""
+    """The number of tasks of the stage whose inputs are all there."""
     ready = one.width
     for item in one.stage_inputs:
         done, width = ended[item.stage], found.by_id[item.stage].width

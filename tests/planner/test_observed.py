@@ -1,4 +1,4 @@
-"""What was seen wins over what is estimated, for the same rows however they are joined, and changes nothing else."""
+"""Observed rows win over estimates, for the same rows however they are joined, and change nothing else."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def first_joined(relation: Relation) -> set[str]:
 
 @pytest.mark.parametrize("few", ["dim_x", "dim_y"])
 def test_joins_are_ordered_by_what_was_seen(few: str) -> None:
-    """Where one join was seen to leave few rows, it comes first."""
+    """A join that was seen to leave few rows comes first."""
     observations = seen(WITH_X if few == "dim_x" else WITH_Y, 10)
     cardinality = knowing(observations)
     ordered = reorder(STAR, cardinality)

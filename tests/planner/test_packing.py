@@ -18,7 +18,7 @@ def available(cpu: float, memory: float, free_cpu: float, free_memory: float) ->
 
 
 def test_the_best_aligned_task_goes_first() -> None:
-    # most of the free room is memory: the task that wants memory uses it best
+    # most of the free resources are memory: the task that wants memory uses it best
     machine = available(10, 100, 2, 100)
     assert best_fit([Resources(2, 10), Resources(1, 80)], [machine]) == (1, 0)
 

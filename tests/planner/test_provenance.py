@@ -402,7 +402,7 @@ SAME: dict[str, tuple[Relation, Relation]] = {
         Filter(T, (binary("<", B, Literal("(1 + 1)", INTEGER, 2)),)),
         Filter(T, (binary("<", B, literal(2)),)),
     ),
-    "a wider range beside a narrower one": (
+    "a wider range next to a narrower one": (
         Filter(T, (binary("<", B, literal(2)), binary("<", B, literal(5)))),
         Filter(T, (binary("<", B, literal(2)),)),
     ),

@@ -1,4 +1,4 @@
-"""What functions mean that tell the time: one moment in all of a query, in its time zone."""
+"""Functions that tell the time: they mean one timestamp in all of a query, in its time zone."""
 
 from __future__ import annotations
 

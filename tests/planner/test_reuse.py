@@ -16,7 +16,7 @@ from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    """The planner is told of a thousand times the rows there are, so that work is worth saving."""
+    """The planner's statistics have a thousand times the rows there are, so that work is worth saving."""
     return World(TABLES, scale=1000.0)
 
 

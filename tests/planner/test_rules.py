@@ -1,4 +1,4 @@
-"""What each rule is there for, a case each. That rows stay the same is for the random relations to show."""
+"""The purpose of each rule, a case each. The random relations show that rows stay the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which part of a table is read: sorted tables, ranges of keys that go with a filter, and what does not narrow them."""
+"""The part of a table that is read: sorted tables, ranges of keys that go with a filter, and what narrows nothing."""
 
 from __future__ import annotations
 

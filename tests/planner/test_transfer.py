@@ -63,7 +63,7 @@ def transferred(relation: Relation, gain: float = 1.2) -> Relation:
 
 
 def reduced(relation: Relation) -> list[Relation]:
-    """What is cut down by keys, once for each time."""
+    """The relations that keys cut down, once for each time."""
     semis = (node for node in walk(transferred(relation)) if isinstance(node, Join) and node.kind == "semi")
     return [semi.left for semi in semis if isinstance(semi.right, Project) and isinstance(semi.right.input, Shared)]
 

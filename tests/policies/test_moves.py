@@ -1,4 +1,4 @@
-"""How shares move: what is fitted to what was seen, and what is expected of it, by hand and against random walks."""
+"""The moves of shares: fitted to observations, and expectations from them, by hand and against random walks."""
 
 from __future__ import annotations
 

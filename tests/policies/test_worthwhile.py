@@ -1,4 +1,4 @@
-"""What is worth writing: by hand, against all sets there are, and on real data, with the process's end in between."""
+"""Outputs worth writing: by hand, against all sets there are, and on real data, with the process's end in between."""
 
 from __future__ import annotations
 

@@ -51,13 +51,13 @@ class Screen:
 
     @property
     def text(self) -> str:
-        """What is on the screen now, without the spaces at the ends of lines."""
+        """The text on the screen now, without the spaces at the ends of lines."""
         self._read()
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
     @property
     def all_text(self) -> str:
-        """What has gone off the top of the screen, and what is on it."""
+        """The text that has gone off the top of the screen, and the text on it."""
         self._read()
         gone = ["".join(line[x].data for x in range(self._screen.columns)) for line in self._screen.history.top]
         return "\n".join(line.rstrip() for line in [*gone, *self._screen.display]).rstrip()

@@ -231,7 +231,7 @@ LEAN = plan("scan 2 1\ngrace 4 1 scan\nroot 1 1 grace")
 
 
 def hungry(spec: TaskSpec) -> Outcome:
-    return Outcome(0.5, OutOfMemory("no room")) if spec.stage.id == "join" else as_estimated(spec)
+    return Outcome(0.5, OutOfMemory("no memory")) if spec.stage.id == "join" else as_estimated(spec)
 
 
 def test_a_plan_that_needs_more_than_there_is_gives_way_to_a_leaner_one() -> None:

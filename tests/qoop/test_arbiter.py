@@ -1,4 +1,4 @@
-"""How sessions on one cluster divide its slots."""
+"""The division of a cluster's slots between sessions."""
 
 from __future__ import annotations
 

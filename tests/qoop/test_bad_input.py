@@ -1,4 +1,4 @@
-"""What goes wrong around a query: one clear message of ours, the right exit code, and nothing left behind."""
+"""Mishaps around a query: one clear message of ours, the right exit code, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files go, here and in children."""
+    """The folder of temporary files, here and in children."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))

@@ -1,4 +1,4 @@
-"""What adapting is compared with: planners that choose once, and the best plan in hindsight."""
+"""The baselines of adapting: planners that choose once, and the best plan in hindsight."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Bench:
             time.sleep(0.001)
 
     def known(self) -> int:
-        """How many attempts the jobs believe to run."""
+        """The number of attempts that the jobs believe to run."""
         with self.cluster.lock:
             return sum(len(job.run.alive) for job in self.cluster._jobs.values())
 

@@ -1,4 +1,4 @@
-"""What is offered while a query is typed: columns of everything that can stand behind FROM."""
+"""Offers while a query is typed: columns of everything that can stand behind FROM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Names]:
 
 
 def offered(text: str, names: Names) -> list[str]:
-    """What is offered at the mark ‸."""
+    """The offers at the mark ‸."""
     cursor = text.index("‸")
     return [offer.text for offer in offers(text.replace("‸", ""), cursor, names)]
 

@@ -1,4 +1,4 @@
-"""When a job will end, as it is told to people: on simulated machines, where the true end is known."""
+"""The predicted end of a job, as people read it: on simulated machines, where the true end is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told to `logging`, at which level, and that it costs nothing where nobody listens."""
+"""The records for `logging` and their levels; they cost nothing where nobody listens."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_nobody_listens_to_is_not_made_into_text(
     [
         (Lost(1.0, KEY), logging.WARNING),
         (Failed(1.0, ATTEMPT, KEY, CheckpointError("cannot be read"), True), logging.WARNING),
-        (Failed(1.0, ATTEMPT, KEY, Revoked("its room is gone"), True), logging.DEBUG),
+        (Failed(1.0, ATTEMPT, KEY, Revoked("its slot is gone"), True), logging.DEBUG),
         (Ended(1.0, "FAILED", qoop.GuardMismatch("two answers")), logging.WARNING),
         (Ended(1.0, "FAILED", ExecutionError("overflow")), logging.INFO),
     ],

@@ -1,4 +1,4 @@
-"""What a process loads before its first task: a query that was planned before needs no planner."""
+"""The modules that a process loads before its first task: a query that was planned before needs no planner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others on the machine can read of what a session leaves."""
+"""The rights of others on the machine to read what a session leaves."""
 
 from __future__ import annotations
 

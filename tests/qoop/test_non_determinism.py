@@ -1,4 +1,4 @@
-"""Which queries may come out differently when run again (law 12), and that nobody takes such rows for their own."""
+"""Queries that may come out differently when run again (law 12); nobody takes such rows for their own."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_equal_digests_mean_equal_parse_trees(pieces: list[tuple[str, str]], dat
 
 
 def tree(text: str) -> object:
-    """What DuckDB reads, without the places where it reads it; None where it reads nothing."""
+    """DuckDB's parse tree without places in the text; None where it has none."""
     try:
         return without_places(json.loads(parse_tree(text)))
     except (duckdb.Error, ParseError):

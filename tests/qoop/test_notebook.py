@@ -1,4 +1,4 @@
-"""What a notebook shows: results and jobs as HTML, and cells of SQL."""
+"""Notebooks: results and jobs as HTML, and cells of SQL."""
 
 from __future__ import annotations
 

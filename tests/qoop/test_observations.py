@@ -1,4 +1,4 @@
-"""What a session sees of its stages, remembers, and plans by."""
+"""Observations of stages that a session remembers, and plans by."""
 
 from __future__ import annotations
 

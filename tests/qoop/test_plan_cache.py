@@ -35,7 +35,7 @@ def session() -> Iterator[Session]:
 
 
 def hits(session: Session, text: str) -> int:
-    """How many more hits there are after the text has been explained."""
+    """The number of hits that explaining the text adds."""
     before = session.plan_cache.hits
     session.explain(text)
     return session.plan_cache.hits - before

@@ -1,4 +1,4 @@
-"""What one job sees of a cluster it shares."""
+"""The part that one job sees of a cluster it shares."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_the_machine_that_came_last_goes_first(machines: list[int]) -> None:
         assert sum(stay.begin <= point.at < stay.end for stay in stays) == point.machines
     assert len({stay.machine for stay in stays}) == len(stays)
     assert list(stays) == sorted(stays, key=lambda stay: stay.begin)
-    for stay in stays:  # whoever came later went before, or at the same time
+    for stay in stays:  # a machine that came later went before, or at the same time
         assert all(other.end <= stay.end for other in stays if stay.begin < other.begin < stay.end)
     assert CapacityProfile(profile.points, stays).stays() == stays
 

@@ -167,7 +167,7 @@ YIELDING = (stage("a", 4, 1.0), stage("b", 1, 10.0), stage("root", 1, 1.0, "a", 
 def test_a_reverse_schedule_does_everything_as_late_as_it_can() -> None:
     schedule = latest([Rest(one, one.width) for one in YIELDING], slots=4)
     assert schedule.seconds == pytest.approx(11.0)
-    # the root; then b on one slot, beside it the four tasks of a on three; then b alone
+    # the root; then b on one slot, and the four tasks of a on three others; then b alone
     assert [time for time, _ in schedule.steps] == pytest.approx([1.0, 1.0 + 4 / 3, 11.0])
     assert [slots for _, slots in schedule.steps] == [1.0, 4.0, 1.0]
     assert [schedule.slots(at) for at in (11.0, 2.0, 0.5)] == [1.0, 4.0, 1.0]
@@ -209,7 +209,7 @@ def test_carbyne_gives_nobody_more_than_its_share_before_all_have_what_they_need
 
 
 def ends(scheduler: Scheduler, *plans: tuple[Stage, ...], slots: int = 4) -> list[float]:
-    """When each plan ends, all submitted at once; the room is checked after every turn."""
+    """The end of each plan, all submitted at once; the resources are checked after every tick."""
     clock = VirtualClock()
     cluster = Cluster(SimulatedBackend({"m": Resources(slots, 1e9)}, clock), scheduler, clock, thread=False)
     jobs = [cluster.submit(JobRequest(Plan(stages, COLUMNS))) for stages in plans]

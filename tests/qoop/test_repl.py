@@ -221,7 +221,7 @@ def test_the_shell_says_what_other_programs_take_until_it_is_told_what_to_use(da
         screen.wait("0 slots")
         screen.type(LONG + ";{enter}")
         screen.wait_now("waits for a slot")
-        screen.type("\\resize auto{enter}")  # in the line below the query: the room that the machine has
+        screen.type("\\resize auto{enter}")  # in the line below the query: the resources that the machine has
         screen.wait("queries now have", "↕ other programs take", "1,000 rows")
         screen.type("\\resize slots=4{enter}")
         screen.wait_now("queries now have 4 slots")

@@ -241,7 +241,7 @@ def test_fewer_rows_never_make_a_plan_longer(seen: dict[str, int], slots: int) -
 
 
 def test_what_was_put_right_first_does_not_weigh_on_what_comes_next() -> None:
-    """The scan has one row, so the join should have next to none; but it has a hundred, as was planned."""
+    """The scan has one row, so the join should have next to none; but it has a hundred, as planned."""
     few = reestimate(A, Observations({"scan": Observation(1)}), {})
     then = reestimate(few, Observations({"scan": Observation(1), "join": Observation(100)}), {})
     assert then.candidate.plan.root.estimate == A.candidate.plan.root.estimate

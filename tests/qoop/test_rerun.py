@@ -145,7 +145,7 @@ OPTIONS = (WIDE, NARROW, plan(stage("scan", 2, 1), stage("few", 3, 3, "scan"), s
 
 
 class Script:
-    """What attempts come to, drawn by lot: mostly what was estimated; rows that are not; failures of some kinds."""
+    """The outcomes of attempts, drawn by lot: mostly as estimated; other rows; failures of some kinds."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -167,7 +167,7 @@ class Script:
 
 
 class Lot:
-    """What callers and machines do, drawn by lot, turn after turn."""
+    """The actions of callers and machines, drawn by lot, tick after tick."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)

@@ -135,6 +135,6 @@ def test_values_are_printed_as_duckdb_casts_them_to_text() -> None:
     with duckdb.connect() as connection:
         expected = connection.execute(f"SELECT COLUMNS(*)::VARCHAR FROM ({PRINTED})").fetchall()
     assert list(result.text_rows()) == expected
-    for place, name in enumerate(result.columns):  # alone, since one that only DuckDB can write is beside the others
+    for place, name in enumerate(result.columns):  # alone, since one that only DuckDB can write is next to the others
         alone = as_the_root_leaves_it(f'SELECT "{name}" FROM ({PRINTED})')
         assert list(alone.text_rows()) == [(row[place],) for row in expected], name

@@ -1,4 +1,4 @@
-"""A notice that room will go: what becomes of the attempts in it, and what is still begun there."""
+"""A notice that slots will go: what becomes of the attempts in them, and what still begins there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names and expressions mean: rows, their order, column names and types are DuckDB's."""
+"""The meaning of names and expressions: rows, their order, column names and types are DuckDB's."""
 
 from __future__ import annotations
 

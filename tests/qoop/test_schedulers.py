@@ -1,4 +1,4 @@
-"""Scheduling policies: max-min by current share, work conserving, never beyond the room, nobody starves."""
+"""Scheduling policies: max-min by current share, work conserving, never beyond the capacity, nobody starves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text asks of a session, and what is refused with a message that says what is possible."""
+"""Statements that a text makes of a session; a refusal has a message that says what is possible."""
 
 from __future__ import annotations
 

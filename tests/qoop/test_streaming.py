@@ -59,7 +59,7 @@ def test_rows_come_before_the_job_has_ended(session: Session) -> None:
 
 
 def test_what_was_handed_out_is_not_made_again(session: Session) -> None:
-    """However the room changes meanwhile."""
+    """However the slots change meanwhile."""
     session.resize(slots=4)
     text = f"{WIDE} AND k >= 0"
     job = session.submit(text)
@@ -126,7 +126,7 @@ def test_who_gives_up_waiting_cancels_the_job(session: Session) -> None:
     assert job.wait(30) and job.state == "CANCELLED"
 
 
-def test_followers_are_told_of_progress_and_of_decisions(session: Session) -> None:
+def test_followers_hear_of_progress_and_of_decisions(session: Session) -> None:
     session.resize(slots=0, memory="200MB")
     job = session.submit(LONG)
     told: list[JobStatus] = []

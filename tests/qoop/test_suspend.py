@@ -407,7 +407,7 @@ def test_a_bundle_of_somebody_else_is_done_again_unless_it_is_trusted(
 def test_planted_outputs_and_plans_are_not_believed(
     data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
 ) -> None:
-    """Whoever can write to the folder changes rows and meets every checksum; the seal is what he cannot make."""
+    """An attacker who can write to the folder changes rows and meets every checksum, but cannot make the seal."""
     suspended(data, tmp_path / "bundle", pause(5))
     pause(1 << 30)
     for path in (tmp_path / "bundle" / "checkpoints").glob("*.json"):

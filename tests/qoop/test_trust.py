@@ -1,4 +1,4 @@
-"""What lies on disk is not trusted because it lies there: flipped bits, planted files, files of somebody else's."""
+"""Files on disk are not trusted because they are there: flipped bits, planted files, files of somebody else's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Ray clusters of several nodes on this machine, started for a module and gone with it.
 
-A node is a raylet that claims one or two of the CPUs; its actors are processes of their own, as on other hosts. The
+A node is a raylet that announces one or two of the CPUs; its actors are processes of their own, as on other hosts. The
 process of the tests is the driver.
 """
 

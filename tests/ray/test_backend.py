@@ -1,4 +1,4 @@
-"""What the backend does when nodes go, on nodes that are played: every moment of a loss can be held on to."""
+"""The backend when nodes go, on simulated nodes: a test can stop at every moment of a loss."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def spec(number: int, *reads: int, answer: bool = False) -> TaskSpec:
 
 
 def until(backend: RayBackend, kind: type[Event]) -> list[Event]:
-    """What the backend tells up to the first event of a kind."""
+    """The events of the backend up to the first one of a kind."""
     found: list[Event] = []
     deadline = time.monotonic() + 60
     while not any(isinstance(event, kind) for event in found):

@@ -1,4 +1,4 @@
-"""What goes wrong on a node is told in the session as what it is."""
+"""Errors on a node reach the session as what they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session uses of a cluster is taken in Ray's own accounts, and comes back."""
+"""The resources that a session uses of a cluster are taken in Ray's own accounts, and come back."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_slots_of_a_session_are_taken_while_it_is_there(two_nodes: Nodes, co
     becomes(*ALL)
     with qoop.connect(ray="auto") as session:
         becomes(*NONE)
-        with qoop.connect(ray="auto") as other:  # of the same room
+        with qoop.connect(ray="auto") as other:  # of the same resources
             assert other.sql("SELECT 42").fetchall() == [(42,)]
         assert session.sql("SELECT 42").fetchall() == [(42,)]
         assert free() == NONE

@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def gaps(cover: Cover, schedules: int) -> list[str]:
-    """What is wrong with the transitions that n schedules have taken: those that no table knows, and, of enough
+    """The faults in the transitions that n schedules have taken: those that no table knows, and, of enough
     schedules, those that none took."""
     unknown = sorted(set(cover.hits) - set(all_cells()))
     never = cover.never() if schedules >= ENOUGH else []
@@ -87,7 +87,7 @@ def _soak(options: argparse.Namespace, numbers: range) -> Tried:
 
 
 def _all(options: argparse.Namespace, numbers: range) -> Iterator[Tried]:
-    """What came of the schedules, some at a time."""
+    """The outcomes of the schedules, some at a time."""
     tasks = [(options.seed, numbers[i : i + AT_A_TIME]) for i in range(0, len(numbers), AT_A_TIME)]
     if options.processes < 2 or len(tasks) < 2:
         yield from map(tried_all, tasks)

@@ -1,4 +1,4 @@
-"""Which transitions of the core a set of schedules has taken, of all that there are.
+"""The transitions of the core that a set of schedules has taken, of all that there are.
 
 ::
 
@@ -38,9 +38,9 @@ _TASK = {
     "kept": ("idle", "spare", "waits", "ready", "stopping"),
     "spare": ("idle", "kept", "waits", "ready", "stopping"),
 }
-"""What can follow. Only a ready task is granted; one that runs is needed, or is told to stop at once; what is
-there is made again only once it is lost or released, or rests on a non-deterministic stage that is made again. Where
-it was found with another job, an attempt of this one at it may not have stopped yet when it is lost."""
+"""The states that can follow. Only a ready task is granted. A running task is needed, or is told to stop at once. An
+output is made again only once it is lost or released, or rests on a non-deterministic stage that is made again. If it
+was found with another job, an attempt of this one at it may not have stopped yet when it is lost."""
 
 SELDOM: tuple[Cell, ...] = (("task", "kept", "-> stopping"), ("task", "spare", "-> stopping"))
 """Taken by one in thousands of drawn schedules; some of tests/scripts take them always."""

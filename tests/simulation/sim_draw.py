@@ -84,7 +84,7 @@ _KINDS = ("fails",) * 6 + ("breaks", "unreadable", "unreadable", "slow", "slow")
 
 
 def _fates(chance: random.Random, job: JobLine) -> Iterator[Fate]:
-    """What goes wrong with attempts of a job: at most jobs little, at few much."""
+    """The mishaps of a job's attempts: few in most jobs, many in some."""
     often = chance.choice((0.0, 0.1, 0.1, 0.3))
     tasks = dict.fromkeys((node.id, part) for nodes in job.plans for node in nodes for part in range(node.width))
     kinds = [kind for kind in _KINDS if kind != "breaks" or chance.random() < 0.15]
@@ -152,7 +152,7 @@ def _closed(chance: random.Random, jobs: tuple[JobLine, ...]) -> Iterator[Fate]:
 
 
 def _asked(chance: random.Random, jobs: tuple[JobLine, ...], length: float) -> Iterator[Happening]:
-    """What owners of jobs ask for."""
+    """The requests of owners of jobs."""
     for job in jobs:
         since = length - job.at
         if chance.random() < 0.15:

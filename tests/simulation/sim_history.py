@@ -1,4 +1,4 @@
-"""Whether the history of a job that has ended tells one story."""
+"""The check that the history of a job that has ended tells one story."""
 
 from __future__ import annotations
 

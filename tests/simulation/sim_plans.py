@@ -16,7 +16,7 @@ from sim_script import Node, Nodes
 
 @dataclass(frozen=True)
 class Query:
-    """What is to be joined.
+    """The stages to join.
 
     truth, limits: by what a stage means, how it differs from what is believed of it, and whether it is limited, which
     makes it a non-deterministic stage. islands: how often one is; deep: what rests on one is one, too, as in plans of

@@ -1,4 +1,4 @@
-"""What a simulated schedule is, and its text: the jobs, what becomes of their attempts, and what happens when.
+"""A simulated schedule and its text: the jobs, the fates of their attempts, and the events with their times.
 
     # a comment
     scheduler max-min
@@ -163,7 +163,7 @@ class JobLine:
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of the n-th attempt of a job at a part of a stage.
+    """The fate of the n-th attempt of a job at a part of a stage.
 
     kind: fails, breaks (for good) or unreadable (its first input is lost) after `value` times its seconds; slow, by
     that factor; hangs; again: its report comes again so much later; contradicts: it is then said to have failed, or

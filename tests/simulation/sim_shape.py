@@ -1,4 +1,4 @@
-"""What a plan needs, worked out again each time: the judge of what the engine's frontier keeps up to date."""
+"""The needs of a plan, worked out again each time: the judge of what the engine's frontier keeps up to date."""
 
 from __future__ import annotations
 

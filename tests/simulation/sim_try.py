@@ -15,7 +15,7 @@ from sim_world import World
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong. kind: the error and where it was found, by which failures are told apart."""
+    """A failure. kind: the error and the place where it was found, which distinguish failures."""
 
     kind: tuple[str, ...]
     message: str
@@ -23,7 +23,7 @@ class Failure:
 
 @dataclass
 class Tried:
-    """What came of some schedules. events: by schedule, those that came to the cluster from outside. jobs: as many as
+    """The outcome of some schedules. events: by schedule, those that came to the cluster from outside. jobs: as many as
     each has. counts: of records in the histories, and of the states that jobs ended in."""
 
     events: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Tried:
 
 
 def tried(schedule: Schedule, number: int = 0) -> Tried:
-    """What came of a schedule."""
+    """The outcome of a schedule."""
     result = Tried()
     watch = None
     try:
@@ -63,7 +63,7 @@ def tried(schedule: Schedule, number: int = 0) -> Tried:
 
 
 def tried_all(task: tuple[str, Iterable[int]]) -> Tried:
-    """What came of the schedules of a seed and these numbers."""
+    """The outcome of the schedules of a seed and these numbers."""
     seed, numbers = task
     found = Tried()
     for number in numbers:
@@ -72,7 +72,7 @@ def tried_all(task: tuple[str, Iterable[int]]) -> Tried:
 
 
 def failure(schedule: Schedule) -> Failure | None:
-    """What goes wrong with a schedule; None if nothing does."""
+    """The failure of a schedule; None if there is none."""
     return tried(schedule).failures.get(0)
 
 

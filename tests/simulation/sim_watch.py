@@ -1,6 +1,6 @@
 """Watches a cluster through its trace: a model of machines, outputs and jobs, against which every step is held.
 
-A trace is told of every event before the core takes it, and of every command as it goes out. So between two events all
+A trace hears of every event before the core takes it, and of every command as it goes out. So between two events all
 that the first has led to is done, and everything must hold:
 
 - no attempt begins twice, none in resources that are not there, none at what is running, there, or not needed;
@@ -73,7 +73,7 @@ class Living:
 
 @dataclass
 class JobModel:
-    """What is known of a job. doomed: why it must fail. epoch: counts its plans.
+    """The model of a job. doomed: the reason why it must fail. epoch: counts its plans.
 
     given: outputs of the root that were handed out; root: all that it will put out, since then.
     on_hold: it was told to begin nothing new. memory: too little for tasks of a content.
@@ -184,7 +184,7 @@ class Watch:
         self._clear_up()
         self._accounts_agree()
         self._in_time()
-        self._no_room_left_free()
+        self._no_slot_left_free()
         self._shares_are_fair()
 
     def nothing_left(self) -> None:
@@ -199,7 +199,7 @@ class Watch:
             assert available.free == available.capacity, f"{name} has {available} at the end"
 
     def fact(self, spec: TaskSpec) -> Committed:
-        """What an attempt would have put out."""
+        """The output that an attempt would have made."""
         parts = spec.stage.layout.parts
         return Committed(spec.key, (1,) * parts, (8,) * parts, 1.0)
 
@@ -309,7 +309,7 @@ class Watch:
             self.jobs[name].asked = True
 
     def _of_use(self, name: JobId) -> set[CheckpointKey]:
-        """What can serve elsewhere if the job is suspended now."""
+        """The outputs that can serve elsewhere if the job is suspended now."""
         job = self.jobs.get(name)
         if job is None or job.condition == "gone" or job.run.ending:
             return set()
@@ -380,7 +380,7 @@ class Watch:
         self._used.setdefault(machine, []).append(spec.resources)
 
     def _epoch(self, job: JobModel) -> int:
-        """How often the job has changed to a plan that differs."""
+        """The number of times that the job has changed to a plan that differs."""
         plans = job.run.plans
         while job.plans < len(plans):
             job.epoch += job.plans == 0 or plans[job.plans] != plans[job.plans - 1]
@@ -473,7 +473,7 @@ class Watch:
                 self._nothing_of(name, job)
 
     def _handed_out(self, pin: PinAsked) -> None:
-        """What there is of the answer has been handed out, if it may be."""
+        """Check that the present part of the answer has been handed out, if it may be."""
         job = self.jobs.get(pin.job)
         if job is None or job.condition == "gone":
             assert not pin.done.result(), f"{pin.job} is gone, but hands out rows"
@@ -593,7 +593,7 @@ class Watch:
             used = _total(living.resources for living in self.jobs[name].living.values())
             assert _close(driver.used_by(name), used), f"{name} has {used}, not {driver.used_by(name)}"
 
-    def _no_room_left_free(self) -> None:
+    def _no_slot_left_free(self) -> None:
         """Work conserving: no ready task fits in what is free, but on one machine that a patient scheduler keeps
         for another task."""
         places = [name for name in self._capacity if name not in self._leaving]

@@ -54,7 +54,7 @@ SCHEDULERS: dict[str, Callable[[], Scheduler]] = {
 PATIENCE = 10_000.0
 """Seconds of virtual time in which something must happen while a job has not ended."""
 HANGS = 1_000.0
-"""Seconds after which an attempt that hangs is given up by whoever runs it."""
+"""Seconds after which an attempt that hangs is given up by the backend that runs it."""
 MOST_TICKS = 6_000
 OWNER = "owner"
 """For whom the outputs of suspended jobs are kept."""
@@ -128,7 +128,7 @@ class Machines(SimulatedBackend):
         return found[0] if found is not None and self.on(found[0]) else None
 
     def on(self, machine: MachineId) -> bool:
-        """Whether there is that machine."""
+        """True if there is that machine."""
         return machine in self.machines()
 
 
@@ -240,7 +240,7 @@ class World:
         return Adaptive(find, available(max(1.0, slots), memory), job.at_once, self._policies[job.name])
 
     def do(self, what: str, *words: str) -> None:
-        """What one line of the schedule says; nothing, where it makes no sense as things are."""
+        """Do what one line of the schedule says; nothing, where it makes no sense as things are."""
         getattr(self, f"_do_{what}")(*words)
 
     def _do_slots(self, name: str, slots: str, memory: str) -> None:
@@ -352,7 +352,7 @@ class World:
     # --- what becomes of attempts ---------------------------------------------------------------------------
 
     def outcome(self, spec: TaskSpec) -> Outcome:
-        """What the attempt will come to."""
+        """The outcome of the attempt."""
         job, stage, part = self._task(spec)
         self._starts[job, stage, part] += 1
         n = self._number[spec.attempt] = self._starts[job, stage, part]
@@ -418,7 +418,7 @@ class World:
         self.backend.happen(saved, self.clock.now() + seconds + 0.5)
 
     def echo(self, spec: TaskSpec, event: TaskSucceeded | TaskFailed | TaskStopped) -> list[Event]:
-        """What follows a report at once."""
+        """The events that follow a report at once."""
         fate = self._fates.get((*self._task(spec), self._number.get(spec.attempt, 0)))
         if fate is None or fate.kind not in ("again", "contradicts"):
             return []

@@ -41,7 +41,7 @@ def test_what_is_taken_is_in_the_tables(found: Tried) -> None:
 
 
 def test_the_soak_fails_where_transitions_are_never_taken_or_not_known() -> None:
-    """What is rare may be missing from a few schedules, and a transition that no table has from none."""
+    """A few schedules may lack rare transitions; no schedule may take a transition that no table has."""
     soak = runpy.run_path(str(Path(__file__).with_name("__main__.py")), run_name="soak")
     gaps, enough = soak["gaps"], soak["ENOUGH"]
     cover = Cover()

@@ -80,7 +80,7 @@ class Subjects:
         self._opened.close()
 
     def judge(self, subject: Subject, ours: pa.Table) -> str | None:
-        """Why that is not the answer."""
+        """The reason why that is not the answer; None if it is."""
         difference = self.oracle(subject.folder).judge(subject.text, ours, subject.answer)
         return None if difference is None else f"query {subject.number}: {difference}"
 

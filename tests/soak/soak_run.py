@@ -34,12 +34,12 @@ PATIENCE = 90.0
 """Seconds after which a job is believed to hang."""
 
 _PLACES = ("A", "B", "C")
-"""How a history names the plan that a job begins with, the one it must be ready to go to, and a third."""
+"""The names in a history of the plan that a job begins with, the one it must be ready to go to, and a third."""
 
 
 @dataclass
 class Happened:
-    """What has happened, and how often. ways: the switches there were, as query and places of two of its plans."""
+    """The events that happened, with their counts. ways: the switches, as query and places of two of its plans."""
 
     times: Counter[str] = field(default_factory=Counter)
     ways: set[tuple[int, int, int]] = field(default_factory=set)
@@ -67,7 +67,7 @@ class Starting:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is drawn for a run; the same seed and number draw the same.
+    """The draw for a run; the same seed and number draw the same.
 
     suspend: the part of the first job's work after which it is moved to another session, if it is. damage: files of
     checkpoints that are damaged before the queries run once more.
@@ -149,7 +149,7 @@ def perform(drawn: Scenario, subjects: Subjects, caches: Path) -> Happened:
 
 @dataclass(frozen=True)
 class _Possessions:
-    """What the process has: open files, bytes that Arrow holds, and children."""
+    """The possessions of the process: open files, bytes that Arrow holds, and children."""
 
     files: int
     arrow: int

@@ -67,7 +67,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def environment(server: str) -> dict[str, str]:
-    """What makes a process reach the server."""
+    """The environment in which a process reaches the server."""
     return {
         "AWS_ENDPOINT_URL": server,
         "AWS_ACCESS_KEY_ID": "someone",

@@ -141,7 +141,7 @@ def test_what_a_living_process_needs_stays_whatever_the_budget(machine: Machine,
     assert there.find(key(0)) is not None and there.find(key(3)) is not None
     wait()  # none of them is new any more
     written = [there.save(facts(number), [ROWS], needed=False) is not None for number in range(10, 13)]
-    assert written[0], "room was made"
+    assert written[0], "space was made"
     assert here.find(key(0)) is not None and here.find(key(3)) is not None
     assert here.find(key(1)) is None, "what nobody needs went"
     there.unpin([key(0), key(3)])
@@ -152,7 +152,7 @@ def test_a_lease_that_ran_out_protects_nothing(machine: Machine, wait: Wait) -> 
     assert gone.save(facts(1), [ROWS]) and gone.save(facts(2), [ROWS])
     gone._leases.need(["a name"])  # its lease is written, with all it needs
     wait()
-    assert living.save(facts(3), [ROWS]) is None, "there is no room while it lives"
+    assert living.save(facts(3), [ROWS]) is None, "there is no space while it lives"
     gone._leases._closed.set()
     wait()
     assert living.save(facts(3), [ROWS]) is not None
@@ -162,7 +162,7 @@ def test_what_is_new_stays_before_its_lease_says_so(objects: Objects, tmp_path: 
     here = SharedCheckpoints(objects, NodeCache(tmp_path / "here", 1 << 30))
     assert here.save(facts(1), [ROWS])
     there = SharedCheckpoints(objects, NodeCache(tmp_path / "there", 1 << 30), budget=15_000)
-    assert there.save(facts(2), [ROWS]) is None, "there is no room"
+    assert there.save(facts(2), [ROWS]) is None, "there is no space"
     assert here.find(key(1)) is not None
     here.close()
     there.close()
@@ -195,7 +195,7 @@ def test_space_is_made_by_what_nobody_needs(machine: Machine, wait: Wait) -> Non
 def test_what_was_just_written_is_no_garbage_though_its_lease_is_gone(
     machine: Machine, objects: Objects, wait: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who was held up for longer than its lease goes on, and has a lease again in a third of its time."""
+    """A process was held up for longer than its lease, and has a lease again in a third of its time."""
     held_up, living = machine(), machine()
     held_up._leases._closed.set()
     create = type(objects).create
@@ -414,7 +414,7 @@ store.close()
 
 @pytest.fixture
 def stopped(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
-    """A process that is stopped while it saves number 9 to a folder with room for two, as a writer or as a remover."""
+    """A process that is stopped while it saves number 9 to a folder with space for two, as a writer or as a remover."""
     processes: list[subprocess.Popen[str]] = []
 
     def begin(where: str) -> subprocess.Popen[str]:

@@ -67,7 +67,7 @@ allocations = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), max_si
 
 
 def games(online: Online, wishes: list[int], fixed: list[int]) -> list[Game]:
-    """What three adversaries make of it, within as many steps as a broken algorithm may need to be caught."""
+    """The games of three adversaries against it, within as many steps as a broken algorithm may need to be caught."""
     steps = 4 * sum(plan.tasks for plan in online.plans)
     return [play(online, adversary, steps) for adversary in (dodge(wishes), starve(online), replay(fixed))]
 

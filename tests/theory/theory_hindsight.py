@@ -39,7 +39,7 @@ def copies_of_best_plans(plans: Sequence[Rectangle], allocation: Sequence[int]) 
 
 
 def _end(plan: Rectangle, allocation: Sequence[int], moment: tuple[int, int]) -> tuple[int, int] | Fraction:
-    """When a copy begun at a moment ends on a plan, or how much of it is done when the allocation is over."""
+    """The end, on a plan, of a copy begun at a moment, or the part of it that is done when the allocation is over."""
     step, used = moment
     left = plan.tasks
     while step < len(allocation):

@@ -41,7 +41,7 @@ def half_work(plans: Iterable[Rectangle]) -> tuple[Rectangle, ...]:
 
 @dataclass(frozen=True)
 class State:
-    """How far an online algorithm is."""
+    """The progress of an online algorithm."""
 
     left: tuple[int, ...]
     """Tasks still to do of each plan."""
@@ -59,7 +59,7 @@ class State:
 
 
 Rule = Callable[["Online", State, Sequence[int], int], int]
-"""Which of the plans that fit (by index, smallest first) to run on that many units."""
+"""The choice of one of the plans that fit (by index, smallest first) to run on a number of units."""
 
 
 def least_time(online: Online, state: State, fitting: Sequence[int], units: int) -> int:

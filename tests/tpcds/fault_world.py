@@ -41,7 +41,7 @@ def clean_session(
     tables: Collection[str] | None = None,
     **options: Any,
 ) -> Iterator[Session]:
-    """A session over all tables of a folder, or some; afterwards no thread, no file and no room of an attempt may be
+    """A session over all tables of a folder, or some; afterwards no thread, no file and no slot of an attempt may be
     left."""
     before = set(threading.enumerate())
     session = Session(configure(slots=slots, memory=memory, spill=spill, **options))
@@ -61,7 +61,7 @@ def clean_session(
 
 
 def nothing_is_held(session: Session) -> None:
-    """Between jobs no room is taken, no output held (unless for jobs to come), and all slots there should be are."""
+    """Between jobs no slot is taken, no output pinned (unless for jobs to come), and all slots there should be are."""
     driver, backend = session.cluster._driver, session.backend
     wait_for(lambda: not driver._charges and not session.cluster.busy, "attempts have not reported")
     wait_for(
@@ -71,7 +71,7 @@ def nothing_is_held(session: Session) -> None:
         wait_for(lambda: backend.store.used == 0, "outputs are held in memory")
         assert not backend.store._entries, f"outputs are known: {list(backend.store._entries)}"
     driver.check()
-    assert not driver._used and not driver._used_by, f"room is taken: {driver._used}"
+    assert not driver._used and not driver._used_by, f"resources are taken: {driver._used}"
     assert not backend._attempts
     workers = [worker for worker in backend._workers if worker.is_alive()]
     wait_for(
@@ -129,7 +129,7 @@ class Faults:
     failed: Counter[object] = field(default_factory=Counter)
 
     def strike(self, key: object, often: float) -> bool:
-        """Whether it is to be now."""
+        """True if the failure is to happen now."""
         if self.random.random() >= often or self.failed[key] >= MOST_FAILURES:
             return False
         self.failed[key] += 1
@@ -170,7 +170,7 @@ def failing_at_random(seed: int, often: float) -> Iterator[Faults]:
 
 @contextmanager
 def checked_at_every_tick() -> Iterator[None]:
-    """Let the invariants of all jobs, and the accounts of rooms, be checked whenever something has happened."""
+    """Check the invariants of all jobs, and the accounts of resources, whenever something has happened."""
     step = Cluster.step
 
     def checked_step(cluster: Cluster, timeout: float | None = None) -> None:
@@ -183,5 +183,5 @@ def checked_at_every_tick() -> Iterator[None]:
 
 
 def failures_of(job: Job) -> int:
-    """How many of its attempts failed."""
+    """The number of the job's attempts that failed."""
     return sum(isinstance(record, Failed) for record in job.history())

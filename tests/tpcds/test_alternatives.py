@@ -1,4 +1,4 @@
-"""Every alternative of a query gives DuckDB's rows: plans for this machine, and plans for far larger data and rooms.
+"""Every alternative of a query gives DuckDB's rows: plans for this machine, and plans for far larger data and machines.
 
 Plans for larger data are made from statistics scaled up and run on the small data, so that their exchanges, early
 aggregates and hash partitions are there although so few rows would not need them.

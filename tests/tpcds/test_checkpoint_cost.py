@@ -1,4 +1,4 @@
-"""What it costs to write outputs: three sides in turn, and sums by hand."""
+"""The cost of writing outputs: three sides in turn, and sums by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contests with real processes: room is taken from them, they are killed, and their answers are judged."""
+"""Contests with real processes: they lose resources, they are killed, and their answers are judged."""
 
 from __future__ import annotations
 

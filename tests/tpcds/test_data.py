@@ -132,7 +132,7 @@ def test_another_scale_in_the_folder_is_refused(made: Path) -> None:
 def test_another_generator_may_not_mix_its_tables_in(copy: Path) -> None:
     content = json.loads((copy / MANIFEST).read_text())
     (copy / MANIFEST).write_text(json.dumps({**content, "generator": "tpcgen-cli 0.1"}))
-    assert generate(0.01, copy).made == (), "whole data is fine, whoever made it"
+    assert generate(0.01, copy).made == (), "whole data is fine, no matter who made it"
     (copy / "item.parquet").unlink()
     with pytest.raises(ConfigError, match=r"tpcgen-cli 0\.1"):
         generate(0.01, copy)

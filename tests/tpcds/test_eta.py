@@ -33,13 +33,13 @@ def test_the_summary_counts_both_sides() -> None:
             Prediction(4, 0.2, 0.1, 0.1, 0, 1),
         ),
         {5: 0.01},
-        {6: "no room"},
+        {6: "gave up"},
     )
     totals = report.totals()
     assert (totals["all"]["queries"], totals["all"]["in_range"], totals["all"]["part"]) == (4, 2, 0.5)
     assert (totals["shown"]["queries"], totals["shown"]["sooner"], totals["shown"]["later"]) == (3, 1, 1)
     text = table(report)
-    assert "2 of 4 queries (50%)" in text and "query 6 failed: no room" in text and "1 queries had said nothing" in text
+    assert "2 of 4 queries (50%)" in text and "query 6 failed: gave up" in text and "1 queries had said nothing" in text
 
 
 def test_the_command_asks_running_queries(benchmark_texts: None, tpcds_test: Path, tmp_path: Path) -> None:

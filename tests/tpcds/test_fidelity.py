@@ -59,7 +59,7 @@ def test_resources_that_go_and_come_back_are_followed() -> None:
 def test_threads_take_turns_where_there_are_more_of_them_than_cores() -> None:
     crowded = replace(machine(2, alone()), cores=2.0)
     assert crowded.seconds(plan()) == machine(2, alone()).seconds(plan())
-    # until 1.5 a client plans beside two tasks: 1 of 1.25 s is done then
+    # until 1.5 a client plans during two tasks: 1 of 1.25 s is done then
     ran = crowded.run([(0.0, plan(), None)], planning=1.5)
     assert ran.seconds == pytest.approx(2 * 1.25 + 0.75 + 0.5)
 

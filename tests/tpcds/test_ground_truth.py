@@ -1,4 +1,4 @@
-"""What really happens in simulations: measured on small data, carried to large by rules, distorted at will."""
+"""The ground truth of simulations: measured on small data, carried to large by rules, distorted at will."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_stragglers_are_drawn_for_each_attempt_and_change_no_mean(found: dict[in
 
     one = factors(1)
     assert one == factors(1) != factors(2)
-    assert sorted(one) == pytest.approx(sorted(factors(1, order=-1)))  # whoever comes first
+    assert sorted(one) == pytest.approx(sorted(factors(1, order=-1)))  # in any order
     assert len(one) > 500 and fmean(one) == pytest.approx(1.0, abs=0.05)
     assert fmean(factor > 1.5 * median(one) for factor in one) == pytest.approx(0.155, abs=0.03)
 

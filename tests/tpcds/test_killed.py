@@ -60,7 +60,7 @@ def tasks_of(plan: Plan) -> set[CheckpointKey]:
 
 @pytest.fixture(scope="module")
 def seconds(tpcds_test: Path, benchmark_texts: None) -> Iterator[dict[int, float]]:
-    """How long queries take, measured when first asked for."""
+    """The seconds that queries take, measured when first asked for."""
     with qoop.connect(slots=SLOTS, memory=MEMORY, replan=False) as session:
         session.register_folder(tpcds_test)
 

@@ -1,4 +1,4 @@
-"""What re-planning costs where nothing changes, and how much of what is finished serves after a switch."""
+"""The cost of re-planning where nothing changes, and the part of finished work that serves after a switch."""
 
 from __future__ import annotations
 

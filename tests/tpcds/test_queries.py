@@ -20,7 +20,7 @@ AT_LEAST = 90
 """That many of the 99 have an answer with something in it, have no opaque stage, and run as several tasks."""
 
 AT_LEAST_OF_LITTLE = 80
-"""So many have an answer with something in it at scale 0.01."""
+"""The number of queries whose answer is not empty at scale 0.01."""
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def test_frequent_keys_have_few_values_of_an_attribute(skewed: Path, plain: Path
 
 
 def test_columns_go_together_across_joins(skewed: Path, plain: Path) -> None:
-    """How much more often the most frequent customers buy at the most frequent addresses than if both were apart."""
+    """The most frequent customers buy at the most frequent addresses more often than if both were independent."""
     text = """
         WITH often AS (SELECT ss_customer_sk AS key FROM store_sales GROUP BY 1 ORDER BY count(*) DESC LIMIT 10),
             here AS (SELECT ss_addr_sk AS key FROM store_sales GROUP BY 1 ORDER BY count(*) DESC LIMIT 10)

@@ -313,7 +313,7 @@ def test_no_class_may_be_slower_than_clarinet_where_estimates_err() -> None:
     assert verdicts == dict.fromkeys(wanted, False)
 
 
-def test_the_hindsight_optimum_is_told_of_each_part_that_goes_beyond_greed() -> None:
+def test_each_part_that_goes_beyond_greed_shows_the_hindsight_optimum() -> None:
     mets = [met(n, "high", 1.0, {FORECAST: Ran(seconds)}, "shared") for n, seconds in enumerate((90.0, 99.0, 180.0))]
     table = claimed(Suite(ablation=mets))
     assert table["shared, QOOP: time over the hindsight optimum's"].ours == "median 1.111, worst 1.11 of 3 runs"
