@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Literal
 
 from qoop.catalog.value import value
-from qoop.engine.history import Ended, Record, Started, Succeeded
+from qoop.engine.history import Ended, Record, Started, Succeeded, Switched
 from qoop.engine.state import State
 from qoop.plan_cache import is_steady
 from qoop.planner.packing import on_threads
@@ -34,6 +34,11 @@ SHORT_SECONDS = 1.0
 
 _REMEMBERED = 512
 
+HOPE = (0.7, 0.7, 1.0)
+STAGED_HOPE = (1.0, 0.85, 1.0)
+"""The part of its seconds that a way may take the next time, after no run to its end, one, or more: by DuckDB's plan,
+whose first run the search for others often disturbs, and in stages."""
+
 Basis = Literal["footers", "statistics", "run"]
 
 _Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
@@ -44,7 +49,7 @@ class DuckDBPlan:
     """A query as DuckDB would run it.
 
     seconds: of one thread. basis: what they were told by. staged_seconds: from begin to end, the least that it took in
-    stages; None: nobody has tried.
+    stages; None: nobody has tried. runs, staged_runs: how often it ran to its end either way.
     """
 
     bound: Bound
@@ -52,11 +57,25 @@ class DuckDBPlan:
     plan: Plan
     basis: Basis = "footers"
     staged_seconds: float | None = None
+    runs: int = 0
+    staged_runs: int = 0
 
     @property
     def seconds(self) -> float:
         """Seconds of one thread that the plan should take."""
         return self.plan.root.estimate.task_seconds
+
+    def hopeful(self) -> DuckDBPlan:
+        """The same with the least seconds that either way may take: a first run is often disturbed by the search for
+        other plans, or reads its files for the first time (optimism under uncertainty, as of bandits)."""
+        staged = None if self.staged_seconds is None else STAGED_HOPE[min(self.staged_runs, 2)] * self.staged_seconds
+        return replace(self.taking(HOPE[min(self.runs, 2)] * self.seconds, self.basis), staged_seconds=staged)
+
+    def taking(self, seconds: float, basis: Basis) -> DuckDBPlan:
+        """The same with other seconds of one thread."""
+        root = self.plan.root
+        stage = replace(root, estimate=replace(root.estimate, task_seconds=seconds))
+        return replace(self, plan=replace(self.plan, stages=(stage,)), basis=basis)
 
 
 class DuckDBPlans:
@@ -83,32 +102,34 @@ class DuckDBPlans:
                     return replace(found, bound=at_present(found.bound))
         made = self._made(text, named, slots)
         if found is not None:
-            made = _taking(replace(made, staged_seconds=found.staged_seconds), found.seconds, found.basis)
+            made = replace(found, bound=made.bound, tables=made.tables, plan=made.plan).taking(
+                found.seconds, found.basis
+            )
         self._keep(key, made)
         return made
 
     def foretell(self, text: str, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
         """Remember what DuckDB's plan should take by statistics."""
-        told = _taking(known, seconds, "statistics")
+        told = known.taking(seconds, "statistics")
         self._keep(self._key(text, known.tables), told)
         return told
 
     def learn(self, text: str, job: JobHandle) -> None:
-        """Remember what the plan of a query took, DuckDB's or another, if the job kept to it to the end."""
+        """Remember what DuckDB's plan of a query took, or its stages, whichever the job ended by."""
         key = self._key(text, self._tables.named(text))
         with self._lock:
             found = self._known.get(key)
+        if found is None:
+            return
         plans, history = job.plans(), job.history()
-        if found is None or len(plans) != 1:
-            return
-        [plan] = plans
-        took = _thread_seconds(plan, history) if plan.root.whole else _seconds(history)
-        if took is None:
-            return
-        if not plan.root.whole:
-            self._keep(key, replace(found, staged_seconds=min(took, found.staged_seconds or inf)))
-        else:
-            self._keep(key, _taking(found, min(took, found.seconds) if found.basis == "run" else took, "run"))
+        whole, staged = _whole_seconds(plans, history), _staged_seconds(plans, history)
+        if staged is not None:
+            least = min(staged, found.staged_seconds or inf)
+            found = replace(found, staged_seconds=least, staged_runs=found.staged_runs + 1)
+        if whole is not None:
+            least = min(whole, found.seconds) if found.basis == "run" else whole
+            found = replace(found.taking(least, "run"), runs=found.runs + 1)
+        self._keep(key, found)
 
     def _key(self, text: str, named: Mapping[str, Table]) -> _Key:
         versions = tuple(sorted((name, table.version) for name, table in named.items()))
@@ -130,16 +151,19 @@ class DuckDBPlans:
 
 
 def as_they_turned_out(
-    candidates: Sequence[Candidate], staged_seconds: float | None, share: Resources
+    candidates: Sequence[Candidate], staged_seconds: float | None, share: Resources, untried: float = 1.0
 ) -> Sequence[Candidate]:
-    """Candidates whose stages take by so much longer as the best of them took than it should have.
+    """Candidates whose stages take by so much longer as the best of them took than it should have. untried: the part
+    of their seconds that they should take, where none was tried.
 
     Without this a query would leave DuckDB's plan for stages that are known to take longer.
     """
     staged = [one.finish.seconds(share) for one in candidates if not one.plan.root.whole]
-    if staged_seconds is None or not staged or staged_seconds <= min(staged):
+    if not staged:
         return candidates
-    factor = staged_seconds / min(staged)
+    factor = 1.0 / untried if staged_seconds is None else max(1.0, staged_seconds / min(staged))
+    if factor == 1.0:
+        return candidates
     return [one if one.plan.root.whole else replace(one, plan=_slower(one.plan, factor)) for one in candidates]
 
 
@@ -150,23 +174,28 @@ def _slower(plan: Plan, factor: float) -> Plan:
     return replace(plan, stages=tuple(stages))
 
 
-def _taking(known: DuckDBPlan, seconds: float, basis: Basis) -> DuckDBPlan:
-    """The same with the seconds of one thread that it takes."""
-    root = known.plan.root
-    stage = replace(root, estimate=replace(root.estimate, task_seconds=seconds))
-    return replace(known, plan=replace(known.plan, stages=(stage,)), basis=basis)
+def _staged_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
+    """Seconds that the stages of a job took to its answer; None if it has none, or not by stages.
 
-
-def _seconds(history: Sequence[Record]) -> float | None:
-    """Seconds until a job had its answer; None if it has none."""
+    A job that left DuckDB's plan has begun with its stages then: they use nothing of that plan's.
+    """
     ends = [one.at for one in history if isinstance(one, Ended) and one.state == State.SUCCEEDED.value]
-    return ends[-1] if ends else None
+    whole = [plan.root.whole for plan in plans]
+    if not ends or whole[-1] or whole != sorted(whole, reverse=True):
+        return None
+    return ends[-1] - (_begun(history, sum(whole) + 1) if any(whole) else 0.0)
 
 
-def _thread_seconds(plan: Plan, history: Sequence[Record]) -> float | None:
-    """Seconds of one thread that the plan's only task took; None if it did not end, or another plan did its work."""
+def _begun(history: Sequence[Record], number: int) -> float:
+    """The moment when a job went over to its plan of that number, in its seconds."""
+    return next(one.at for one in history if isinstance(one, Switched) and one.number == number)
+
+
+def _whole_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
+    """Seconds of one thread that DuckDB's plan took, if it gave the answer or another's task did not end first."""
+    roots = {plan.root.signature for plan in plans if plan.root.whole}
     threads = {one.attempt: one.resources.cpu for one in history if isinstance(one, Started)}
     for one in history:
-        if isinstance(one, Succeeded) and one.key.signature == plan.root.signature:
+        if isinstance(one, Succeeded) and one.key.signature in roots:
             return one.committed.seconds / on_threads(1.0, threads.get(one.attempt, 1.0))
     return None

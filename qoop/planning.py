@@ -47,7 +47,8 @@ PILOT_PART = 0.02
 """Part of a query's estimated work that pilots may take: they seldom change its plan."""
 
 MUCH_LESS = 0.7
-"""The part of the seconds of DuckDB's plan that another may take at most to be tried in its place: estimates err."""
+"""The part of the seconds of DuckDB's plan that another may take at most to be tried in its place: estimates err, and
+the least of many estimates errs most."""
 
 BETWEEN_LOSSES = 60.0
 """Seconds between the losses that outputs are kept for. Nobody knows; who keeps them expects some."""
@@ -132,7 +133,7 @@ class QueryPlanning:
             plan = self._best(own, self._plan_memo.known(text, grid), share)
         elif not short and (self._survives or self._was_better_in_stages(own, share)):
             return None
-        adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short)
+        adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short, whole=plan.root.whole)
         return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
 
     @property
@@ -149,12 +150,14 @@ class QueryPlanning:
         return self._at_risk(self._cost.on_threads(own.seconds, share.cpu))
 
     def _best(self, own: DuckDBPlan, others: Sequence[Candidate], share: Resources) -> Plan:
-        """DuckDB's plan, or one of the others that took less than it, or should take much less."""
-        mine = self._own_seconds(own, share)
-        best = min(others, key=lambda one: one.finish.seconds(share))
-        if own.staged_seconds is not None:
-            return best.plan if own.staged_seconds < mine else own.plan
-        return best.plan if best.finish.seconds(share) < MUCH_LESS * mine else own.plan
+        """DuckDB's plan, or one of the others: whichever took less. One that has hardly been tried is tried again if
+        it may take less, so that a query settles on the better one however wrong the estimates are."""
+        known = as_they_turned_out(others, own.staged_seconds, share)
+        best = min(known, key=lambda one: one.finish.seconds(share))
+        if own.staged_seconds is None:
+            return best.plan if best.finish.seconds(share) < MUCH_LESS * self._own_seconds(own, share) else own.plan
+        own = own.hopeful()
+        return best.plan if self._was_better_in_stages(own, share) else own.plan
 
     def _cheaper(self, own: DuckDBPlan, staged: Planned, share: Resources) -> Planned:
         """The query by DuckDB's own plan or in stages, where outputs are to survive the process."""
@@ -276,10 +279,10 @@ class QueryPlanning:
             self._unlearned = [item for item in self._unlearned if item not in ended]
         for planned, handle in ended:
             self._duckdb_plans.learn(planned.bound.text, handle)
-            if planned.plan.root.whole:
-                continue
             facts = committed(handle.history())
             for plan in (planned.plan, *handle.plans()[1:]):
+                if plan.root.whole:
+                    continue
                 seen = outputs(plan, facts)
                 self._seen.add(plan, seen)
                 if plan is planned.plan and planned.available is not None and misestimate(plan, seen) > MISJUDGED:
@@ -293,14 +296,15 @@ class QueryPlanning:
         tables: Mapping[str, Table],
         prepared: Prepared | None = None,
         at_once: bool = False,
+        whole: bool = False,
     ) -> Adaptive | None:
         """The parts that a job of the text needs to change plan, None if it may not. at_once: other plans are wanted
-        from the start, whatever the search for them takes."""
+        from the start, whatever the search for them takes. whole: it begins by DuckDB's plan."""
         if not self._config.replan:
             return None
         grid = local_grid(share)
         return Adaptive(
-            partial(weakly(self._find), text, grid, versions(tables), bound.settings, prepared),
+            partial(weakly(self._find), text, grid, versions(tables), bound.settings, prepared, whole),
             share,
             at_once=at_once or self._plan_memo.has_alternatives(text, grid),
             policy=_forecast() if self._config.forecast else Greedy(),
@@ -314,12 +318,14 @@ class QueryPlanning:
         tables: Mapping[str, str],
         settings: Settings,
         prepared: Prepared | None,
+        whole: bool,
         observed: Observations,
     ) -> Sequence[Candidate]:
         """The plans of a query worth keeping, given what was seen of it since it was planned.
 
         tables, settings: versions by name, and options, that the query was planned with: only plans that stand on the
-        same can take its place.
+        same can take its place. whole: it was begun by DuckDB's plan, which stages that nobody has tried must be much
+        better than, as at the start.
         """
 
         def prepare() -> Prepared:
@@ -334,7 +340,11 @@ class QueryPlanning:
         kept = [one for one in found.kept if about(one.plan, tables, settings)]
         if self._config.staged:
             return kept
-        return as_they_turned_out(kept, self._duckdb_plans.of(text, grid.threads).staged_seconds, self.usable)
+        own = self._duckdb_plans.of(text, grid.threads)
+        if whole and own.staged_seconds is not None:
+            own = own.hopeful()
+            kept = [replace(one, plan=own.plan) if one.plan.root.whole else one for one in kept]
+        return as_they_turned_out(kept, own.staged_seconds, self.usable, MUCH_LESS if whole else 1.0)
 
 
 def _forecast() -> Policy:

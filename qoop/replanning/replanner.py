@@ -165,7 +165,7 @@ class Replanner:
             return []
         if found:
             self._wait(Cause("found", f"{found} outputs of other plans were found", urgent=True), now)
-        if found or changed(answer.question.share, share) > self._adaptive.triggers.share:
+        if found or self._late(answer) or changed(answer.question.share, share) > self._adaptive.triggers.share:
             self._waiting = {cause.kind: cause for cause in causes} | self._waiting
             return []
         before, self._basis = self._basis, answer.question.share
@@ -174,6 +174,10 @@ class Replanner:
         if stuck is None or not self._run.exhausted <= answer.question.finished.exhausted:
             return commands  # what has run out of memory since is a question of its own
         return commands + self._run.fail(stuck, now=now)
+
+    def _late(self, answer: Answer) -> bool:
+        """True if DuckDB's plan has gone on, unseen, while others were searched for: it may nearly have ended."""
+        return self._by_duckdb and answer.searched is not None and isinstance(answer.decision, Switch)
 
     def _look(self, now: float) -> None:
         history = self._run.history

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.engine.history import Started
+from qoop.duckdb_plans import DuckDBPlan
+from qoop.engine.history import Ended, Started, Switched
 from qoop.planner.planner import Planning
 from qoop.planner.whole_query import OWN_PLAN
 
@@ -212,3 +213,48 @@ def test_stages_that_took_longer_than_they_should_are_not_gone_over_to(
     job = session.submit(JOIN)
     assert job.result().fetchall() == duckdb_answer(tmp_path)
     assert plans(job) == [True]
+
+
+def known(session: qoop.Session) -> DuckDBPlan:
+    """The memory of a session whose only query is the join."""
+    session.planning.plan(JOIN)  # learns of the jobs before
+    [one] = session.planning._duckdb_plans._known.values()
+    return one
+
+
+def test_stages_that_a_query_goes_over_to_are_timed_from_then_on(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(monkeypatch, 1000.0)
+    job = session.submit(JOIN)
+    job.result()
+    [went_over] = [one.at for one in job.history() if isinstance(one, Switched) and one.number == 2]
+    [ended] = [one.at for one in job.history() if isinstance(one, Ended)]
+    assert known(session).staged_seconds == pytest.approx(ended - went_over)
+    assert (known(session).runs, known(session).staged_runs) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "runs", "staged_seconds", "staged_runs", "whole"),
+    [
+        (2.0, 2, 2.5, 2, True),  # thread seconds: half as long on two slots
+        (6.0, 2, 2.5, 2, False),
+        (6.0, 1, 2.5, 2, True),  # the only run may have been disturbed
+        (4.0, 2, 2.5, 1, False),  # likewise
+    ],
+)
+def test_a_way_that_hardly_ran_has_a_second_chance(
+    session: qoop.Session,
+    all_long: None,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    runs: int,
+    staged_seconds: float,
+    staged_runs: int,
+    whole: bool,
+) -> None:
+    session.alternatives(JOIN)
+    one = replace(known(session), runs=runs, staged_seconds=staged_seconds, staged_runs=staged_runs)
+    memory = session.planning._duckdb_plans
+    monkeypatch.setattr(memory, "_known", OrderedDict({key: one.taking(seconds, "run") for key in memory._known}))
+    assert session.planning.plan(JOIN).plan.root.whole == whole
