@@ -5,23 +5,23 @@
     events.py        events, commands, demands and grants
     task.py          one task: its stage, its part, where its inputs lie
     run.py           the state machine of one job: events in, commands out
-    frontier.py      which tasks still have to run, and which can run now
+    frontier.py      the tasks that still have to run, and those that can run now
     state.py         states of a job and limits of a run
-    demand.py        how much memory and cpu a task asks for
-    data_locality.py on which machine the inputs of a task lie
+    demand.py        the memory and cpu that a task asks for
+    data_locality.py prefers the machine that holds a task's inputs
     driver.py        carries events to runs and commands to the backend
     backends/        the backends, which run tasks
     kernel.py        runs one task at a time
-    instance.py      the DuckDB it runs in: the files it may open, its options
-    one_pipeline.py  queries whose rows can leave DuckDB as a stream
+    instance.py      the DuckDB that a task runs in: its files and options
+    one_pipeline.py  finds queries whose rows can leave DuckDB as a stream
     stage_sql.py     checks that a stage's SQL only reads its inputs
     storage/         committed outputs
     digest.py        digests of outputs: a few numbers
-    failures.py      errors of DuckDB, Arrow and the system as ours
-    progress.py      how far a job is
-    history.py       what a job did and why, as sentences
+    failures.py      turns errors of DuckDB, Arrow and the system into ours
+    progress.py      the progress of a job
+    history.py       the records of a job: what it did and why
     invariants.py    the invariants of a run, checked after every event
     clock.py         wall time and simulated time
-    interpreter.py   how long a thread keeps Python's lock
-    relief.py        memory that was freed goes back to the system
+    interpreter.py   limits how long a thread keeps Python's lock
+    relief.py        gives freed memory back to the system
 """

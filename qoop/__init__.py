@@ -1,15 +1,15 @@
 """A SQL engine made to change its plan while the query runs; its answers are DuckDB's.
 
-`connect` opens a `Session`, which knows tables and runs queries; `Session.sql` gives a `Result`, `Session.submit` a
-`Job` that runs next to others. Every error is a `QoopError`.
+`connect` opens a `Session`, which knows tables and runs queries. `Session.sql` waits for the answer and returns a
+`Result`; `Session.submit` returns a `Job` at once, which runs next to others. Every error is a `QoopError`.
 
 >>> import qoop
 >>> with qoop.connect(slots=2) as session:
 ...     session.sql("SELECT 6 * 7 AS answer").fetchall()
 [(42,)]
 
-The errors are here at once; all else is loaded when it is first used, so that ``import qoop.planner`` does not
-pull in the rest.
+``import qoop`` loads the errors alone; each other name is loaded when it is first used, so that
+``import qoop.planner`` does not load the rest.
 
 ::
 
@@ -19,27 +19,27 @@ pull in the rest.
     dbapi.py            the Python database API
     notebook.py         results and jobs as HTML, and ``%%qoop``
     options.py          the options of a session, in one table
-    config.py           settles them: arguments, environment, files, defaults
-    session.py          tables, statements and queries: the face of qoop
-    session_tables.py   what names mean in a session
-    planning.py         how a session plans its queries, and learns from them
-    statements/         what a text asks of a session
+    config.py           the values of options: from arguments, the environment, files, defaults
+    session.py          `Session`: tables, statements and queries
+    session_tables.py   the tables and views of a session, by name
+    planning.py         plans a session's queries, and learns from those that ran
+    statements/         statements other than SELECT: views, COPY, SET, parameters
     duckdb_plans.py     DuckDB's own plans of queries, and what they took
-    plan_memo.py           plans of texts that were planned before
-    plan_cache.py       where those are kept
+    plan_memo.py        plans of texts that were planned before
+    plan_cache.py       the store of those plans
     calibrated.py       the cost constants of this machine
     job.py              one run of a query
-    control/            the loop that decides: jobs, machines, and who gets what
-    schedulers/         who gets the next free resources
-    replanning/         which plan to run from here on
+    control/            the loop that runs jobs on machines and divides the resources
+    schedulers/         policies that grant free resources to jobs
+    replanning/         decisions to change the plan of a running job
     result.py           the answer
-    suspend.py          a job as a folder, to go on elsewhere
-    copies.py           which copies of its tables hold the same
+    suspend.py          writes a job to a folder, and resumes it from there
+    copies.py           finds copies of tables that hold the same rows
     profiles/           capacity over time
-    monitor/            what the machine has to give
+    monitor/            measures what the machine can spare
     simulation.py       jobs on simulated machines, on the same core
-    retrace/            a trace gone through again
-    drawing/            what people look at
+    retrace/            replays a trace
+    drawing/            pictures, tables and formats of output
     streams.py          signals, warnings and streams of a command line
     terminal.py         size and colours of the terminal
     interrupts.py       Ctrl-C while DuckDB does something short
