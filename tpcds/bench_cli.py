@@ -18,8 +18,8 @@ from qoop.tpcds.bench import (
     overhead,
     ray_cost,
     ray_spot,
+    resized,
     reuse_share,
-    shrink,
     transfer,
 )
 from qoop.tpcds.bench.system_under_test import KINDS
@@ -33,7 +33,8 @@ from qoop.tpcds.suite import pareto
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
-    _add_shrink(commands)
+    _add_resized(commands, resized.SHRINK, "Take a slot and most of the memory away in mid-query")
+    _add_resized(commands, resized.ARRIVE, "Give a second slot and more memory in mid-query")
     _add_interrupt(commands)
     _add_adversary(commands)
     _add_forecasts(commands)
@@ -53,15 +54,18 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     suite.add_commands(commands)
 
 
-def _add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Take a slot and most of the memory away in mid-query: qoop, qoop without re-planning, DuckDB"
-    parser = commands.add_parser("shrink", help=what, description=f"{what}.")
+def _add_resized(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], course: resized.Course, what: str
+) -> None:
+    what = f"{what}: qoop, qoop without re-planning, DuckDB"
+    parser = commands.add_parser(course.name, help=what, description=f"{what}.")
     _add_common(parser)
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="runs of each, for the median (5)")
     parser.add_argument(
         "--kinds", default=",".join(KINDS), metavar="A,B", help=f"systems under test ({','.join(KINDS)})"
     )
-    parser.set_defaults(run=_shrink)
+    parser.add_argument("--staged", action="store_true", help="qoop in stages only, never by DuckDB's own plan")
+    parser.set_defaults(run=_resized, course=course)
 
 
 def _add_interrupt(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -272,19 +276,19 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
 
 
-def _shrink(options: argparse.Namespace) -> int:
+def _resized(options: argparse.Namespace) -> int:
     kinds = tuple(options.kinds.split(","))
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise ConfigError(f"there is no system {unknown[0]!r}; there are {', '.join(KINDS)}")
-    done = shrink.run(
-        shrink.ShrinkOptions(
-            Path(options.directory), _queries(options), _positive("--longest", options.longest),
-            _positive("--repeat", options.repeat), kinds, _file(options.results),
+    done = resized.run(
+        resized.ResizedOptions(
+            Path(options.directory), options.course, _queries(options), _positive("--longest", options.longest),
+            _positive("--repeat", options.repeat), kinds, _file(options.results), options.staged,
         ),
         _tell,
     )  # fmt: skip
-    print(shrink.table(done))
+    print(resized.table(done))
     return 1 if any(one.errors for one in done) else 0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, ExecutionError
-from qoop.tpcds.bench import interrupt, shrink
+from qoop.tpcds.bench import interrupt, resized
 from qoop.tpcds.bench.contest import Change, SystemUnderTest, judge
 from qoop.tpcds.bench.system_under_test import KINDS, Size, Task
 from qoop.tpcds.oracle import Oracle
@@ -79,13 +79,30 @@ def test_what_goes_wrong_is_told(tpcds_small: Path, tmp_path: Path) -> None:
 
 
 def test_a_shrink_run_keeps_what_it_has(tpcds_small: Path, tmp_path: Path) -> None:
-    options = shrink.ShrinkOptions(tpcds_small, (3,), repeat=1, results=tmp_path / "kept.json")
-    (one,) = shrink.run(options, lambda _: None)
+    options = resized.ResizedOptions(tpcds_small, queries=(3,), repeat=1, results=tmp_path / "kept.json")
+    (one,) = resized.run(options, lambda _: None)
     assert not one.errors and set(one.seconds) == set(KINDS)
     begun = time.monotonic()
-    assert shrink.run(options, lambda _: None) == [one]
+    assert resized.run(options, lambda _: None) == [one]
     assert time.monotonic() - begun < one.undisturbed + 1.0  # nothing was run again
-    assert "more than 5 % behind" in shrink.table([one])
+    assert "more than 5 % behind" in resized.table([one])
+
+
+def test_a_run_that_is_given_more_is_compared_with_a_schedule_that_knew(tpcds_small: Path) -> None:
+    options = resized.ResizedOptions(tpcds_small, resized.ARRIVE, (3,), repeat=1, kinds=("qoop", "restarted"))
+    (one,) = resized.run(options, lambda _: None)
+    assert not one.errors and one.clairvoyant is not None and one.clairvoyant > 0
+    assert "qoop : clairvoyant" in resized.table([one])
+
+
+@pytest.mark.parametrize(("small", "large", "expected"), [(4.0, 2.0, 2.5), (0.5, 0.3, 0.5)])
+def test_the_clairvoyant_schedule_loses_nothing(
+    tpcds_small: Path, monkeypatch: pytest.MonkeyPatch, small: float, large: float, expected: float
+) -> None:
+    options = resized.ResizedOptions(tpcds_small, resized.ARRIVE)
+    taken = {resized.SMALL: small, resized.FULL: large}
+    monkeypatch.setattr(resized, "_undisturbed", lambda task, *_: taken[task.size])
+    assert resized.clairvoyant(options, "SELECT 1", 3.0, Path()) == expected  # 1 s of 4 on one slot, the rest on two
 
 
 def test_kills_hit_both_sides_alike_and_the_answer_is_right(tpcds_small: Path, tmp_path: Path) -> None:

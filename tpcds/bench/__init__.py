@@ -7,7 +7,7 @@
     report.py            that, as text
     system_under_test.py        one side of a comparison, in a process that may be killed
     contest.py           starts one, takes resources from it, judges its answer
-    shrink.py            resources go away in mid-query and come back
+    resized.py           resources change in mid-query: they go away and come back, or arrive
     interrupt.py         the process is killed again and again
     overhead.py          what adaptivity costs where nothing changes
     eta.py               how good the predicted end is

@@ -18,7 +18,7 @@ import pyarrow as pa
 from qoop.catalog.errors import ConfigError, QoopError
 from qoop.engine.backends.local import LocalBackend
 from qoop.session import connect
-from qoop.tpcds.bench.shrink import in_turn
+from qoop.tpcds.bench.resized import in_turn
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.quantiles import ratio_of_sums
 from qoop.tpcds.queries import texts

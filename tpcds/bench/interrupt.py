@@ -19,7 +19,7 @@ from statistics import median
 import pyarrow as pa
 
 from qoop.tpcds.bench.contest import Outcome, SystemUnderTest, judge, scratch_folder
-from qoop.tpcds.bench.shrink import FULL, longest
+from qoop.tpcds.bench.resized import FULL, longest
 from qoop.tpcds.bench.system_under_test import Size, Task
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.quantiles import ratio_of_sums
@@ -148,7 +148,7 @@ def _kill_and_start_again(
 ) -> Trial:  # fmt: skip
     text, answer, kept = texts(directory=options.directory)[number], scratch / "answer.arrow", scratch / "checkpoints"
     checkpoints = str(kept) if side == "qoop" else None
-    task = Task(side, str(options.directory), text, options.size, str(answer), checkpoints, waits=False)
+    task = Task(side, str(options.directory), text, options.size, str(answer), checkpoints, waits=False, staged=True)
     limit, spent, kills, ended, error = LIMIT * undisturbed, 0.0, 0, False, None
     for gap in intervals(number, mean, seed):
         lifetime = min(gap * undisturbed, limit - spent)

@@ -37,7 +37,8 @@ class Task:
     """The task of a system under test. kind: one of :data:`KINDS`. size: at the start. answer: where the rows go.
 
     checkpoints: a folder for durable outputs, which the next process with the same task takes up; only for qoop.
-    waits: it waits for a line after it is ready; else it begins at once.
+    waits: it waits for a line after it is ready; else it begins at once. staged: qoop has no plan of DuckDB's among its
+    own. restarts_on_more: DuckDB that starts again does so when it is given more, too.
     """
 
     kind: str
@@ -47,6 +48,8 @@ class Task:
     answer: str
     checkpoints: str | None = None
     waits: bool = True
+    staged: bool = False
+    restarts_on_more: bool = False
 
     def line(self) -> str:
         """For the other process."""
@@ -78,7 +81,7 @@ class Qoop:
 
         self.task = task
         size = task.size
-        self.session = qoop.connect(size.slots, size.memory, task.checkpoints, replan=replan, staged=True)
+        self.session = qoop.connect(size.slots, size.memory, task.checkpoints, replan=replan, staged=task.staged)
         self.session.register_folder(task.directory)
         if task.waits:
             with contextlib.suppress(qoop.QoopError):  # the run will say what is wrong with the text
@@ -130,10 +133,11 @@ class DuckDB:
                 self.limit(threads=self.size.slots)
 
     def resize(self, size: Size) -> None:
-        """Fewer resources: stop and begin again, or set the new limit while it runs. More: go on with what it has."""
+        """Fewer resources: stop and begin again, or set the new limit while it runs. More: go on with what it has, or
+        begin again where the task says so."""
         less = size.slots < self.size.slots or size.memory < self.size.memory
         self.size = size
-        if self.restarts and less:
+        if self.restarts and (less or self.task.restarts_on_more):
             self.again.set()
             self.oracle.interrupt()
         elif not self.restarts:
