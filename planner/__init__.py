@@ -3,6 +3,7 @@
 ::
 
     planner.py     the steps from a bound query to a plan
+    parse_tree.py  DuckDB's parse tree of a query, and the one walk over it
     sql/           text -> relation
     rules/         relation -> relation, without statistics
     algebra/       relations and expressions, and proofs about them

@@ -8,14 +8,13 @@ the tables (:mod:`qoop.catalog.opening`).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NoReturn
 
 from qoop.catalog.errors import Forbidden
-from qoop.planner.algebra.types import parse_tree
 from qoop.planner.options import CHANGES_RESULTS
+from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
 
 TABLE_FUNCTIONS = frozenset((
     "generate_series", "icu_calendar_names", "json_each", "json_tree", "pg_timezone_names", "range", "repeat",
@@ -57,58 +56,37 @@ def names_read(text: str) -> frozenset[str]:
 
     Raises Forbidden for what reads something else, ParseError for what is not a query.
     """
-    found: set[str] = set()
-    _walk(json.loads(parse_tree(text)), frozenset(), found)
-    return frozenset(found)
+    return frozenset(name for node, named in nodes(tree_of(text)) for name in _names(node, named))
 
 
-def _walk(node: Any, named: frozenset[str], found: set[str]) -> None:
-    """named: the names that WITH gives a meaning here."""
-    if isinstance(node, list):
-        for item in node:
-            _walk(item, named, found)
-    if not isinstance(node, dict):
-        return
-    named = _with(node, named, found)
+def _names(node: Node, named: Names) -> Iterator[str]:
+    """The name of a table, if the node is one; raises Forbidden for what else it may be. named: by WITH."""
     kind = node.get("type")
     if kind == "BASE_TABLE":
-        _table(node, named, found)
+        if not is_common_table(node, named):
+            yield _table(node)
     elif kind == "SHOW_REF" and not node.get("query"):
         refuse("SHOW shows more than tables; SHOW TABLES alone lists these")
     elif kind == "TABLE_FUNCTION":
         _table_function(node["function"])
     elif "function_name" in node:
         _function(node)
-    for key, value in node.items():
-        of_itself = key == "right" and kind == "RECURSIVE_CTE_NODE"
-        if key != "cte_map":
-            _walk(value, named | {node["cte_name"].lower()} if of_itself else named, found)
 
 
-def _with(node: Mapping[str, Any], named: frozenset[str], found: set[str]) -> frozenset[str]:
-    """The names that have a meaning within a query: a name of WITH has it from there on, but not in its own text."""
-    for entry in (node.get("cte_map") or {}).get("map", ()):
-        _walk(entry["value"], named, found)
-        named |= {entry["key"].lower()}
-    return named
-
-
-def _table(node: Mapping[str, Any], named: frozenset[str], found: set[str]) -> None:
+def _table(node: Node) -> str:
     name, schema, catalog = node["table_name"].lower(), node.get("schema_name", ""), node.get("catalog_name", "")
-    if name in named and not catalog and schema in ("", "recurring"):
-        return
     if catalog or schema.lower() not in ("", "main"):
         refuse(f"{'.'.join(part for part in (catalog, schema, name) if part)} is not the name of a registered table")
-    found.add(name)
+    return str(name)
 
 
-def _table_function(node: Mapping[str, Any]) -> None:
+def _table_function(node: Node) -> None:
     name = node["function_name"].lower()
     if name not in TABLE_FUNCTIONS:
         refuse(f"{name}() is refused; of table functions there are {', '.join(sorted(TABLE_FUNCTIONS))}")
 
 
-def _function(node: Mapping[str, Any]) -> None:
+def _function(node: Node) -> None:
     name = node["function_name"].lower()
     if name == "current_setting":
         _setting(node.get("children", []))

@@ -3,8 +3,8 @@
 ::
 
     bind.py           parses with sqlglot, checks and types with DuckDB
-    sources.py        what a query reads: tables, files, and what no session has
-    reading.py        whether sqlglot reads a text as DuckDB does
+    sources.py        the sources of a query: tables, files, and what no session has
+    reading.py        the check that sqlglot reads a text as DuckDB does
     scope.py          names in scope: FROM items, outer blocks, CTEs
     build.py          a statement: CTEs, set operations, ORDER BY and LIMIT
     query_block.py    a query block while it is built

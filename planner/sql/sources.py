@@ -8,14 +8,12 @@ task, which has none of the session's tables: the answer would be empty, and wro
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any
 
-from qoop.catalog.errors import BindError, ParseError, QueryError
-from qoop.planner.algebra.types import parse_tree
+from qoop.catalog.errors import BindError, ParseError
+from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
 
 _SUSPECT = re.compile(r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|current_|txid_", re.I)
 _BY_TEXT = frozenset(("query", "query_table"))
@@ -58,11 +56,11 @@ def refuse_foreign(text: str) -> None:
     """
     if not _SUSPECT.search(text):
         return
-    for node in _nodes(_tree(text)):
+    for node, _ in _nodes(text):
         _check(node)
 
 
-def _check(node: Mapping[str, Any]) -> None:
+def _check(node: Node) -> None:
     match node.get("type"):
         case "TABLE_FUNCTION":
             name = str(node.get("function", {}).get("function_name", "")).lower()
@@ -98,48 +96,16 @@ def tables_read(text: str) -> tuple[str, ...]:
 
     >>> tables_read("WITH a AS (FROM b JOIN 'c.csv' USING (x)) SELECT (SELECT max(d) FROM e) FROM a, main.a")
     ('b', 'c.csv', 'e', 'a')
+    >>> tables_read("WITH RECURSIVE a AS (FROM a UNION ALL SELECT i + 1 FROM a) FROM a")  # begins with a table
+    ('a',)
     """
-    return tuple(dict.fromkeys(_read(_tree(text), frozenset())))
+    found = ((node, named) for node, named in _nodes(text) if node.get("type") == "BASE_TABLE")
+    return tuple(dict.fromkeys(node["table_name"] for node, named in found if not is_common_table(node, named)))
 
 
-def _read(tree: Any, outer: frozenset[str]) -> Iterator[str]:
-    """outer: names in lower case that WITHs around the tree give."""
-    waiting = [(tree, outer)]
-    while waiting:
-        node, hidden = waiting.pop()
-        if isinstance(node, list):
-            waiting += [(item, hidden) for item in reversed(node)]
-        elif isinstance(node, dict):
-            if node.get("type") == "BASE_TABLE":
-                name = str(node["table_name"])
-                if node.get("schema_name") or name.lower() not in hidden:
-                    yield name
-            below = []
-            for common in node.get("cte_map", {}).get("map", ()):
-                own, query = str(common["key"]).lower(), common["value"]["query"]
-                recursive = query.get("node", {}).get("type") == "RECURSIVE_CTE_NODE"
-                below.append((common["value"], hidden | {own} if recursive else hidden))
-                hidden |= {own}
-            below += [(value, hidden) for key, value in node.items() if key != "cte_map"]
-            waiting += reversed(below)
-
-
-def _tree(text: str) -> Any:
-    """DuckDB's parse tree, None where it has none: what is no SELECT is refused where it is bound."""
+def _nodes(text: str) -> Iterator[tuple[Node, Names]]:
+    """None where DuckDB has no tree of the text: what is no SELECT is refused where it is bound."""
     try:
-        return json.loads(parse_tree(text))
+        return nodes(tree_of(text))
     except ParseError:
-        return None
-    except RecursionError as error:
-        raise QueryError("the query is nested too deeply to tell which tables and functions it reads") from error
-
-
-def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            yield node
-            waiting.extend(node.values())
-        elif isinstance(node, list):
-            waiting.extend(node)
+        return iter(())

@@ -1,0 +1,56 @@
+"""DuckDB's parse tree of a query: its nodes, each with the names that are no tables there.
+
+This is the one walk of such a tree that says what a query reads: a locked session (:mod:`qoop.planner.lock`) and the
+sources of a query (:mod:`qoop.planner.sql.sources`) must agree on that. It needs no recursion, for texts nest deeply.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qoop.catalog.errors import QueryError
+from qoop.planner.algebra.types import parse_tree
+
+Node = Mapping[str, Any]
+Names = frozenset[str]
+
+
+def tree_of(text: str) -> Any:
+    """The tree of a query. Raises ParseError for a text that is none, QueryError for one that nests too deeply."""
+    try:
+        return json.loads(parse_tree(text))
+    except RecursionError as error:
+        raise QueryError("the query is nested too deeply to tell which tables and functions it reads") from error
+
+
+def nodes(tree: Any) -> Iterator[tuple[Node, Names]]:
+    """Every node, in the order of the text, with the names in lower case that the WITHs around it give."""
+    waiting: list[tuple[Any, Names]] = [(tree, frozenset())]
+    while waiting:
+        item, named = waiting.pop()
+        if isinstance(item, list):
+            waiting += [(one, named) for one in reversed(item)]
+        elif isinstance(item, dict):
+            yield item, named
+            waiting += reversed(list(_below(item, named)))
+
+
+def _below(node: Node, named: Names) -> Iterator[tuple[Any, Names]]:
+    """The parts of a node. A name of WITH holds from there on, not in its own text but for the part that recurs."""
+    for entry in (node.get("cte_map") or {}).get("map", ()):
+        yield entry["value"], named
+        named |= {entry["key"].lower()}
+    for key, part in node.items():
+        if key == "right" and node.get("type") == "RECURSIVE_CTE_NODE":
+            yield part, named | {node["cte_name"].lower()}
+        elif key != "cte_map":
+            yield part, named
+
+
+def is_common_table(node: Node, named: Names) -> bool:
+    """True for a BASE_TABLE that stands for a query of a WITH. ``recurring.a`` is what WITH RECURSIVE has of a."""
+    if node.get("catalog_name") or node.get("schema_name", "") not in ("", "recurring"):
+        return False
+    return node["table_name"].lower() in named
