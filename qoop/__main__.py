@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import BindError, ConfigError, QoopError
 from qoop.commands import replay as replay_command
 from qoop.commands import resume as resume_command
+from qoop.commands.loading import loading_little
 from qoop.drawing.formats import FORMATS, checked_format
 from qoop.options import FLAGS, Flag
 from qoop.streams import (
@@ -191,12 +192,14 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             return _shell(options)
         parser.print_help(sys.stderr)
         return _USAGE
-    from qoop.commands.named import tables_named
-    from qoop.statements.statement import SetOption, statements
+    with loading_little():
+        from qoop.commands.named import tables_named
+        from qoop.statements.statement import SetOption, statements
 
-    asked = statements(_text(options))
-    named = tables_named(asked)
-    with _session(options, named) as session:
+        asked = statements(_text(options))
+        named = tables_named(asked)
+        opened = _session(options, named)
+    with opened as session:
         for statement in asked:
             result = _executed(session, statement, options.data if named is not None else ())
             if not isinstance(statement, SetOption):

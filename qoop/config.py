@@ -9,7 +9,6 @@ anything is written or which cluster is used. :data:`qoop.options.OPTIONS` lists
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -135,6 +134,8 @@ def from_files() -> tuple[dict[str, str], tuple[Path, ...]]:
 
 def _from_file(path: Path) -> dict[str, object]:
     """The options in a file, each of which is valid."""
+    import tomllib  # few have such a file
+
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
