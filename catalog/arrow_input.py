@@ -4,8 +4,9 @@ DuckDB asks of all it is given whether it is a pandas frame, and loads pandas to
 nothing else, once in every process. Where the rows are Arrow's, this module hides pandas from it meanwhile, in this
 thread alone; DuckDB asks again each time, so that frames are still frames to others.
 
-DuckDB 1.5.5 gives filters on the rows to pyarrow, to which a NaN is greater than nothing, a NULL is at most a NaN, and
-``A`` is not the field ``a``. :func:`scan` keeps the filters on such columns out of it.
+DuckDB 1.5.5 gives filters on the rows to pyarrow, to which a NaN is greater than nothing, a NULL is at most a NaN,
+``A`` is not the field ``a``, and which cannot compare an extension type (``arrow.bool8``). :func:`scan` keeps the
+filters on such columns out of it.
 
 Of a slice of rows, DuckDB 1.5.5 reads what lies two structs deep, unions, and the ENUMs in lists as if the slice's
 first row were the first of all. Such columns are copied before. It crashes on ENUMs in arrays and in lists of lists,
@@ -66,7 +67,9 @@ def _kept(field: pa.Field) -> str | None:
     column = f'"{_quoted(field.name)}"'
     if pa.types.is_floating(field.type):
         return f"-(-{column})"
-    return f"struct_extract(struct_pack(v := {column}), 'v')" if pa.types.is_struct(field.type) else None
+    if pa.types.is_struct(field.type) or isinstance(field.type, pa.BaseExtensionType):
+        return f"struct_extract(struct_pack(v := {column}), 'v')"
+    return None
 
 
 def _quoted(name: str) -> str:

@@ -82,6 +82,8 @@ class PlanMemo:
 
     def has_alternatives(self, text: str, grid: Grid) -> bool:
         """True if they are in memory."""
+        if not len(self._cache):  # a process that has just started: its key digests the planner's code, 20 ms
+            return False
         return self._key("alternatives", text, grid) in self._cache
 
     def known(self, text: str, grid: Grid) -> Sequence[Candidate]:

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+import qoop
 from qoop.catalog.arrow_input import register, relation
 
 ROWS = "import sys, duckdb; rows = duckdb.sql('SELECT * FROM range(3) t(i)').to_arrow_table()"
@@ -85,3 +86,21 @@ def test_slices_of_nested_rows_are_read_as_they_are(value: str) -> None:
     register(connection, "slices", slices)
     assert connection.sql("SELECT (i, v)::VARCHAR FROM slices").fetchall() == expected
     assert relation(connection, slices).project("(i, v)::VARCHAR").fetchall() == expected
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("where", ["flag = true", "NOT flag", "flag > false", f"key = '{'01' * 16}'", "text = '{}'"])
+def test_extension_types_are_compared_as_duckdb_compares_them(staged: bool, where: str) -> None:
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 1, None], pa.int8()))
+    keys = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes([one] * 16) for one in range(3)], pa.binary(16)))
+    texts = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1", "{}", None]))
+    query = f"SELECT id FROM rows_ WHERE {where} ORDER BY id"
+    with qoop.connect(slots=1, staged=staged) as session, duckdb.connect() as own:
+        rows = pa.table({"id": [1, 2, 3], "flag": flags, "key": keys, "text": texts})
+        session.register("rows_", rows)
+        columns = "id, flag::BOOLEAN AS flag, key::UUID AS key, text::JSON AS text"
+        own.register("given", rows)
+        own.execute(f"CREATE TABLE rows_ AS SELECT {columns} FROM given")
+        expected = own.execute(query).fetchall()
+        assert expected
+        assert session.sql(query).fetchall() == expected
