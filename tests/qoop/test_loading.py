@@ -70,4 +70,4 @@ def test_a_short_query_of_the_command_line_loads_what_it_needs(tmp_path: Path) -
 
 
 def test_stages_run_with_arrow_that_was_loaded_without_numpy(tmp_path: Path) -> None:
-    assert "numpy" in command(tmp_path, staged=True)[-1], "whoever needs it loads it"
+    assert "numpy" in command(tmp_path, staged=True)[-1], "what needs it loads it"
