@@ -128,14 +128,15 @@ class Finish:
             return inf
         return _Simulation(self, share, done).run()
 
-    def after(self, share: Resources, seconds: float) -> Done:
-        """The progress of the plan after that time on the share; what then runs counts for nothing."""
+    def after(self, share: Resources, seconds: float, done: Done = NOTHING) -> Done:
+        """The progress after that time on the share, begun from `done`; what then runs counts for nothing."""
         if share.cpu < 1:
-            return NOTHING
-        simulation = _Simulation(self, share, NOTHING, seconds)
+            return Done(done.parts)
+        simulation = _Simulation(self, share, done, seconds)
+        before = list(simulation.left)
         simulation.run()
-        ended = (task.width - left for task, left in zip(self.tasks, simulation.left, strict=True))
-        return Done({stage.id: parts for stage, parts in zip(self.plan.stages, ended, strict=True)})
+        stages = zip(self.plan.stages, before, simulation.left, strict=True)
+        return Done({stage.id: done.parts.get(stage.id, 0) + was - left for stage, was, left in stages})
 
     def at_least(self, share: Resources) -> float:
         """Seconds that the whole plan cannot do without: its longest path, and all of its work spread evenly.

@@ -23,6 +23,7 @@ from qoop.tpcds.bench import (
     transfer,
 )
 from qoop.tpcds.bench.system_under_test import KINDS
+from qoop.tpcds.map import commands as the_map
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.scenarios import adversary, forecasts
 from qoop.tpcds.simulate import fidelity, ground_truth, measuring, shared_cluster
@@ -52,6 +53,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_transfer(commands)
     _add_ray_spot(commands)
     suite.add_commands(commands)
+    the_map.add_commands(commands)
 
 
 def _add_resized(

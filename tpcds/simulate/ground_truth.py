@@ -3,6 +3,7 @@
     believed(queries)                        what the estimates say, the way over the network included
     measured(directory, queries)             what real runs at small scales say of large ones (:mod:`.extrapolation`)
     distorted(ground_truth, percent, seed)   another ground truth, off by `percent`
+    misjudged(ground_truth, factor, seed)    another one, each stage off by a factor of its own, rows too
     Straggling(ground_truth)                 another world, in which equal tasks take longer or shorter by chance
 
 A :class:`GroundTruth` is what `qoop.simulation.simulate` takes for its argument of that name.
@@ -283,6 +284,18 @@ def distorted(ground_truth: GroundTruth, percent: float, seed: int | None = None
     return GroundTruth(
         {key: facts.times(factor(key)) for key, facts in ground_truth.facts.items()}, ground_truth.setting
     )
+
+
+def misjudged(ground_truth: GroundTruth, factor: float, seed: int) -> GroundTruth:
+    """A ground truth in which rows, bytes and seconds of each stage are off by a factor of its own, drawn evenly in the
+    logarithm from 1 / factor to factor: it follows from the seed and the stage alone."""
+
+    def off(key: TaskKey, facts: TaskFacts) -> TaskFacts:
+        by = factor ** random.Random(f"{seed} {key}").uniform(-1.0, 1.0)
+        return replace(facts.times(by), rows=facts.rows * by, bytes=facts.bytes * by)
+
+    facts = {key: off(key, one) for key, one in ground_truth.facts.items()}
+    return GroundTruth(facts, ground_truth.setting)
 
 
 SPREAD = 0.4

@@ -42,7 +42,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
     for name, what in _WHAT.items():
         parser = commands.add_parser(name, help=what, description=f"{what}. In virtual time, but for fidelity.")
-        _add_options(parser)
+        add_options(parser)
         parser.set_defaults(run=_measure, parts=(FIDELITY, *_PARTS) if name == "all" else (_PART_OF.get(name, name),))
     what = "Write the page and the figures of what was measured"
     parser = commands.add_parser("report", help=what, description=f"{what}.")
@@ -67,7 +67,8 @@ _PART_OF = {"adversaries": "adversary"}
 """Parts that have another name than their command: `qoop bench adversary` plays against one policy, on all queries."""
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of everything that is measured item by item."""
     parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
     parser.add_argument("--quick", action="store_true", help="ten queries, one region of each class: minutes")
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (the fifty with the most alternatives)")
@@ -191,11 +192,16 @@ _PARTS: Mapping[str, Callable[[Plan], Part]] = {
 """In the order in which `all` measures them."""
 
 
+def plan_of(options: argparse.Namespace) -> Plan:
+    """What is to be measured."""
+    queries = parse_selection(options.queries) if options.queries is not None else ()
+    return Plan(Path(options.directory).absolute(), options.quick, queries, options.profile, options.seed)
+
+
 def _measure(options: argparse.Namespace) -> int:
     processes = runner.processes_for(options.processes)
-    queries = parse_selection(options.queries) if options.queries is not None else ()
-    plan = Plan(Path(options.directory).absolute(), options.quick, queries, options.profile, options.seed)
-    folder, failed = _folder(options), 0
+    plan = plan_of(options)
+    folder, failed = folder_of(options), 0
     settings, values = dict(plan.settings), dict[str, object]()
     if FIDELITY in options.parts:
         real = _fidelity(plan, folder, options.fresh)
@@ -205,11 +211,11 @@ def _measure(options: argparse.Namespace) -> int:
         if options.fresh:
             runner.forget(name, folder)
         part = _PARTS[name](plan)
-        with _shown(name) as told:
+        with shown(name) as told:
             measured = runner.run(part, folder, processes, told)
         settings[name], values[name] = part.settings, dict(measured.values)
         failed += len(measured.failed)
-        _tell_failed(measured)
+        tell_failed(measured)
     if options.json is not None:
         write(json.dumps({"settings": settings, **values}, indent=1) + "\n", options.json)
     print("\n".join(report.lines(criteria(report.load(folder).only(options.parts).suite()))))
@@ -229,25 +235,27 @@ def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity.Fidelity:
     return found
 
 
-def _tell_failed(measured: Measured) -> None:
+def tell_failed(measured: Measured) -> None:
+    """Which items failed, and why."""
     for name, error in measured.failed.items():
         print(f"{name}: {error}")
 
 
 def _report(options: argparse.Namespace) -> int:
     target = Path(options.out)
-    table = report.make(report.load(_folder(options)), target)
+    table = report.make(report.load(folder_of(options)), target)
     print("\n".join(report.lines(table)))
     print(f"{report.summary(table)} The page: {target / 'report.html'}")
     return 0
 
 
-def _folder(options: argparse.Namespace) -> Path:
+def folder_of(options: argparse.Namespace) -> Path:
+    """Where results are kept."""
     return Path(options.results) if options.results is not None else cache_directory() / "suite"
 
 
 @contextmanager
-def _shown(name: str) -> Iterator[runner.OnProgress]:
+def shown(name: str) -> Iterator[runner.OnProgress]:
     """A progress bar on stderr; where that is no terminal a line now and then."""
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

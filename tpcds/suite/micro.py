@@ -15,6 +15,7 @@ from typing import Any
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.history import Decided, Succeeded
+from qoop.engine.state import USUAL_LIMITS
 from qoop.engine.task import TaskSpec
 from qoop.planner.search.candidate import Candidate
 from qoop.profiles import CapacityProfile
@@ -40,7 +41,12 @@ mean, so this is rather too much."""
 
 
 class Scenario:
-    """One query on one fleet. ground_truth: what tasks come to. switching: seconds that a change of plan takes."""
+    """One query on one fleet. ground_truth: what tasks come to. switching: seconds that a change of plan takes.
+
+    limits: what the job allows itself before it gives up.
+    """
+
+    limits = USUAL_LIMITS
 
     def __init__(self, query: Query, fleet: Fleet, ground_truth: Script | World, switching: float = 0.0) -> None:
         self.query, self.fleet, self.ground_truth, self.switching = query, fleet, ground_truth, switching
@@ -71,7 +77,7 @@ class Scenario:
         return min((self.pinned(one) for one in self.query.candidates), key=lambda one: one.seconds)
 
     def _run(self, candidate: Candidate, adaptive: Adaptive | None) -> JobRun:
-        jobs = [SimulatedJob("query", 0.0, candidate.plan, adaptive)]
+        jobs = [SimulatedJob("query", 0.0, candidate.plan, adaptive, limits=self.limits)]
         run = simulate(
             self.fleet, jobs, self.ground_truth, decision_seconds=DECISION_SECONDS, switch_seconds=self.switching
         )

@@ -1,0 +1,14 @@
+"""Where changing plan pays: single queries in virtual time, through a grid of changes and through the paper's classes.
+
+::
+
+    cells.py        the axes of the map, and which queries go through them
+    systems.py      who is compared, in one situation
+    playing.py      one item of the map: a query in a cell
+    clairvoyant.py  the ceiling: schedules of plans by one who knows what will come
+    classes.py      the classes of profiles that are nearer to the paper's
+    cluster.py      what the jobs of a simulated Tetris cluster hold
+    records.py      results, and what follows from them
+    pictures.py     heat maps
+    commands.py     ``qoop bench map | paper``
+"""

@@ -1,0 +1,70 @@
+"""The commands ``qoop bench map`` and ``qoop bench paper``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from qoop.drawing.picture import write
+from qoop.tpcds.map import cells, pictures, playing, records
+from qoop.tpcds.map.records import Record
+from qoop.tpcds.simulate.workload import workload
+from qoop.tpcds.suite import runner
+from qoop.tpcds.suite.commands import Plan, add_options, folder_of, plan_of, shown, tell_failed
+from qoop.tpcds.suite.runner import Part
+
+QUICK_QUERIES = 2
+_MODULES = ("qoop.tpcds.simulate.ground_truth", "qoop.tpcds.suite.micro", "qoop.tpcds.map")
+"""Modules that the simulations rest on, besides the core."""
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
+    what = (
+        "Where changing plan pays: single queries through a grid of changes, against plans that are held and a ceiling"
+    )
+    parser = commands.add_parser("map", help=what, description=f"{what}. In virtual time.")
+    add_options(parser)
+    parser.add_argument("--out", metavar="FOLDER", help="write the pictures there")
+    parser.set_defaults(run=_map)
+
+
+def _map(options: argparse.Namespace) -> int:
+    plan = plan_of(options)
+    part = Part("map", _settings(plan), _items(plan), playing.measure)
+    return _measured(options, part)
+
+
+def _settings(plan: Plan) -> Mapping[str, object]:
+    return plan.simulated(*_MODULES)
+
+
+def _items(plan: Plan) -> Mapping[str, playing.Item]:
+    every = cells.rounds(_queries(plan))
+    return {name: playing.Item(plan.directory, plan.seed, cell, query) for name, (cell, query) in every.items()}
+
+
+def _queries(plan: Plan) -> Sequence[int]:
+    """The ten of the map, or two of them, the least and the most joins, if it is to be quick."""
+    numbers = plan.queries or cells.sample(workload(plan.directory))
+    return numbers[:: max(1, len(numbers) - 1)][:QUICK_QUERIES] if plan.quick else numbers
+
+
+def _measured(options: argparse.Namespace, part: Part) -> int:
+    folder = folder_of(options)
+    if options.fresh:
+        runner.forget(part.name, folder)
+    with shown(part.name) as told:
+        found = runner.run(part, folder, runner.processes_for(options.processes), told)
+    tell_failed(found)
+    known = [Record.of(value) for value in found.values.values()]
+    print("\n".join([*records.lines(records.groups(known)), records.summary(known)]))
+    if options.json is not None:
+        values = {"settings": dict(part.settings), part.name: [asdict(one) for one in known]}
+        write(json.dumps(values, indent=1) + "\n", options.json)
+    if options.out is not None:
+        pictures.draw(part.name, known, Path(options.out))
+    return 1 if found.failed else 0

@@ -1,0 +1,52 @@
+"""One item of the map: a query in a cell."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from qoop.profiles import CapacityProfile
+from qoop.tpcds.map.cells import FOURFOLD, OURS, SHARES, Cell, point, profile, share
+from qoop.tpcds.map.systems import Contest, json_of
+from qoop.tpcds.simulate.ground_truth import GroundTruth, believed, measured, misjudged
+from qoop.tpcds.simulate.workload import Query, Setting, workload
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """directory: tables of scale 1. seed: of moments and errors."""
+
+    directory: Path
+    seed: int
+    cell: Cell
+    query: int
+
+
+def measure(item: Item) -> dict[str, Any]:
+    """One record, as JSON values."""
+    cell, query = item.cell, _query(item.directory, item.query, item.cell.setting)
+    truth = _truth(item)
+    likely = [share(slots, cell.memory) for slots in SHARES]
+    calm = CapacityProfile((point(0.0, cell.before, cell.memory),))
+    steady = Contest(query, calm, truth, likely)
+    run = steady.pinned(steady.launch).seconds
+    chance = random.Random(f"{item.seed} {cell.name} {item.query}")
+    contest = Contest(query, profile(cell, run, chance), truth, likely)
+    return {"group": cell.name, "query": item.query, "joins": query.joins, "runs": json_of(contest.all())}
+
+
+@lru_cache(maxsize=64)
+def _query(directory: Path, number: int, setting: Setting) -> Query:
+    return workload(directory, (number,), setting)[number]
+
+
+def _truth(item: Item) -> GroundTruth:
+    setting, error = item.cell.setting, item.cell.error
+    query = _query(item.directory, item.query, setting)
+    if error == OURS:
+        return measured(item.directory, {item.query: query}, setting)
+    truth = believed((query,), setting)
+    return misjudged(truth, 4.0, item.seed) if error == FOURFOLD else truth
