@@ -192,14 +192,17 @@ class Finish:
         """
         machines = self.machines(share)
         most_cpu, most_memory = share.cpu / machines, share.memory / machines
-        spilled = self.spilled(share) * SPILL_BYTE
+        outputs = self.spilled(share)
         cpus, memories, durations = [], [], []
         for task in self.tasks:
             cpu = min(task.slots, most_cpu)
             memory = min(task.memory, most_memory)
-            seconds = self.cost.on_threads(task.seconds, cpu) + task.local + task.output * spilled
+            spilled = task.output * outputs
             if most_memory > 0 and task.wants > memory:
-                seconds += (task.wants - memory) * SPILL_BYTE
+                spilled += task.wants - memory
+            seconds = self.cost.on_threads(task.seconds, cpu) + task.local
+            if spilled:
+                seconds += spilled * _spill_byte(task, cpu, share, machines)
             if machines > 1 and share.network > 0:
                 seconds += _network_seconds(task, cpu, share, machines)
             cpus.append(cpu)
@@ -243,6 +246,14 @@ def _task(stage: Stage, plan: Plan, cost: CostModel) -> _Task:
         estimate.task_memory, max(estimate.task_memory, estimate.task_wants),
         everywhere, parted, estimate.bytes / width,
     )  # fmt: skip
+
+
+def _spill_byte(task: _Task, cpu: float, share: Resources, machines: int) -> float:
+    """The seconds for a byte that does not fit: the tasks of the stage that run on a machine share its disk."""
+    if share.disk <= 0:
+        return SPILL_BYTE
+    at_a_time = min(task.width, share.cpu / cpu) / machines
+    return max(SPILL_BYTE, at_a_time * machines / share.disk)
 
 
 def _network_seconds(task: _Task, cpu: float, share: Resources, machines: int) -> float:

@@ -116,13 +116,13 @@ class Fleet:
         return cls({_name(number): capacity for number in range(1, count + 1)})
 
     @classmethod
-    def of(cls, profile: CapacityProfile, network: float = 0.0, notice: float = 0.0) -> Fleet:
+    def of(cls, profile: CapacityProfile, network: float = 0.0, notice: float = 0.0, disk: float = 0.0) -> Fleet:
         """The machines that a profile says are there, each for as long as it stays (`CapacityProfile.stays`).
 
-        network: bytes per second in and out of each machine; 0: no limit. notice: seconds by which it is announced
-        that a machine goes or shrinks, though never before the last thing that happened to it.
+        network, disk: bytes per second in and out of each machine, and of its disk; 0: no limit. notice: seconds by
+        which it is announced that a machine goes or shrinks, though never before the last thing that happened to it.
         """
-        sizes = [(point.at, _available(point, network)) for point in profile.changes()]
+        sizes = [(point.at, _available(point, network, disk)) for point in profile.changes()]
         happening = [one for stay in profile.stays() for one in _happening(stay, sizes, notice)]
         first = {stay.machine: sizes[0][1] for stay in profile.stays() if stay.begin == 0}
         return cls(first, tuple(sorted(happening, key=lambda one: (one[0], _ORDER.index(type(one[1]))))))
@@ -141,8 +141,8 @@ def _name(number: int) -> MachineId:
     return f"m{number}"
 
 
-def _available(point: Point, network: float) -> Resources:
-    return Resources(math.floor(point.slots), point.memory, network=network)
+def _available(point: Point, network: float, disk: float) -> Resources:
+    return Resources(math.floor(point.slots), point.memory, disk, network)
 
 
 _ORDER: tuple[type, ...] = (MachineLost, SlotsChanged, MachineJoined, CapacityNotice)

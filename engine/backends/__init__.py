@@ -5,6 +5,7 @@
     base.py         the seam between the core and a backend
     local.py        slots in this process
     simulated.py    scripted durations and failures under a virtual clock
+    shared_rate.py  a disk or link that attempts share
     worker_pool.py  the workers of a simulated machine
     ray/            nodes of a Ray cluster
 """

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from qoop.catalog.errors import CheckpointError, ConfigError, QoopError, Revoked
 from qoop.catalog.value import value
+from qoop.engine.backends.shared_rate import SharedRate
 from qoop.engine.backends.worker_pool import Kernels, Worker, WorkerPool
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 class Outcome:
     """The outcome of an attempt after `seconds` (infinite: it runs until it is stopped).
 
+    arriving, spilled: bytes that come in over its machine's link before the work, and that go to its disk and back
+    after it. The attempts on a machine share these; where they have no rate, moving takes no time.
     rows, bytes: in each partition of its output; None: 8 bytes a row. It is committed with one number for all of them:
     there may be thousands, and nobody reads a simulated one.
     """
@@ -53,6 +56,8 @@ class Outcome:
     retryable: bool = True
     rows: int = 1
     bytes: int | None = None
+    arriving: float = 0.0
+    spilled: float = 0.0
 
 
 @value
@@ -91,9 +96,13 @@ class _Effort:
     plan: int = 0
 
 
+Device = Literal["disk", "network"]
+
+
 @dataclass(eq=False, slots=True)
 class _Running:
-    """An attempt on its way. effort: None while it waits for a worker. worker: None where there are no crews."""
+    """An attempt on its way. effort: None while it waits for a worker, or moves bytes, and then by which device, and
+    what follows. worker: None where there are no crews."""
 
     machine: MachineId
     spec: TaskSpec
@@ -101,6 +110,8 @@ class _Running:
     began: float
     effort: _Effort | None = None
     worker: Worker | None = None
+    moving: Device | None = None
+    then: Callable[[], Sequence[Event]] = tuple
 
 
 def as_estimated(spec: TaskSpec) -> Outcome:
@@ -147,6 +158,7 @@ class SimulatedBackend:
             }
         self._slowness: dict[MachineId, float] = {}
         self._others: dict[MachineId, float] = {}  # threads of others
+        self._devices: dict[tuple[MachineId, Device], SharedRate[_Running]] = {}
         self._revoked: set[AttemptId] = set()
         self._agenda: list[tuple[float, int, Callable[[], Sequence[Event]]]] = []
         self._order = count()
@@ -308,13 +320,54 @@ class SimulatedBackend:
         if worker is not None:
             seconds += self._kernels.reading * worker.first(item.table for item in spec.stage.table_inputs)
         running.worker = worker
-        threads = max(1.0, spec.resources.cpu)
-        running.effort = self._work_at(running.machine, threads, seconds, partial(self._finish, running))
+        self._move(running, "network", running.outcome.arriving, partial(self._compute, running, seconds))
+
+    def _compute(self, running: _Running, seconds: float) -> Sequence[Event]:
+        """What it reads is there: the work begins; then it moves what did not fit its memory."""
+        threads = max(1.0, running.spec.resources.cpu)
+        spill = partial(self._move, running, "disk", running.outcome.spilled, partial(self._finish, running))
+        running.effort = self._work_at(running.machine, threads, seconds, spill)
+        return ()
+
+    def _move(
+        self, running: _Running, device: Device, amount: float, then: Callable[[], Sequence[Event]]
+    ) -> Sequence[Event]:
+        """Have the attempt move bytes by a device of its machine, which others use, too; then something follows."""
+        rate = _rate(self._machines.get(running.machine, Resources()), device)
+        if amount <= 0 or rate <= 0:
+            return then()
+        running.moving, running.then = device, then
+        key = running.machine, device
+        shared = self._devices.setdefault(key, SharedRate(rate))
+        shared.join(running, amount, self.clock.now())
+        self._plan_moved(key)
+        return ()
+
+    def _plan_moved(self, key: tuple[MachineId, Device]) -> None:
+        """Look at a device when the next one is done there; a look that was planned before finds nothing."""
+        at = self._devices[key].ends()
+        if at < math.inf:
+            self._plan(max(at, self.clock.now()), partial(self._moved, key))
+
+    def _moved(self, key: tuple[MachineId, Device]) -> Sequence[Event]:
+        shared = self._devices.get(key)
+        done = shared.ended(self.clock.now()) if shared is not None else []
+        events: list[Event] = []
+        for running in done:
+            running.moving = None
+            events += running.then()
+        if done:
+            self._plan_moved(key)
+        return events
 
     def _leave(self, running: _Running) -> None:
         """The attempt has gone: others may be faster now, and its worker takes up another."""
         if running.effort is not None:
             self._rest(running.effort)
+        if running.moving is not None:
+            key = running.machine, running.moving
+            self._devices[key].leave(running, self.clock.now())
+            self._plan_moved(key)
         worker_pool = self._worker_pools.get(running.machine)
         if worker_pool is None:
             return
@@ -447,10 +500,15 @@ class SimulatedBackend:
             del self._running[attempt]
         for effort in [effort for effort in self._efforts if effort.machine == machine]:
             del self._efforts[effort]
+        for key in [key for key in self._devices if key[0] == machine]:
+            del self._devices[key]
 
     def _have(self, machine: MachineId, capacity: Resources) -> None:
         """A machine of that size, with a worker for each slot; new kernels are opened while tasks run."""
         before, self._machines[machine] = self._machines.get(machine, capacity), capacity
+        for key in [key for key in self._devices if key[0] == machine]:
+            self._devices[key].change(_rate(capacity, key[1]), self.clock.now())
+            self._plan_moved(key)
         if not self._with_worker_pools:
             return
         worker_pool = self._worker_pools.setdefault(machine, WorkerPool(0))
@@ -481,3 +539,8 @@ class SimulatedBackend:
             return ()
         self._leave(found)
         return self._report(TaskFailed(attempt, Revoked(f"{found.machine} lost the slot"), retryable=True))
+
+
+def _rate(machine: Resources, device: Device) -> float:
+    """Bytes in the second of a device of a machine; 0: no limit."""
+    return machine.disk if device == "disk" else machine.network

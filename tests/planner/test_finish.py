@@ -73,6 +73,9 @@ def test_how_far_a_plan_is_after_a_while() -> None:
     assert finish.after(share(1), 7.01).parts == {"a": 4, "b": 1}
     assert finish.after(share(2), 99.0).parts == {"a": 4, "b": 2}
     assert finish.after(share(0), 1.0).parts == {}
+    half = finish.after(share(2), 1.01)
+    assert finish.after(share(2), 1.01, half).parts == {"a": 4, "b": 0}
+    assert finish.after(share(0), 1.0, half).parts == half.parts
 
 
 def test_what_runs_has_less_left() -> None:

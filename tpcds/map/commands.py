@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from qoop.drawing.picture import write
-from qoop.tpcds.map import cells, pictures, playing, records
+from qoop.tpcds.map import cells, classes, pictures, playing, records
 from qoop.tpcds.map.records import Record
 from qoop.tpcds.simulate.workload import workload
 from qoop.tpcds.suite import runner
@@ -30,12 +30,24 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_options(parser)
     parser.add_argument("--out", metavar="FOLDER", help="write the pictures there")
     parser.set_defaults(run=_map)
+    what = "The paper's setting, nearer to the paper: queries of several lengths that begin at random moments"
+    parser = commands.add_parser("paper", help=what, description=f"{what}. In virtual time.")
+    add_options(parser)
+    parser.add_argument("--out", metavar="FOLDER", help="write the picture there")
+    parser.set_defaults(run=_paper)
 
 
 def _map(options: argparse.Namespace) -> int:
     plan = plan_of(options)
     part = Part("map", _settings(plan), _items(plan), playing.measure)
     return _measured(options, part)
+
+
+def _paper(options: argparse.Namespace) -> int:
+    plan = plan_of(options)
+    items = classes.items(plan.directory, plan.seed, _queries(plan), plan.profile)
+    name = "paper" if plan.profile is None else f"paper-{Path(plan.profile).stem}"
+    return _measured(options, Part(name, _settings(plan), items, classes.measure))
 
 
 def _settings(plan: Plan) -> Mapping[str, object]:

@@ -27,7 +27,7 @@ class Item:
 
 def measure(item: Item) -> dict[str, Any]:
     """One record, as JSON values."""
-    cell, query = item.cell, _query(item.directory, item.query, item.cell.setting)
+    cell, query = item.cell, query_of(item.directory, item.query, item.cell.setting)
     truth = _truth(item)
     likely = [share(slots, cell.memory) for slots in SHARES]
     calm = CapacityProfile((point(0.0, cell.before, cell.memory),))
@@ -39,13 +39,14 @@ def measure(item: Item) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def _query(directory: Path, number: int, setting: Setting) -> Query:
+def query_of(directory: Path, number: int, setting: Setting) -> Query:
+    """A query with its plans, kept for the process."""
     return workload(directory, (number,), setting)[number]
 
 
 def _truth(item: Item) -> GroundTruth:
     setting, error = item.cell.setting, item.cell.error
-    query = _query(item.directory, item.query, setting)
+    query = query_of(item.directory, item.query, setting)
     if error == OURS:
         return measured(item.directory, {item.query: query}, setting)
     truth = believed((query,), setting)

@@ -57,7 +57,7 @@ class Contest(Scenario):
     def __init__(
         self, query: Query, profile: CapacityProfile, ground_truth: GroundTruth, likely: Sequence[Resources]
     ) -> None:
-        super().__init__(query, fleet_of(profile), ground_truth)
+        super().__init__(query, fleet_of(profile, ground_truth.setting.disk), ground_truth)
         self.profile, self.facts, self.likely = profile, ground_truth, likely
 
     def real(self) -> dict[str, Ran]:
@@ -79,8 +79,8 @@ class Contest(Scenario):
     def schedules(self) -> list[Schedule]:
         """Of plans, by the beam."""
         true = known_true(self.query, self.facts)
-        link = max((one.network for one in self.fleet.machines.values()), default=0.0)
-        shares = [(one.at, _share(one, link)) for one in self.profile.changes()]
+        machine = next(iter(self.fleet.machines.values()), Resources())
+        shares = [(one.at, _share(one, machine)) for one in self.profile.changes()]
         return Beam(true.candidates, shares).schedules()
 
     def scripted(self, schedule: Schedule) -> Ran:
@@ -95,9 +95,10 @@ class Contest(Scenario):
         return ran(found)
 
 
-def _share(point: Point, link: float) -> Resources:
-    """All that there is from a point on, as the cluster tells it."""
-    return Resources(point.all_slots, point.all_memory, network=link * point.machines)
+def _share(point: Point, machine: Resources) -> Resources:
+    """All that there is from a point on, as the cluster tells it. machine: one of them."""
+    devices = machine.disk * point.machines, machine.network * point.machines
+    return Resources(point.all_slots, point.all_memory, *devices)
 
 
 def json_of(runs: Mapping[str, Ran]) -> dict[str, Any]:

@@ -114,19 +114,28 @@ class GroundTruth:
         """
         stage, available = spec.stage, spec.resources
         task = self.of(stage)
-        seconds = (
-            on_threads(task.seconds, available.cpu) + task.local + max(0.0, task.wants - available.memory) * SPILL_BYTE
-        )
-        if CROSSING and machines > 1 and self.setting.link > 0:
-            arriving = (task.everywhere + task.parted / min(machines, stage.width)) * (machines - 1) / machines
+        spilled = max(0.0, task.wants - available.memory)
+        seconds = on_threads(task.seconds, available.cpu) + task.local
+        arriving = self._arriving(task, stage.width, machines)
+        shared = self.setting.disk > 0
+        if not shared:
             rounds = stage.width * available.cpu / (machines * self.setting.slots)
-            seconds += arriving / self.setting.link / max(1.0, rounds)
+            seconds += spilled * SPILL_BYTE
+            seconds += arriving / self.setting.link / max(1.0, rounds) if arriving else 0.0
         part, parts = spec.attempt.task.part, stage.layout.parts
         return Outcome(
             seconds,
             rows=share_of(task.rows / parts, stage.width, part),
             bytes=share_of(task.bytes / parts, stage.width, part),
+            arriving=arriving / max(1.0, stage.width / machines) if shared else 0.0,
+            spilled=spilled if shared else 0.0,
         )
+
+    def _arriving(self, task: TaskFacts, width: int, machines: int) -> float:
+        """Bytes from other machines that a stage's tasks on one machine read."""
+        if not CROSSING or machines <= 1 or self.setting.link <= 0:
+            return 0.0
+        return (task.everywhere + task.parted / min(machines, width)) * (machines - 1) / machines
 
     def of(self, stage: Stage) -> TaskFacts:
         """The facts of the stage's tasks."""

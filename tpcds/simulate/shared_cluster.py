@@ -35,8 +35,8 @@ from qoop.planner.packing import on_threads
 from qoop.planner.plan import Layout, Plan, Stage, StageInput
 from qoop.profiles.shared import SLOTS, JobLifetimes, part, seconds, seen
 from qoop.schedulers.tetris import Tetris
-from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds.simulate.workload import PAPER, Setting, workload
+from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.tpcds.simulate.workload import PAPER, Setting, Workload, workload
 
 APART = 20.0
 LOAD, SPREAD, FAIRNESS = 0.7, 1.4, 0.75
@@ -62,7 +62,7 @@ def run(
     if not (options.seeds and options.hours > 0 and options.warm >= 0):
         raise ConfigError("there must be a seed, and time to look at")
     found = workload(options.directory, setting=options.setting)
-    plans = calibrated({number: _merged(query.launch.plan) for number, query in found.items()})
+    plans = calibrated_plans(found)
     clusters = {}
     for seed in options.seeds:
         clusters[seed] = cluster(plans, seed, options)
@@ -72,11 +72,21 @@ def run(
 
 def cluster(plans: Mapping[int, Plan], seed: int, options: SharedClusterOptions) -> JobLifetimes:
     """The times when jobs with these plans come and end."""
-    begin, end = 3600 * options.warm, 3600 * (options.warm + options.hours)
-    jobs = _arrivals(plans, seed, end + 1800)
-    fleet = Fleet.uniform(options.setting.machines, replace(options.setting.machine, network=0.0))
-    ran = simulate(fleet, jobs, scheduler=Tetris(fairness=FAIRNESS))
+    ran = simulated(plans, seed, options)
+    begin, end = span(options)
     return JobLifetimes(tuple(job.at for job in ran.jobs), tuple(job.ended for job in ran.jobs), begin, end)
+
+
+def span(options: SharedClusterOptions) -> tuple[float, float]:
+    """The seconds from and until which the cluster is looked at."""
+    return 3600 * options.warm, 3600 * (options.warm + options.hours)
+
+
+def simulated(plans: Mapping[int, Plan], seed: int, options: SharedClusterOptions) -> SimulatedRun:
+    """All jobs of the cluster, on the real core."""
+    jobs = _arrivals(plans, seed, span(options)[1] + 1800)
+    fleet = Fleet.uniform(options.setting.machines, replace(options.setting.machine, network=0.0))
+    return simulate(fleet, jobs, scheduler=Tetris(fairness=FAIRNESS))
 
 
 def _arrivals(plans: Mapping[int, Plan], seed: int, end: float) -> list[SimulatedJob]:
@@ -87,6 +97,11 @@ def _arrivals(plans: Mapping[int, Plan], seed: int, end: float) -> list[Simulate
         jobs.append(SimulatedJob(f"job {len(jobs) + 1}", at, plans[chance.choice(numbers)]))
         at += chance.expovariate(1 / APART)
     return jobs
+
+
+def calibrated_plans(found: Workload) -> dict[int, Plan]:
+    """The plans that the jobs of the cluster run."""
+    return calibrated({number: _merged(query.launch.plan) for number, query in found.items()})
 
 
 def calibrated(plans: Mapping[int, Plan]) -> dict[int, Plan]:

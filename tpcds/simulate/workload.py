@@ -40,7 +40,7 @@ from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.plan import Resources, Stage
 from qoop.planner.planner import Planning
 from qoop.planner.search.alternatives import keep, pool
-from qoop.planner.search.candidate import Alternatives, Candidate, Grid
+from qoop.planner.search.candidate import MOST_TOLERANCE, Alternatives, Candidate, Grid
 from qoop.planner.variants import VARIANTS, Variant
 from qoop.replanning.adaptive import Adaptive
 from qoop.session import Session, connect
@@ -59,7 +59,10 @@ class Setting:
 
     scale: of the data. pace: how many times our kernel's seconds everything takes there (see above).
     grain: the work of a task, as part of what it would be if tasks became longer with the pace: more and shorter tasks.
-    machines: how many. slots, memory, link: of each; memory in bytes, link in bytes per second.
+    machines: how many. slots, memory, link, disk: of each; memory in bytes, link and disk in bytes per second.
+    disk: if it is given, tasks of a machine share its disk and its link as they come; else each has a disk to itself,
+    and of the link the part that the stage leaves it.
+    tolerance: how far behind the best a plan may be to count as near it, when plans are kept.
     """
 
     scale: float = 500.0
@@ -69,11 +72,13 @@ class Setting:
     slots: int = 30
     memory: float = 128e9
     link: float = 125e6
+    disk: float = 0.0
+    tolerance: float = MOST_TOLERANCE
 
     @property
     def machine(self) -> Resources:
         """One machine."""
-        return Resources(self.slots, self.memory, network=self.link)
+        return Resources(self.slots, self.memory, self.disk, self.link)
 
     @property
     def whole(self) -> Resources:
@@ -83,7 +88,8 @@ class Setting:
     def share(self, slots: float) -> Resources:
         """The share with that many slots: their part of the memory, and the links of as few machines as have them."""
         network = self.link * ceil(slots / self.slots) if slots > self.slots else 0.0
-        return Resources(slots, slots * self.memory / self.slots, network=network)
+        disk = self.disk * ceil(slots / self.slots)
+        return Resources(slots, slots * self.memory / self.slots, disk, network)
 
     @property
     def cost(self) -> CostModel:
@@ -189,7 +195,7 @@ def planning_of(session: Session, wanted: str, setting: Setting) -> tuple[Mappin
 @collector_waits()
 def _planned(session: Session, number: int, wanted: str, setting: Setting) -> Query:
     _, planning = planning_of(session, wanted, setting)
-    kept = keep(pool(planning, setting.grid, setting.variants))
+    kept = keep(pool(planning, setting.grid, setting.variants), setting.tolerance)
     joins = sum(isinstance(node, Join) for node in walk(planning.relation))
     return Query(number, joins, len(kept.pool.candidates), _with_launch(kept))
 

@@ -121,11 +121,14 @@ def scenario(situation: Situation, percent: float = 0.0) -> Scenario:
     return Scenario(query, fleet, distorted(ground_truth, percent) if percent else ground_truth)
 
 
-def fleet_of(profile: CapacityProfile) -> Fleet:
+def fleet_of(profile: CapacityProfile, disk: float = 0.0) -> Fleet:
     """The machines of a profile with the links of the paper's. A share of a cluster comes as one machine, whose
-    slots are anywhere: what crosses the network then is not known, and left out of belief and ground truth alike."""
+    slots are anywhere: what crosses the network then is not known, and left out of belief and ground truth alike.
+
+    disk: bytes in the second of each machine; of a share the disks of all machines.
+    """
     several = any(point.machines > 1 for point in profile.points)
-    return Fleet.of(profile, network=PAPER.link if several else 0.0)
+    return Fleet.of(profile, network=PAPER.link if several else 0.0, disk=disk if several else disk * PAPER.machines)
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,133 @@
+"""The classes of profiles that are nearer to the paper's, and lengths of queries (docs/evaluation.md states them)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qoop.profiles import CapacityProfile, Volatility, load, regions
+from qoop.profiles.named import spot, spot_region
+from qoop.profiles.shared import shared
+from qoop.profiles.volatility import REGION_SECONDS
+from qoop.tpcds.map import cluster
+from qoop.tpcds.map.cells import SHARES
+from qoop.tpcds.map.playing import query_of
+from qoop.tpcds.map.systems import Contest, json_of
+from qoop.tpcds.simulate.ground_truth import measured
+from qoop.tpcds.simulate.workload import Setting
+
+DISK = 500e6
+_A = Setting(disk=DISK)
+LENGTHS: Mapping[str, Setting] = {
+    "A": _A,
+    "B": replace(_A, pace=800.0),
+    "C": replace(_A, pace=3200.0),
+    "D": replace(_A, pace=3200.0, grain=1.0),
+    "E": replace(_A, scale=2000.0, pace=800.0),
+}
+USUAL = "C"
+"""Where the tolerance is swept, and recorded traces are run."""
+FIRST, EVEN, REST, HELD = "first minute", "even", "rest", "held"
+STARTS: Mapping[str, int] = {FIRST: 4, "low": 3, "medium": 3, "high": 3, EVEN: 2, REST: 2, HELD: 2}
+TOLERANCES = (0.0, 0.02, 0.05)
+"""Besides the usual one."""
+_SEEDS = 10**6
+_GOES_ON = 1800.0
+"""Seconds of a cluster that are left, at least, where a query begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A query at one start. directory: tables of scale 1. start: counts those of the class. file: a recorded trace."""
+
+    directory: Path
+    seed: int
+    name: str
+    start: int
+    query: int
+    length: str = USUAL
+    tolerance: float | None = None
+    file: str | None = None
+
+    @property
+    def setting(self) -> Setting:
+        setting = LENGTHS[self.length]
+        return setting if self.tolerance is None else replace(setting, tolerance=self.tolerance)
+
+    @property
+    def group(self) -> str:
+        kept = "" if self.tolerance is None else f", plans within {self.tolerance:.0%}"
+        return f"{self.length} {self.name}{kept}"
+
+
+def items(directory: Path, seed: int, queries: Sequence[int], file: str | None = None) -> dict[str, Item]:
+    """All of them by name, one query through all classes and lengths before the next one."""
+    make = _of_trace if file is not None else _of_paper
+    every = (one for query in queries for one in make(directory, seed, query, file))
+    return {f"query {one.query}, {one.group} {one.start}": one for one in every}
+
+
+def _of_paper(directory: Path, seed: int, query: int, _: str | None) -> Iterator[Item]:
+    for start in range(max(STARTS.values())):
+        for name in (name for name, count in STARTS.items() if start < count):
+            usual = Item(directory, seed, name, start, query)
+            yield from (replace(usual, length=length) for length in LENGTHS)
+            if name in (FIRST, "high"):
+                yield from (replace(usual, tolerance=tolerance) for tolerance in TOLERANCES)
+
+
+def _of_trace(directory: Path, seed: int, query: int, file: str | None) -> Iterator[Item]:
+    there = {one.volatility for one in regions(load(str(file)))}
+    for name in (str(one) for one in Volatility if one in there):
+        yield from (Item(directory, seed, name, start, query, file=file) for start in range(STARTS[name]))
+
+
+def profile(item: Item) -> CapacityProfile:
+    """What the query meets from its start on: drawn by seed, class, start and query, so the same at every length."""
+    chance = random.Random(f"{item.seed} {item.name} {item.start} {item.query}")
+    if item.file is not None:
+        region = chance.choice([one for one in regions(load(item.file)) if one.volatility == item.name])
+        return region.whole.since(region.begin + chance.uniform(0.0, region.seconds))
+    return _MAKERS.get(item.name, _region)(item, chance)
+
+
+def _first(item: Item, chance: random.Random) -> CapacityProfile:
+    return spot(chance.randrange(_SEEDS)).since(chance.uniform(0.0, 60.0))
+
+
+def _region(item: Item, chance: random.Random) -> CapacityProfile:
+    region = spot_region(Volatility(item.name), chance.randrange(_SEEDS))
+    return region.whole.since(region.begin + chance.uniform(0.0, REGION_SECONDS))
+
+
+def _even(item: Item, chance: random.Random) -> CapacityProfile:
+    return _anywhere(shared(chance.randrange(_SEEDS)), chance)
+
+
+def _rest(item: Item, chance: random.Random) -> CapacityProfile:
+    return _anywhere(cluster.recorded(item.directory, item.seed).rest(), chance)
+
+
+def _held(item: Item, chance: random.Random) -> CapacityProfile:
+    return _anywhere(cluster.recorded(item.directory, item.seed).held(), chance)
+
+
+def _anywhere(whole: CapacityProfile, chance: random.Random) -> CapacityProfile:
+    return whole.since(chance.uniform(0.0, max(0.0, whole.seconds - _GOES_ON)))
+
+
+_MAKERS: Mapping[str, Callable[[Item, random.Random], CapacityProfile]] = {
+    FIRST: _first, EVEN: _even, REST: _rest, HELD: _held,
+}  # fmt: skip
+
+
+def measure(item: Item) -> dict[str, Any]:
+    """One record, as JSON values; who knows what will come only at the first start of a class."""
+    query = query_of(item.directory, item.query, item.setting)
+    truth = measured(item.directory, {item.query: query}, item.setting)
+    contest = Contest(query, profile(item), truth, [item.setting.share(slots) for slots in SHARES])
+    runs = contest.all() if item.start == 0 else contest.real()
+    return {"group": item.group, "query": item.query, "joins": query.joins, "runs": json_of(runs)}
