@@ -15,11 +15,11 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 A_BYTE = 1.0
-"""Who has no more than that to move is done: times are floats."""
+"""An item with no more than that to move is done: times are floats."""
 
 
 class SharedRate(Generic[Item]):
-    """Bytes in the second, shared evenly by those who are there.
+    """Bytes per second, shared evenly by those who are there.
 
     >>> disk = SharedRate[str](100.0)
     >>> disk.join("a", 100.0, now=0.0); disk.join("b", 25.0, now=0.5); disk.ends()
@@ -53,7 +53,7 @@ class SharedRate(Generic[Item]):
         self._rate = rate
 
     def ends(self) -> float:
-        """When the next one is done; infinite if nobody is there."""
+        """The time when the next one is done; infinite if nobody is there."""
         self._forget()
         if not self._ends or self._rate <= 0:
             return math.inf

@@ -323,7 +323,7 @@ class SimulatedBackend:
         self._move(running, "network", running.outcome.arriving, partial(self._compute, running, seconds))
 
     def _compute(self, running: _Running, seconds: float) -> Sequence[Event]:
-        """What it reads is there: the work begins; then it moves what did not fit its memory."""
+        """Begin the work, as what it reads is there; then it moves what did not fit its memory."""
         threads = max(1.0, running.spec.resources.cpu)
         spill = partial(self._move, running, "disk", running.outcome.spilled, partial(self._finish, running))
         running.effort = self._work_at(running.machine, threads, seconds, spill)

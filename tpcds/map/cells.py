@@ -20,7 +20,7 @@ WORKS = (5.0, 10.0)
 MEMORIES = (0.25, 0.0625)
 NO_ERROR, OURS, FOURFOLD = "none", "ours", "x4"
 AT = 0.1
-"""When the share changes at the base point, as a part of Clarinet's run."""
+"""The moment of the change at the base point, as a part of Clarinet's run."""
 MOST_STEPS = 80
 """To and fro; then the share stays."""
 QUERIES = 10
@@ -48,7 +48,7 @@ class Cell:
 
     @property
     def value(self) -> str:
-        """Where on its axis it is, as text."""
+        """Its place on the axis, as text."""
         values = {
             "shares": f"{self.before}", "moment": f"{self.moment:g}", "steps": f"{self.steps:g}",
             "work": f"{self.work:g}", "error": self.error, "memory": f"{self.memory:g}", "memory falls": "0.25",
@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def setting(self) -> Setting:
-        """What the plans are made for."""
+        """The setting that the plans are made for."""
         return replace(PAPER, grain=PAPER.grain * self.work)
 
 

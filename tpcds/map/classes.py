@@ -29,7 +29,7 @@ LENGTHS: Mapping[str, Setting] = {
     "E": replace(_A, scale=2000.0, pace=800.0),
 }
 USUAL = "C"
-"""Where the tolerance is swept, and recorded traces are run."""
+"""The length at which the tolerance is swept, and recorded traces are run."""
 FIRST, EVEN, REST, HELD = "first minute", "even", "rest", "held"
 STARTS: Mapping[str, int] = {FIRST: 4, "low": 3, "medium": 3, "high": 3, EVEN: 2, REST: 2, HELD: 2}
 TOLERANCES = (0.0, 0.02, 0.05)
@@ -86,7 +86,7 @@ def _of_trace(directory: Path, seed: int, query: int, file: str | None) -> Itera
 
 
 def profile(item: Item) -> CapacityProfile:
-    """What the query meets from its start on: drawn by seed, class, start and query, so the same at every length."""
+    """The slots that the query meets from its start on: drawn by seed, class, start and query, so the same at every length."""
     chance = random.Random(f"{item.seed} {item.name} {item.start} {item.query}")
     if item.file is not None:
         region = chance.choice([one for one in regions(load(item.file)) if one.volatility == item.name])

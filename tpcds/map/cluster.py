@@ -22,17 +22,17 @@ from qoop.tpcds.simulate.workload import Kept, digest, digest_of, folder, versio
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What is looked at every STEP seconds. busy: slots that all jobs hold together; most: that one job holds."""
+    """Slots, looked at every STEP seconds. busy: slots that all jobs hold together; most: that one job holds."""
 
     busy: tuple[int, ...]
     most: tuple[int, ...]
 
     def rest(self) -> CapacityProfile:
-        """What the jobs leave of the cluster, a slot at least."""
+        """The slots that the jobs leave of the cluster, a slot at least."""
         return _profile(SLOTS - slots for slots in self.busy)
 
     def held(self) -> CapacityProfile:
-        """What a job gets there whose demand is no limit, a slot at least."""
+        """The slots of a job there whose demand is no limit, a slot at least."""
         return _profile(self.most)
 
 
@@ -58,7 +58,7 @@ def holdings(run: SimulatedRun, begin: float, end: float) -> Holdings:
 
 
 def _changes(began: float, history: Iterable[Record]) -> Iterable[tuple[float, int]]:
-    """When a job's slots become more or fewer, and by how many."""
+    """The times at which a job's slots become more or fewer, and by how many."""
     held: dict[object, int] = {}
     for record in history:
         match record:

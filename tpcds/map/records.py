@@ -36,7 +36,7 @@ class Record:
         )
 
     def gain(self, ours: str = OURS, over: str = CLARINET) -> float:
-        """How many times as long the other took."""
+        """The other's time over ours."""
         return self.seconds[over] / self.seconds[ours]
 
 

@@ -1,4 +1,4 @@
-"""Who is compared in one situation: a query, a course of capacity, what tasks really take."""
+"""The systems that are compared in one situation: a query, a course of capacity, what tasks really take."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Contest(Scenario):
         self.profile, self.facts, self.likely = profile, ground_truth, likely
 
     def real(self) -> dict[str, Ran]:
-        """What anybody could have run."""
+        """The runs that anybody could have made."""
         return {
             CLARINET: self.pinned(self.launch),
             ROBUST: self.pinned(robust(self.query.candidates, self.likely)),

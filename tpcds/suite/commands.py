@@ -193,7 +193,7 @@ _PARTS: Mapping[str, Callable[[Plan], Part]] = {
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """What is to be measured."""
+    """The measurements that are asked for."""
     queries = parse_selection(options.queries) if options.queries is not None else ()
     return Plan(Path(options.directory).absolute(), options.quick, queries, options.profile, options.seed)
 
@@ -236,7 +236,7 @@ def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity.Fidelity:
 
 
 def tell_failed(measured: Measured) -> None:
-    """Which items failed, and why."""
+    """Tell of the items that failed, and why."""
     for name, error in measured.failed.items():
         print(f"{name}: {error}")
 
@@ -250,7 +250,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def folder_of(options: argparse.Namespace) -> Path:
-    """Where results are kept."""
+    """The folder in which results are kept."""
     return Path(options.results) if options.results is not None else cache_directory() / "suite"
 
 
