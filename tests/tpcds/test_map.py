@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import Outcome
 from qoop.planner.finish import SPILL_BYTE, Finish
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
 from qoop.profiles import CapacityProfile
 from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds.map import cells, classes, cluster, pictures, records
+from qoop.tpcds.map import cells, classes, cluster, commands, pictures, records
 from qoop.tpcds.map.cells import DOWN, UP, Cell
 from qoop.tpcds.map.records import Group, Record
 from qoop.tpcds.map.systems import CEILING, CLARINET, GREEDY, HINDSIGHT, OURS, ROBUST, Contest, robust
@@ -176,3 +177,9 @@ def test_a_recorded_trace_has_the_classes_that_it_has(tmp_path: Path) -> None:
     items = classes.items(tmp_path, 1, [7], str(trace)).values()
     assert {one.name for one in items} == {"low", "medium"} and {one.length for one in items} == {"C"}
     assert all(classes.profile(one).points[0].machines in (9, 10) for one in items)
+
+
+def test_unknown_lengths_and_classes_are_told_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="there is no length 'Z'; there are A, B, C, D, E"):
+        commands._asked("A, Z", classes.LENGTHS, "length")
+    assert list(commands._asked(None, classes.STARTS, "class")) == list(classes.STARTS)

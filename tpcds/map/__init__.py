@@ -1,4 +1,4 @@
-"""A map of where changing plan pays: single queries in virtual time, through a grid of changes and through the paper's classes.
+"""A map of where changing plan pays: single queries in virtual time, in a grid of changes and in the paper's classes.
 
 ::
 

@@ -86,7 +86,7 @@ def _of_trace(directory: Path, seed: int, query: int, file: str | None) -> Itera
 
 
 def profile(item: Item) -> CapacityProfile:
-    """The slots that the query meets from its start on: drawn by seed, class, start and query, so the same at every length."""
+    """The slots that the query meets from its start on, which do not depend on the length: all else draws them."""
     chance = random.Random(f"{item.seed} {item.name} {item.start} {item.query}")
     if item.file is not None:
         region = chance.choice([one for one in regions(load(item.file)) if one.volatility == item.name])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from qoop.catalog.errors import ConfigError
 from qoop.drawing.picture import write
 from qoop.tpcds.map import cells, classes, pictures, playing, records
 from qoop.tpcds.map.records import Record
@@ -34,6 +35,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = commands.add_parser("paper", help=what, description=f"{what}. In virtual time.")
     add_options(parser)
     parser.add_argument("--out", metavar="FOLDER", help="write the picture there")
+    parser.add_argument("--lengths", metavar="A,C", help=f"only these of {', '.join(classes.LENGTHS)}")
+    parser.add_argument("--classes", metavar="low,high", help=f"only these of {', '.join(classes.STARTS)}")
     parser.set_defaults(run=_paper)
 
 
@@ -45,9 +48,22 @@ def _map(options: argparse.Namespace) -> int:
 
 def _paper(options: argparse.Namespace) -> int:
     plan = plan_of(options)
-    items = classes.items(plan.directory, plan.seed, _queries(plan), plan.profile)
+    every = classes.items(plan.directory, plan.seed, _queries(plan), plan.profile)
+    lengths = _asked(options.lengths, classes.LENGTHS, "length")
+    names = _asked(options.classes, classes.STARTS, "class")
+    items = {name: one for name, one in every.items() if one.length in lengths and one.name in names}
     name = "paper" if plan.profile is None else f"paper-{Path(plan.profile).stem}"
     return _measured(options, Part(name, _settings(plan), items, classes.measure))
+
+
+def _asked(text: str | None, known: Iterable[str], what: str) -> Sequence[str]:
+    """The names in a text, all if there is none. Raises ConfigError for one that is not known."""
+    names = tuple(known)
+    found = names if text is None else tuple(part.strip() for part in text.split(","))
+    unknown = [name for name in found if name not in names]
+    if unknown:
+        raise ConfigError(f"there is no {what} {unknown[0]!r}; there are {', '.join(names)}")
+    return found
 
 
 def _settings(plan: Plan) -> Mapping[str, object]:
