@@ -23,7 +23,8 @@ from qoop.planner.plan import Resources
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import local_grid
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Decision, Greedy, Question, Switch
+from qoop.replanning.decision import Decision, Question, Switch
+from qoop.replanning.greedy import Greedy
 from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text

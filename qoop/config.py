@@ -21,6 +21,7 @@ from qoop.options import IN_FILES, OPTIONS, SessionOption
 
 Persist = Literal["all", "worthwhile"]
 Statistics = Literal["pilot", "footers", "full"]
+PolicyName = Literal["greedy", "robust", "forecast"]
 
 _PLANS = "plans"
 """The place of plans within the folder of checkpoints."""
@@ -38,7 +39,7 @@ class Config:
     trace: the file, or folder, that what happens is written to; None: it is not.
     tables: the folder of the tables that are created, as Parquet files; None: they live in memory.
     staged: queries run in stages only.
-    persist: which outputs go to the folder of checkpoints. statistics, forecast, settle: see `connect`.
+    persist: which outputs go to the folder of checkpoints. statistics, policy: see `connect`.
     watch_machine: see `connect`; None: nobody has said.
     files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
@@ -61,7 +62,7 @@ class Config:
     persist: Persist = "all"
     staged: bool = False
     statistics: Statistics = "pilot"
-    forecast: bool = False
+    policy: PolicyName = "greedy"
     demand_aware: bool = False
     ray: str | None = None
     watch_machine: bool | None = None

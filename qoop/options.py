@@ -20,6 +20,9 @@ from qoop.catalog.sizes import parse_bytes
 from qoop.catalog.value import value
 from qoop.monitor.available import available_memory, available_slots
 
+POLICIES = ("greedy", "robust", "forecast")
+"""The names of the policies that choose plans (:mod:`qoop.replanning.policies`); the first is the usual one."""
+
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _LEAST_MEMORY = 16 * 2**20
 
@@ -190,7 +193,10 @@ OPTIONS = (
         "statistics", '"pilot": footers of files, and some row groups for long queries; "footers"; "full": all first',
         one_of("pilot", "footers", "full"), lambda: "pilot",
     ),
-    SessionOption("forecast", "false: the share is taken to last for ever", on_or_off, lambda: False),
+    SessionOption(
+        "policy", '"greedy": the plan that ends first on the share at hand; or "robust", "forecast"', one_of(*POLICIES),
+        lambda: POLICIES[0],
+    ),
     SessionOption("demand_aware", "false: shares do not depend on what plans have a use for", on_or_off, lambda: False),
     SessionOption(
         "watch_machine",

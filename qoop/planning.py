@@ -33,8 +33,8 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Greedy, Policy
 from qoop.replanning.observations import MISJUDGED, Seen, committed, misestimate, outputs
+from qoop.replanning.policies import policy_named
 from qoop.session_tables import SessionTables, weakly
 from qoop.statements.statement import query_text
 
@@ -307,7 +307,7 @@ class QueryPlanning:
             partial(weakly(self._find), text, grid, versions(tables), bound.settings, prepared, whole),
             share,
             at_once=at_once or self._plan_memo.has_alternatives(text, grid),
-            policy=_forecast() if self._config.forecast else Greedy(),
+            policy=policy_named(self._config.policy),
             demand_aware=self._config.demand_aware,
         )
 
@@ -345,9 +345,3 @@ class QueryPlanning:
             own = own.hopeful()
             kept = [replace(one, plan=own.plan) if one.plan.root.whole else one for one in kept]
         return as_they_turned_out(kept, own.staged_seconds, self.usable, MUCH_LESS if whole else 1.0)
-
-
-def _forecast() -> Policy:
-    from qoop.replanning.forecast import Forecast
-
-    return Forecast()

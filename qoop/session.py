@@ -88,7 +88,7 @@ def connect(
     trace: str | os.PathLike[str] | None = None,
     persist: str | None = None,
     staged: bool | None = None,
-    forecast: bool | None = None,
+    policy: str | None = None,
     demand_aware: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
     ray: str | None = None,
@@ -124,8 +124,8 @@ def connect(
         that a failure would cost outweighs the writing (:mod:`qoop.replanning.worthwhile`).
     staged: whether queries run in stages only. False by default: DuckDB's own plan of the whole query is one of the
         alternatives, and the usual one where the query is short.
-    forecast: whether jobs expect their share to go on to move as it has moved, rather than to last as it is
-        (:mod:`qoop.replanning.forecast`).
+    policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is, "robust"
+        starts with a plan that is good on likely shares, too, "forecast" expects the share to go on to move as it has.
     demand_aware: whether other jobs are promised the share that a job's plan has no use for, so that they may choose
         other plans (:mod:`qoop.schedulers.demand_aware`).
     tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the start. By

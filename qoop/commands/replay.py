@@ -22,11 +22,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from qoop.replanning.decision import Greedy
+    from qoop.replanning.greedy import Greedy
     from qoop.retrace.rerun import read_trace, rerun, stories
 
     recording = read_trace(Path(options.path))
-    policy = None if options.hysteresis is None else Greedy(hysteresis=options.hysteresis)
+    policy = None if options.hysteresis is None else Greedy.asking(options.hysteresis)
     found = rerun(recording, policy)
     for line in stories(found, options.job, options.full):
         print(line)

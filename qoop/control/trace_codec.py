@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -26,7 +27,10 @@ from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources, Stage
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Decision, Greedy, Question
+from qoop.replanning.decision import Decision, Policy, Question
+from qoop.replanning.greedy import Greedy
+from qoop.replanning.moves import Moves
+from qoop.replanning.policies import written
 from qoop.replanning.triggers import Triggers
 
 _ATTEMPT = re.compile(r"(.+?)/(.+)\.(\d+)#(\d+)", re.S)
@@ -43,6 +47,7 @@ class TraceCodec:
             AttemptId: (str, _read_attempt),
             CheckpointKey: (_write_key, _read_key),
             Table: (_write_table, _read_table),
+            Moves: (self._write_moves, self._read_moves),
             Adaptive: (self._write_adaptive, self._read_adaptive),
             QoopError: (write_error, read_error),
             Cancelled: (write_error, read_error),
@@ -100,12 +105,42 @@ class TraceCodec:
         return write, read
 
     def _write_adaptive(self, value: Adaptive) -> Any:
-        policy = self._codec.write(value.policy) if isinstance(value.policy, Greedy) else type(value.policy).__name__
+        policy = self._write_policy(value.policy)
         available, triggers = self._codec.write(value.available), self._codec.write(value.triggers)
         return {
             "available": available, "at_once": value.at_once, "policy": policy, "triggers": triggers,
             "demand_aware": value.demand_aware, "begin_with": value.begin_with,
         }  # fmt: skip
+
+    def _write_moves(self, moves: Moves) -> Any:
+        write = self._codec.write
+        return {
+            "seconds": [[write(at), spent] for at, spent in moves.seconds.items()],
+            "moves": [[write(one), write(other), times] for (one, other), times in moves.moves.items()],
+        }
+
+    def _read_moves(self, data: Any) -> Moves:
+        read = partial(self._codec.read, Resources)
+        return Moves(
+            {read(at): spent for at, spent in data["seconds"]},
+            {(read(one), read(other)): times for one, other, times in data["moves"]},
+        )
+
+    def _write_policy(self, policy: Policy) -> Any:
+        """The class of a policy and its parameters, or the class alone where a trace cannot hold the parameters."""
+        kind = type(policy).__name__
+        return {"policy": kind, **self._codec.write(policy)} if kind in written() else kind
+
+    def _read_policy(self, data: Any) -> Policy:
+        if isinstance(data, str):
+            return Unknown(data)
+        fields = dict(data)
+        kind = fields.pop("policy", Greedy.__name__)  # traces of earlier versions hold no other
+        known = written()
+        if kind not in known:
+            raise PlanError(f"there is no policy {kind}; there are {', '.join(known)}")
+        found: Policy = self._codec.read(known[kind], fields)
+        return found
 
     def _read_adaptive(self, data: Any) -> Adaptive:
         policy = data["policy"]
@@ -113,7 +148,7 @@ class TraceCodec:
             no_search,
             self._codec.read(Resources, data["available"]),
             bool(data["at_once"]),
-            Unknown(policy) if isinstance(policy, str) else self._codec.read(Greedy, policy),
+            self._read_policy(policy),
             self._codec.read(Triggers, data["triggers"]),
             bool(data.get("demand_aware", False)),
             data.get("begin_with"),

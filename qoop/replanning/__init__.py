@@ -6,7 +6,11 @@
     triggers.py       when it is time to think again
     replanner.py      asks at that time, and applies the answers
     answers.py        how a question is answered, in the planner thread
-    decision.py       carries progress over to every plan, and chooses greedily
+    decision.py       carries progress over to every plan: what a policy decides on, and its answer
+    policies.py       the policies by their names
+    greedy.py         the plan that ends first on the share at hand
+    robust.py         the launch plan that is good on all likely shares
+    likely.py         which shares are likely
     observations.py   what a session saw of its stages
     baselines.py      planners that choose once, and the best choice in hindsight
     regret_budget.py  what was spent against the advice of the greedy choice

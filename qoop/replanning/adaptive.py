@@ -9,7 +9,8 @@ from qoop.catalog.value import value
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.decision import Greedy, Policy
+from qoop.replanning.decision import Policy
+from qoop.replanning.greedy import Greedy
 from qoop.replanning.triggers import Triggers
 
 Find = Callable[[Observations], Sequence[Candidate]]

@@ -68,26 +68,20 @@ class AtLaunch:
     The same if the plan that runs cannot come to its end.
 
     then: decides from there on; None: nobody, the plan is kept. With None and the triggers :data:`NEVER` that is
-    Clarinet for a job whose share is known only when it comes; with :class:`~qoop.replanning.decision.Greedy` it is a
+    Clarinet for a job whose share is known only when it comes; with :class:`~qoop.replanning.greedy.Greedy` it is a
     re-planner that starts with the same plan as Clarinet.
     """
 
     then: Policy | None = None
 
     def decide(self, question: Question) -> Decision:
-        if not _begun(question) or question.remaining[question.running].seconds == inf:
+        if question.at_launch or question.remaining[question.running].seconds == inf:
             places = range(len(question.options))
             best = min(places, key=lambda i: (question.remaining[i].seconds, i != question.running, i))
             return _go(question, best, "no other plan would end sooner")
         if self.then is not None:
             return self.then.decide(question)
         return Stay("the plan is kept that was chosen at launch", question.remaining)
-
-
-def _begun(question: Question) -> bool:
-    """True if something of the query is done, or was under way for any time."""
-    finished = question.finished
-    return any(finished.present.values()) or any(seconds for one in finished.running.values() for seconds in one)
 
 
 def _go(question: Question, place: int, why: str) -> Decision:

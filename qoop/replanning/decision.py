@@ -1,4 +1,4 @@
-"""The greedy choice of the plan to run from here on, with progress carried over to every plan (paper sections 3 to 5).
+"""A decision on the plan to run from here on, with progress carried over to every plan (paper sections 3 to 5).
 
     Finished ──propagate──> Done of each option ──finish time on the share──> Remaining ──policy──> Stay | Switch
 
@@ -24,6 +24,9 @@ from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.search.candidate import Candidate
 from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
+
+START, SHARE = "start", "share"
+"""Kinds of causes: the other plans became known at the start, and the share has changed."""
 
 
 @value
@@ -173,6 +176,11 @@ def _as_planned(plan: Plan, planned: Plan) -> Plan:
     return replace(plan, stages=tuple(stages))
 
 
+def whole_slots(share: Resources) -> Resources:
+    """The share with one slot at least: slots are lent whole, for a part of the time."""
+    return replace(share, cpu=max(1.0, share.cpu))
+
+
 @value
 class Question:
     """The facts that a policy decides on.
@@ -181,6 +189,7 @@ class Question:
     misestimates: how many stages so far had far more or far fewer rows than was expected.
     now: seconds since the job began. shares: what it was promised from which second on, up to now.
     wagered: seconds of tasks run against the advice of greed (`Stay.against`) that the plan advised has no use for.
+    causes: the kinds of what the decision is about (:class:`~qoop.replanning.triggers.Cause`).
     """
 
     options: tuple[Option, ...]
@@ -191,6 +200,7 @@ class Question:
     now: float = 0.0
     shares: tuple[tuple[float, Resources], ...] = ()
     wagered: float = 0.0
+    causes: tuple[str, ...] = ()
 
     def with_reuse(self) -> Question:
         """The question with every option but the running one as it would be switched to: served by finished stages."""
@@ -202,6 +212,18 @@ class Question:
             for place, option in enumerate(self.options)
         )
         return replace(self, options=options)
+
+    @property
+    def by_share(self) -> bool:
+        """True if only the share has changed: the estimates are those of the last decision, and none was far off."""
+        return not self.misestimates and bool(self.causes) and set(self.causes) <= {SHARE}
+
+    @property
+    def at_launch(self) -> bool:
+        """True if nothing is done, and nothing was under way for any time, or the job has only just begun."""
+        finished = self.finished
+        spent = any(seconds for one in finished.running.values() for seconds in one)
+        return not any(finished.present.values()) and (not spent or START in self.causes)
 
     @property
     def least(self) -> float:
@@ -224,7 +246,7 @@ class Question:
 
     def remaining_on(self, share: Resources) -> tuple[Remaining, ...]:
         """The same on another share."""
-        share = replace(share, cpu=max(1.0, share.cpu))  # slots are lent whole, for a part of the time
+        share = whole_slots(share)
         return tuple(Remaining(one.name, self._seconds(place, share)) for place, one in enumerate(self.options))
 
     def keep(self, place: int) -> tuple[StageId, ...]:
@@ -338,59 +360,3 @@ class Policy(Protocol):
     """Decides on a question. Returns a value and applies nothing (law 6); must be a pure function."""
 
     def decide(self, question: Question) -> Decision: ...
-
-
-@value
-class Greedy:
-    """The plan that ends first on the share as it is now (paper section 5), whatever finished work that leaves out,
-    of those that end sooner than the running one by enough.
-
-    hysteresis: another plan must end sooner than the running one by this fraction of its time, since estimates
-        err, and a plan that is left for little is soon gone back to. Measured, plans believed to gain less than the
-        default gained nothing (docs/benchmarks.md).
-    careful: the fraction is taken of all that only one of the two plans would still do, if that is more than the
-        running plan's time. Estimates of work that plans share err alike; of other work they err each in its own way.
-    least_gain: and by this many seconds: less is not worth stopping attempts for.
-    backtracking: it may go back to before what the running plan has reached; without (for comparison, figure 2.13),
-        only plans count that use every finished stage which the running plan has still to read.
-
-    Of many estimates the lowest is the likeliest to be too low, so a query that is misjudged would be led from one
-    plan that looks better than it is to the next. So each misestimate takes the hysteresis off what is left of the
-    running plan's time once more, and so does it that nothing of the query has been seen at all.
-    """
-
-    hysteresis: float = 0.15
-    least_gain: float = 0.02
-    backtracking: bool = True
-    careful: bool = True
-
-    def decide(self, question: Question) -> Decision:
-        return self.choose(question, question.remaining)
-
-    def choose(self, question: Question, remaining: tuple[Remaining, ...]) -> Decision:
-        """Decide by these seconds until each of the options would end."""
-        mine = remaining[question.running].seconds
-        sooner = [place for place in self._allowed(question) if remaining[place].seconds < mine]
-        if not sooner:
-            return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
-        doubts = question.misestimates + (not question.finished.present)
-        needed = 1.0 - (1.0 - self.hysteresis) ** (1 + doubts)
-        sooner.sort(key=lambda place: (remaining[place].seconds, place))
-        doubtful = {place: self._doubtful(question, place, mine) for place in sooner}
-        for place in sooner:  # the first may have little in common with the running plan, and the next nearly all
-            gain = mine - remaining[place].seconds
-            if gain >= self.least_gain and not gain < needed * doubtful[place] < inf:
-                return switch_to(question, place, remaining)
-        apart = doubtful[sooner[0]] > mine
-        least = f"{needed:.0%} of what only one of both would do" if apart else f"{needed:.0%}"
-        return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
-
-    def _doubtful(self, question: Question, place: int, mine: float) -> float:
-        """Seconds of estimates that the gain is to be held against."""
-        return max(mine, question.apart(place)) if self.careful and mine < inf else mine
-
-    def _allowed(self, question: Question) -> Sequence[int]:
-        places = range(len(question.options))
-        if self.backtracking:
-            return places
-        return [place for place in places if place == question.running or not question.stages_back(place)]

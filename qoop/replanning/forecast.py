@@ -34,7 +34,8 @@ from qoop.engine.history import Remaining
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Resources
 from qoop.profiles import CapacityProfile
-from qoop.replanning.decision import Decision, Greedy, Question, Stay, runs
+from qoop.replanning.decision import Decision, Question, Stay, runs
+from qoop.replanning.greedy import Greedy
 from qoop.replanning.moves import MOST_LEVELS, Chain, Moves
 
 _NEARLY = 0.9

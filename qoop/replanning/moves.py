@@ -96,7 +96,7 @@ class Moves:
             tuple(few.moves.get((one, other), 0.0) / max(1e-9, few.seconds[one] + steady) for other in levels)
             for one in levels
         )
-        shares = tuple(share if place == start else _like(level, share) for place, level in enumerate(levels))
+        shares = tuple(share if place == start else like(level, share) for place, level in enumerate(levels))
         return Chain(shares, rates, start)
 
     def _weight(self, group: Mapping[Resources, Resources], at: Resources) -> float:
@@ -209,7 +209,7 @@ def _mean(one: Resources, weight: float, other: Resources, more: float) -> Resou
     return _times(one, part) + _times(other, 1.0 - part)
 
 
-def _like(level: Resources, share: Resources) -> Resources:
+def like(level: Resources, share: Resources) -> Resources:
     """A level with what it does not tell in proportion to the slots, as in the present share."""
     factor = level.cpu / share.cpu if share.cpu else 0.0
     return replace(

@@ -17,8 +17,9 @@ from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
 from qoop.planner.finish import Done, Finish
 from qoop.planner.plan import Resources
-from qoop.replanning.decision import Decision, Greedy, Question, Stay, switch_to
+from qoop.replanning.decision import Decision, Question, Stay, switch_to
 from qoop.replanning.demand import on_slots
+from qoop.replanning.greedy import Greedy
 
 
 @value
@@ -66,7 +67,7 @@ class Priced:
     worth: dollars that it is worth to end a second sooner. deadline: seconds from the start of the job; if it is given,
     the cheapest offer that ends by then is taken, the one that ends first if there is none, and `worth` does not count.
     hysteresis: another plan must be better by this fraction, in dollars and dollars' worth of seconds, as for
-        :class:`~qoop.replanning.decision.Greedy`. Slots may change without.
+        :class:`~qoop.replanning.greedy.Greedy`. Slots may change without.
     """
 
     prices: tuple[tuple[float, float], ...]

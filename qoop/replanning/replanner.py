@@ -22,7 +22,7 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, search_seconds
-from qoop.replanning.decision import Option, Question, Stay, Switch, useful
+from qoop.replanning.decision import SHARE, START, Option, Question, Stay, Switch, useful
 from qoop.replanning.regret_budget import RegretBudget
 from qoop.replanning.triggers import Cause, changed
 
@@ -187,7 +187,7 @@ class Replanner:
             match record:
                 case ShareTold(at, share):
                     self._shares.append((at, share))
-                    self._waiting.pop("share", None)  # it may have come back to what it was
+                    self._waiting.pop(SHARE, None)  # it may have come back to what it was
                 case Switched(_, number):
                     self._plan = self._run.plans[number - 1]
                 case StageDone(_, stage, _, rows, size_of, _, estimated):
@@ -200,7 +200,7 @@ class Replanner:
             self._begun = True
             searching = search_seconds(self._options[0].candidate.plan)
             if self._adaptive.at_once or searching <= EAGER_PART * self._work_left(self._run.share):
-                self._wait(Cause("start", "the alternatives became known", urgent=True), now)
+                self._wait(Cause(START, "the alternatives became known", urgent=True), now)
             elif self._by_duckdb:
                 self._again = now + max(LOOK_AGAIN, 2.0 * self._work_left(self._run.share))
 
@@ -238,6 +238,7 @@ class Replanner:
             now - self._run.began,
             tuple(self._shares),
             self._regret_budget.until(finished),
+            tuple(cause.kind for cause in self._asked),
         )
         news, self._news = tuple(self._news), []
         asked = Asked(question, self._told, news, self._adaptive, self._job, self._found)

@@ -8,6 +8,7 @@ from math import inf
 from qoop.catalog.value import value
 from qoop.engine.history import MemoryExhausted, MemoryRaised, Record, ShareTold, StageDone, size
 from qoop.planner.plan import Resources
+from qoop.replanning.decision import SHARE
 
 
 @value
@@ -48,7 +49,7 @@ class Triggers:
         match record:
             case ShareTold(_, share) if changed(basis, share) > self.share:
                 before = replace(basis, cpu=0.0) if without_a_slot and share.cpu > 0 else basis
-                return Cause("share", f"the share {_movement(before, share)}")
+                return Cause(SHARE, f"the share {_movement(before, share)}")
             case StageDone(_, stage, _, rows, _, _, estimated) if self.misjudged(rows, estimated):
                 return Cause(
                     f"rows of {stage}", f"stage {stage} had {rows:,} rows where {estimated:,.0f} were expected"

@@ -10,7 +10,8 @@ import pytest
 from house_walks import Recording, Step, code_of, steps
 
 import qoop
-from qoop.replanning.decision import Decision, Greedy, Question, Remaining, Stay, switch_to
+from qoop.replanning.decision import Decision, Question, Remaining, Stay, switch_to
+from qoop.replanning.greedy import Greedy
 
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = "SELECT k % 10 AS g, sum(v) AS total FROM facts WHERE v > 2 GROUP BY g ORDER BY g"

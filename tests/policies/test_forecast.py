@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from policies_world import ask, option
 
 from qoop.planner.plan import Resources
-from qoop.replanning.decision import Greedy, Stay, Switch, runs
+from qoop.replanning.decision import Stay, Switch, runs
 from qoop.replanning.forecast import Forecast, least_work
+from qoop.replanning.greedy import Greedy
 from qoop.replanning.moves import Moves
 
 WIDE = option("scan 2 1\nwide 32 2 scan\nroot 1 1 wide", "A")  # 64 s of work, 2 s on 32 slots

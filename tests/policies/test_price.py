@@ -18,7 +18,8 @@ from qoop.engine.history import Started
 from qoop.planner.finish import NOTHING
 from qoop.planner.plan import Resources
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Greedy, Stay, Switch, runs
+from qoop.replanning.decision import Stay, Switch, runs
+from qoop.replanning.greedy import Greedy
 from qoop.replanning.price import Offer, Priced, offers, pareto
 
 WIDE = option("wide 32 2\nroot 1 1 wide", "A")  # 65 s of work

@@ -20,8 +20,9 @@ from qoop.planner.plan import Resources
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer
 from qoop.replanning.baselines import NO_ROW_COUNTS
-from qoop.replanning.decision import Decision, Greedy, Policy, Question, Stay
+from qoop.replanning.decision import Decision, Policy, Question, Stay
 from qoop.replanning.forecast import Forecast, least_work
+from qoop.replanning.greedy import Greedy
 from qoop.replanning.moves import Moves
 from qoop.replanning.regret_budget import RegretBudget
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, combinations
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -155,7 +156,7 @@ def test_short_queries_write_nothing_if_only_what_is_worthwhile_is_written(tmp_p
 
 
 def test_sessions_give_their_jobs_the_parts_that_are_switched_on() -> None:
-    def policy_of(**options: bool) -> tuple[str, bool, str]:
+    def policy_of(**options: Any) -> tuple[str, bool, str]:
         with qoop.connect(slots=2, memory="1GB", **options) as session:
             session.register("facts", _facts())
             adaptive = session.planning.plan(TEXT).adaptive
@@ -164,9 +165,11 @@ def test_sessions_give_their_jobs_the_parts_that_are_switched_on() -> None:
             return type(adaptive.policy).__name__, adaptive.demand_aware, type(session.cluster._scheduler).__name__
 
     assert policy_of() == ("Greedy", False, "Reserving")
-    assert policy_of(forecast=True, demand_aware=True) == ("Forecast", True, "DemandAware")
+    assert policy_of(policy="forecast", demand_aware=True) == ("Forecast", True, "DemandAware")
 
 
 def test_options_that_there_are_not_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="policy must be one of greedy, robust, forecast, not 'bold'"):
+        qoop.connect(policy="bold")
     with pytest.raises(ConfigError, match="persist must be one of all, worthwhile"):
         qoop.connect(checkpoints=tmp_path, persist="some")

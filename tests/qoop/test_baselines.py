@@ -10,7 +10,8 @@ from qoop.engine.task import content_of
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
-from qoop.replanning.decision import Greedy, Option, Question, Stay, Switch, stages_back
+from qoop.replanning.decision import Option, Question, Stay, Switch, stages_back
+from qoop.replanning.greedy import Greedy
 
 COLUMNS = (("x", "INTEGER"),)
 

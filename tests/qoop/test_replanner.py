@@ -17,7 +17,6 @@ from qoop.planner.estimate.reestimate import ROW_SECONDS
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.decision import (
-    Greedy,
     Option,
     Question,
     Stay,
@@ -29,6 +28,7 @@ from qoop.replanning.decision import (
     reestimate,
     useful,
 )
+from qoop.replanning.greedy import Greedy
 
 COLUMNS = (("x", "INTEGER"),)
 

@@ -31,7 +31,7 @@ from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Greedy
+from qoop.replanning.greedy import Greedy
 from qoop.retrace.rerun import Recording, read_trace, rerun
 from qoop.retrace.story import story
 from qoop.schedulers.max_min import MaxMin
@@ -121,7 +121,7 @@ def test_a_rerun_has_the_history_of_the_jobs(tmp_path: Path) -> None:
 
 
 def test_another_hysteresis_is_a_difference(tmp_path: Path) -> None:
-    found = rerun(shrunk().recording(tmp_path), policy=Greedy(hysteresis=0.99))
+    found = rerun(shrunk().recording(tmp_path), policy=Greedy.asking(0.99))
     assert found.difference is not None
     text = str(found.difference)
     assert "recorded: job1: at 1.510 s the share fell from 8 to 1 slots; plan B" in text

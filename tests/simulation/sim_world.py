@@ -38,7 +38,8 @@ from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Decision, Greedy, Question, switch_to
+from qoop.replanning.decision import Decision, Question, switch_to
+from qoop.replanning.greedy import Greedy
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.drf import DRF

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from qoop.planner.plan import Resources
-from qoop.replanning.decision import Greedy
 from qoop.replanning.forecast import Forecast
+from qoop.replanning.greedy import Greedy
 from qoop.replanning.moves import Moves
 from qoop.tpcds.scenarios import adversary, forecasts
 from qoop.tpcds.scenarios.forecasts import Drawn

@@ -16,7 +16,7 @@ from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.engine.backends.simulated import as_estimated
 from qoop.engine.events import SlotsChanged
 from qoop.planner.plan import Resources
-from qoop.replanning.decision import Greedy
+from qoop.replanning.greedy import Greedy
 from qoop.replanning.triggers import Triggers
 from qoop.simulation import Fleet
 from qoop.tpcds.quantiles import quantile
@@ -503,7 +503,7 @@ def test_hindsight_is_among_what_the_ablation_runs(tmp_path: Path, monkeypatch: 
 def test_a_change_of_plan_may_take_time_in_which_nothing_is_begun() -> None:
     query = Query(1, 3, 3, toy.plans())
     usual, slow = (Scenario(query, TOY, as_estimated, switching=seconds) for seconds in (0.0, 1.5))
-    fast, late = (here.adaptive(policy=Greedy(0.05), triggers=Triggers(quiet=0.0)) for here in (usual, slow))
+    fast, late = (here.adaptive(policy=Greedy.asking(0.05), triggers=Triggers(quiet=0.0)) for here in (usual, slow))
     assert fast.switches == late.switches == 1
     assert fast.seconds + 1.0 <= late.seconds <= fast.seconds + 1.5
     assert usual.pinned(query.candidates[0]).seconds == slow.pinned(query.candidates[0]).seconds
@@ -515,7 +515,7 @@ def test_systems_under_test_meet_the_same_fleet_and_hindsight_is_the_best_of_all
     assert [here.pinned(one).seconds for one in query.candidates] == [9.0, 7.0, 6.0]
     assert here.launch is query.candidates[1]
     assert here.hindsight().plan == 2
-    ours = here.adaptive(policy=Greedy(hysteresis=0.05), triggers=Triggers(quiet=0.0))
+    ours = here.adaptive(policy=Greedy.asking(0.05), triggers=Triggers(quiet=0.0))
     assert (ours.switches, ours.depths) == (1, (1,))
     assert ours.seconds > 6.0 and ours.deciding == 2 * DECISION_SECONDS
 
@@ -523,7 +523,7 @@ def test_systems_under_test_meet_the_same_fleet_and_hindsight_is_the_best_of_all
 def test_a_run_that_never_switches_is_that_of_its_plan() -> None:
     query = Query(1, 3, 3, toy.plans())
     here, held = Scenario(query, TOY, as_estimated), Scenario(query, TOY, as_estimated)
-    stayed = here.adaptive(policy=Greedy(hysteresis=0.9))
+    stayed = here.adaptive(policy=Greedy.asking(0.9))
     assert stayed.deciding > 0
     assert (stayed.decisions, stayed.tempted) == (2, 1)
     like_clarinet = replace(stayed, deciding=0.0, plan=1, decisions=0, tempted=0)

@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
 
-from qoop.replanning.decision import Greedy, Policy
+from qoop.replanning.decision import Policy
 from qoop.replanning.forecast import Forecast
+from qoop.replanning.greedy import Greedy
 from qoop.tpcds.scenarios.scenario import Ran, Scenario, Steps, scenarios
 from qoop.tpcds.scenarios.walks import seen
 
@@ -63,7 +64,7 @@ def policies(scenario: Scenario, seed: int) -> dict[str, Policy]:
     past = seen(scenario, 0.3, random.Random(seed))
     return {
         "greedy": Greedy(),
-        "naive": Greedy(hysteresis=0.0, least_gain=0.0),
+        "naive": Greedy(0.0, 0.0, least_gain=0.0),
         "learning": Forecast(),
         "forecast": Forecast(past),
         "unguarded": Forecast(past, risk=inf),

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from math import exp, inf, log
 from pathlib import Path
 
-from qoop.replanning.decision import Greedy, Policy
+from qoop.replanning.decision import Policy
 from qoop.replanning.forecast import Forecast
+from qoop.replanning.greedy import Greedy
 from qoop.tpcds.scenarios.scenario import Scenario, Steps, scenarios
 from qoop.tpcds.scenarios.walks import gloom, seen, walk
 
@@ -63,7 +64,7 @@ def policies_for(scenario: Scenario, stay: float, chance: random.Random) -> dict
     """Greed, and forecasts that know nothing, what other profiles of the kind have shown, or what is wrong."""
     past = seen(scenario, stay, chance)
     return {
-        "launch plan": Greedy(hysteresis=1.0),
+        "launch plan": Greedy.asking(1.0),
         "greed": Greedy(),
         "learning": Forecast(),
         "forecast": Forecast(past),

@@ -21,7 +21,8 @@ from qoop.planner.plan import Resources, Stage
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Candidate, local_grid
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Greedy, Policy
+from qoop.replanning.decision import Policy
+from qoop.replanning.greedy import Greedy
 from qoop.session import connect
 from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.estimates.alternatives import at_scale

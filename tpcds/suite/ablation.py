@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from qoop.replanning.baselines import NO_ROW_COUNTS
-from qoop.replanning.decision import Greedy
+from qoop.replanning.greedy import Greedy
 from qoop.replanning.triggers import Triggers
 from qoop.tpcds.simulate.ground_truth import GroundTruth, Straggling, distorted
 from qoop.tpcds.suite import beyond, micro
@@ -76,9 +76,9 @@ def measure(situation: Situation) -> dict[str, Any]:
 
 def _hysteresis(here: Scenario) -> dict[str, Ran]:
     """By hysteresis. Where a run without any never switches, none does: it only ever says no."""
-    without = here.adaptive(policy=Greedy(hysteresis=0.0))
+    without = here.adaptive(policy=Greedy.asking(0.0))
     return {
-        variant(HYSTERESIS, percent): here.adaptive(policy=Greedy(hysteresis=percent / 100))
+        variant(HYSTERESIS, percent): here.adaptive(policy=Greedy.asking(percent / 100))
         if percent and without.switches
         else without
         for percent in HYSTERESES

@@ -29,7 +29,7 @@ from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.baselines import NEVER, AtLaunch, volcano
-from qoop.replanning.decision import Greedy
+from qoop.replanning.greedy import Greedy
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.demand_aware import DemandAware

@@ -21,7 +21,7 @@ from qoop.planner.search.candidate import Candidate
 from qoop.profiles import CapacityProfile
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.baselines import clarinet, volcano
-from qoop.replanning.decision import Greedy
+from qoop.replanning.greedy import Greedy
 from qoop.simulation import Fleet, JobRun, SimulatedJob, World, simulate
 from qoop.tpcds.simulate.ground_truth import GroundTruth, distorted
 from qoop.tpcds.simulate.ground_truth import measured as ground_truth_of

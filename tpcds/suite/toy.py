@@ -33,7 +33,7 @@ from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
-from qoop.replanning.decision import Greedy
+from qoop.replanning.greedy import Greedy
 from qoop.replanning.triggers import Triggers
 
 SLOTS = ((0.0, 4), (1.0, 2))

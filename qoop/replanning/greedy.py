@@ -1,0 +1,82 @@
+"""The greedy choice: the plan that ends first on the share as it is (paper section 5), if it is ahead by enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from qoop.catalog.value import value
+from qoop.engine.history import Remaining
+from qoop.replanning.decision import Decision, Question, Stay, switch_to
+
+
+@value
+class Greedy:
+    """The plan that ends first on the share as it is now (paper section 5), whatever finished work that leaves out,
+    of those that end sooner than the running one by enough.
+
+    hysteresis: another plan must end sooner than the running one by this fraction of its time, since estimates
+        err, and a plan that is left for little is soon gone back to. Measured, plans believed to gain less than the
+        default gained nothing (docs/benchmarks.md).
+    share_hysteresis: the fraction where only the share has changed, and nothing was misestimated: all plans rest
+        on the estimates that the last decision rested on, so no more caution is called for than a change costs.
+    careful: elsewhere the fraction is of all that only one of the two plans would still do, if that is more than the
+        running plan's time. Estimates of work that plans share err alike; of other work they err each in its own way.
+    least_gain: and by this many seconds: less is not worth stopping attempts for.
+    backtracking: it may go back to before what the running plan has reached; without (for comparison, figure 2.13),
+        only plans count that use every finished stage which the running plan has still to read.
+
+    Of many estimates the lowest is the likeliest to be too low, so a query that is misjudged would be led from one
+    plan that looks better than it is to the next. So each misestimate takes the hysteresis off what is left of the
+    running plan's time once more, and so does it that nothing of the query has been seen at all. Where only the share
+    has changed, no estimate is news.
+    """
+
+    hysteresis: float = 0.15
+    share_hysteresis: float = 0.10
+    least_gain: float = 0.02
+    backtracking: bool = True
+    careful: bool = True
+
+    @classmethod
+    def asking(cls, hysteresis: float) -> Greedy:
+        """One that asks for the same gain whatever the cause."""
+        return cls(hysteresis, hysteresis)
+
+    def decide(self, question: Question) -> Decision:
+        return self.choose(question, question.remaining)
+
+    def choose(self, question: Question, remaining: tuple[Remaining, ...]) -> Decision:
+        """Decide by these seconds until each of the options would end."""
+        mine = remaining[question.running].seconds
+        sooner = [place for place in self._allowed(question) if remaining[place].seconds < mine]
+        if not sooner:
+            return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
+        needed = self._needed(question)
+        sooner.sort(key=lambda place: (remaining[place].seconds, place))
+        doubtful = {place: self._doubtful(question, place, mine) for place in sooner}
+        for place in sooner:  # the first may have little in common with the running plan, and the next nearly all
+            gain = mine - remaining[place].seconds
+            if gain >= self.least_gain and not gain < needed * doubtful[place] < inf:
+                return switch_to(question, place, remaining)
+        apart = doubtful[sooner[0]] > mine
+        least = f"{needed:.0%} of what only one of both would do" if apart else f"{needed:.0%}"
+        return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
+
+    def _needed(self, question: Question) -> float:
+        """The part of the seconds in doubt that a gain must come to."""
+        if question.by_share:
+            return self.share_hysteresis
+        doubts = question.misestimates + (not question.finished.present)
+        return 1.0 - (1.0 - self.hysteresis) ** (1 + doubts)
+
+    def _doubtful(self, question: Question, place: int, mine: float) -> float:
+        """Seconds of estimates that the gain is to be held against."""
+        careful = self.careful and mine < inf and not question.by_share
+        return max(mine, question.apart(place)) if careful else mine
+
+    def _allowed(self, question: Question) -> Sequence[int]:
+        places = range(len(question.options))
+        if self.backtracking:
+            return places
+        return [place for place in places if place == question.running or not question.stages_back(place)]

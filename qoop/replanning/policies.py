@@ -1,0 +1,44 @@
+"""The policies that choose the plan of a job, all behind :class:`~qoop.replanning.decision.Policy`.
+
+::
+
+    greedy     Greedy     the plan that ends first, if the share at hand lasts for ever
+    robust     Robust     at the start the plan of the least regret over likely shares; after that as greedy
+    forecast   Forecast   the plan that ends first in the mean, if the share moves on as it did
+
+A trace holds these with all their parameters, so that a replay decides as they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from qoop.replanning.decision import Policy
+from qoop.replanning.greedy import Greedy
+
+
+def policy_named(name: str) -> Policy:
+    """The policy that the option `policy` of a session names, with its usual parameters."""
+    made: Mapping[str, Callable[[], Policy]] = {"greedy": Greedy, "robust": _robust, "forecast": _forecast}
+    return made[name]()
+
+
+def written() -> Mapping[str, type[Any]]:
+    """The classes of policies that a trace holds whole, by name."""
+    from qoop.replanning.forecast import Forecast
+    from qoop.replanning.robust import Robust
+
+    return {kind.__name__: kind for kind in (Greedy, Robust, Forecast)}
+
+
+def _robust() -> Policy:  # loaded only where it is wanted, as the next is
+    from qoop.replanning.robust import Robust
+
+    return Robust()
+
+
+def _forecast() -> Policy:
+    from qoop.replanning.forecast import Forecast
+
+    return Forecast()
