@@ -53,6 +53,7 @@ class Finished:
     spent: wall seconds that making the outputs of each content took, of those released since, too.
     running: seconds that each attempt at a content, if it is not being stopped, has run.
     done: by stage of the plan that runs, the parts that need not be done (any more).
+    slots: that the attempt at DuckDB's plan of the whole query has: it gets no more, whatever comes.
     memory: bytes that a task of a content is known to need. exhausted: contents that cannot be made, since a task had
     all the memory of the largest machine and it was too little.
     """
@@ -63,6 +64,7 @@ class Finished:
     done: Mapping[StageId, int]
     memory: Mapping[Content, float] = field(default_factory=dict)
     exhausted: frozenset[Content] = frozenset()
+    slots: Mapping[Content, float] = field(default_factory=dict)
 
     @property
     def worked(self) -> Mapping[Content, float]:

@@ -267,6 +267,11 @@ class Run:
                 self._stop(attempt, why)
         return self._flush()
 
+    def begin_again(self, content: Content, why: str, *, now: float) -> list[Command]:
+        """Stop the attempts at a content; once they have reported, its tasks begin with what can be had then."""
+        attempts = [one.id for one in self._attempts.values() if one.key.content == content]
+        return self.give_up(attempts, why, now=now)
+
     def cancel(self, *, now: float, error: Cancelled | None = None) -> list[Command]:
         """Stop everything; the job is CANCELLED, with this error, when all attempts have reported."""
         self._tick(now)
@@ -373,10 +378,13 @@ class Run:
         frontier = self._plan_frontier
         dependent = {task.key for task in frontier.tasks() if task.stage.dependent}
         running: dict[Content, tuple[float, ...]] = {}
+        slots: dict[Content, float] = {}
         for attempt in self._attempts.values():
             if not attempt.stopping:
                 content = attempt.key.content
                 running[content] = (*running.get(content, ()), now - attempt.started)
+                if attempt.stage.stage.whole:
+                    slots[content] = attempt.resources.cpu
         return Finished(
             present=Counter(key.content for key in self._present if key not in dependent),
             spent=dict(self._spent),
@@ -384,6 +392,7 @@ class Run:
             done={id: sum(not task.active for task in node.tasks) for id, node in frontier.nodes.items()},
             memory=dict(self._demands.raised),
             exhausted=self.exhausted,
+            slots=slots,
         )
 
     def story(self, key: CheckpointKey) -> str:

@@ -45,10 +45,12 @@ class Done:
 
     parts: by stage how many of its tasks are done, or need not be. running: by stage the seconds that each task
     now running has spent. Tasks of a stage are taken for alike, so their numbers do not matter.
+    slots: by stage those that the running tasks have to their end, where they cannot have as many as would be granted.
     """
 
     parts: Mapping[StageId, int] = field(default_factory=dict)
     running: Mapping[StageId, tuple[float, ...]] = field(default_factory=dict)
+    slots: Mapping[StageId, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, parts: frozenset[tuple[StageId, int]]) -> Done:
@@ -285,17 +287,21 @@ class _Simulation:
         self.waiting = list(self.left)  # not yet started
         self.ending: list[tuple[float, int, int, int]] = []  # (when, stage, slots, tasks)
         for stage, spent in done.running.items():
-            self.resume(finish.place[stage], spent)
+            self.resume(finish.place[stage], spent, done.slots.get(stage))
         self.open = self.opened()
 
-    def resume(self, stage: int, spent: Sequence[float]) -> None:
+    def resume(self, stage: int, spent: Sequence[float], slots: float | None) -> None:
         """Tasks that run have the rest of their time left.
 
         One that is overdue takes half as long again as it is overdue: the longer an estimate has been wrong, the longer
-        it will be.
+        it will be. slots: that each has, if they are others than a task is granted now.
         """
+        whole = self.durations[stage]
+        if slots is not None:
+            cost, work = self.finish.cost, self.finish.tasks[stage].seconds
+            whole += cost.on_threads(work, slots) - cost.on_threads(work, self.cpus[stage])
         for seconds in spent[: self.waiting[stage]]:
-            rest = self.durations[stage] - seconds
+            rest = whole - seconds
             self.start(stage, 1, 1, rest if rest >= 0 else -OVERDUE * rest)
 
     def run(self) -> float:

@@ -61,7 +61,8 @@ class JobStatus:
 def left_of(plan: Plan, finished: Finished, progress: Progress, share: Resources) -> Left | None:
     """The time to the end of a job with this plan and progress, if the share stays as it is."""
     done = own_progress(Option("", Candidate(plan, "")), finished)
-    estimated = {stage.id: on_threads(stage.estimate.task_seconds, stage.slots) for stage in plan.stages}
+    slots = {stage.id: done.slots.get(stage.id, stage.slots) for stage in plan.stages}
+    estimated = {stage.id: on_threads(stage.estimate.task_seconds, slots[stage.id]) for stage in plan.stages}
     factor = pace(progress, estimated, done.running)
     running = {id: tuple(_spent(one / factor, estimated[id]) for one in tasks) for id, tasks in done.running.items()}
     seconds = finish_time(plan, replace(done, running=running), share)

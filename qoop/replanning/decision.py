@@ -36,11 +36,13 @@ class Option:
     name: A is the plan it was started with, B, C … those that came later.
     candidate: the plan, with the job's own non-deterministic stages, and its finish times.
     planned: the plan with the estimates it was planned with, where they have been put right since.
+    restarts: it is DuckDB's plan that runs, begun once more: what its task has done so far is lost.
     """
 
     name: str
     candidate: Candidate
     planned: Plan | None = None
+    restarts: bool = False
 
     @cached_property
     def stages(self) -> tuple[tuple[Stage, Content, bool], ...]:
@@ -96,6 +98,8 @@ def propagate(option: Option, finished: Finished, by: Option) -> Done:
     for stage, content, usable in option.stages:
         if usable and content in finished.present:
             parts[stage.id] = finished.present[content]
+        if option.restarts:
+            continue
         if usable and content in finished.running and by.made_of.get(content) == option.made_of[content]:
             running[stage.id] = finished.running[content]
     return Done(parts, running)
@@ -104,7 +108,8 @@ def propagate(option: Option, finished: Finished, by: Option) -> Done:
 def own_progress(option: Option, finished: Finished) -> Done:
     """The progress of the plan that runs, as its run says, which knows what was released because nothing needs it."""
     running = {stage.id: finished.running[c] for stage, c, _ in option.stages if c in finished.running}
-    return Done(finished.done, running)
+    slots = {stage.id: finished.slots[c] for stage, c, _ in option.stages if c in finished.slots}
+    return Done(finished.done, running, slots)
 
 
 def left_out(old: Option, new: Option, finished: Finished) -> float:
