@@ -5,6 +5,7 @@
     errors.py         the error tree, drawn at its top
     catalog.py        the tables of a session by name, and their statistics
     table.py          a table: name, schema and version over a source that can be read in splits
+    functions/        functions of Python that queries may call
     sources/          files, Arrow data, DuckDB files and buckets as tables
     statistics/       rows, distinct values, ranges and keys of a table
     stores/           folders and buckets that several machines share

@@ -6,7 +6,8 @@
     ├── CatalogError            a table cannot be registered, read or found
     │   ├── UnknownTable        no such table (names the nearest matches)
     │   ├── SourceError         file missing, corrupt, unreadable or of an unknown format
-    │   └── TableChanged        the table's version differs from the one that was planned
+    │   ├── TableChanged        the table's version differs from the one that was planned
+    │   └── UnknownFunction     no function of Python has that name, or the one that was meant is another one
     ├── QueryError              the text is at fault
     │   ├── ParseError          not SQL
     │   ├── BindError           unknown or ambiguous name, wrong types; underlines the span
@@ -17,12 +18,14 @@
     │   ├── DiskFull            checkpoint or spill space is exhausted or not writable
     │   ├── CheckpointError     a checkpoint is missing, truncated or fails its checksum
     │   ├── GuardMismatch       two plans put out different rows under one signature
+    │   ├── FunctionFailed      a function of Python raised, or returned what it must not
     │   ├── Revoked             the slot or machine a task had was taken away (it is tried again)
     │   └── NoCapacity          there was no slot for as long as jobs may wait for one
     ├── Cancelled               the job was cancelled by its owner
     │   └── Suspended           the job was suspended, to go on elsewhere
     ├── Timeout                 the job did not end within its time limit
     ├── ConfigError             an argument, environment variable or option is not valid
+    │   └── FunctionError       what is said of a function of Python that is to be registered
     └── SessionClosed           the session was closed, or is that of the process that this one was forked from
 """
 
@@ -31,6 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -59,6 +63,10 @@ class SourceError(CatalogError):
 
 class TableChanged(CatalogError):
     """The data behind a table changed after the query was planned."""
+
+
+class UnknownFunction(CatalogError):
+    """No function of Python is registered under that name, or not the one that was meant."""
 
 
 class QueryError(QoopError):
@@ -97,6 +105,30 @@ class CheckpointError(ExecutionError):
     """A checkpoint is missing, truncated or fails its checksum."""
 
 
+class FunctionFailed(ExecutionError):
+    """A function of Python raised, which is the cause, or returned what it must not."""
+
+    def __reduce__(self) -> tuple[Callable[..., FunctionFailed], tuple[object, ...]]:
+        return _failed_elsewhere, (str(self), _sendable(self.__cause__), self.stage, self.part, self.sql)
+
+
+def _failed_elsewhere(
+    message: str, cause: BaseException | None, stage: str | None, part: int | None, sql: str | None
+) -> FunctionFailed:
+    """The error as it was in another process, with its cause, which would be left behind."""
+    error = FunctionFailed(message)
+    error.__cause__, error.stage, error.part, error.sql = cause, stage, part, sql
+    return error
+
+
+def _sendable(cause: BaseException | None) -> BaseException | None:
+    """The cause, or the text of it where another process may not know what it is made of."""
+    plain = (str, bytes, int, float, type(None))
+    if type(cause).__module__ == "builtins" and all(isinstance(one, plain) for one in getattr(cause, "args", ())):
+        return cause
+    return RuntimeError(f"{type(cause).__name__}: {cause}")
+
+
 class Revoked(ExecutionError):
     """The resources of a task were taken away. The task is not at fault: it is tried again."""
 
@@ -128,6 +160,10 @@ class Timeout(QoopError):
 
 class ConfigError(QoopError):
     """An argument, environment variable or option is not valid."""
+
+
+class FunctionError(ConfigError):
+    """A function of Python cannot be registered as it was described."""
 
 
 class SessionClosed(QoopError):

@@ -13,6 +13,7 @@
     backends/        the backends, which run tasks
     kernel.py        runs one task at a time
     instance.py      the DuckDB that a task runs in: its files and options
+    functions/       functions of Python inside a kernel
     one_pipeline.py  finds queries whose rows can leave DuckDB as a stream
     stage_sql.py     checks that a stage's SQL only reads its inputs
     storage/         committed outputs

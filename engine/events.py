@@ -11,6 +11,7 @@ from dataclasses import field
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
 from qoop.engine.digest import Digest
+from qoop.engine.functions.measured import Called
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskId, TaskSpec
 from qoop.planner.plan import Resources
 
@@ -22,6 +23,7 @@ class Committed:
     seconds: wall time of the attempt; cpu_seconds: of the thread(s), if known; peak_memory: bytes, if known.
     width: how many such outputs make the stage; 0 if nobody may take it for another's. finished: False: the rows
         mean something only in this layout. digest: of the rows, if somebody had reason to compute it.
+    called: the functions of Python that it called.
     """
 
     key: CheckpointKey
@@ -33,6 +35,7 @@ class Committed:
     width: int = 0
     finished: bool = False
     digest: Digest | None = field(default=None, compare=False)
+    called: tuple[Called, ...] = ()
 
 
 @value

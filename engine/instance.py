@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from qoop.catalog.access import Access
+from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.opening import confine, open_duckdb
 from qoop.catalog.quiet import silence
 from qoop.catalog.sources.remote import mount
+from qoop.engine.functions.calls import Calls
+from qoop.engine.functions.filters import Filters
+from qoop.engine.functions.ordering import ORDER
 from qoop.engine.storage.partition import quoted
 
 _CONFIG = {
@@ -31,6 +35,7 @@ class Instance:
             self.connection.execute(f"SET {name} = {as_value(value)}")
         self._applied: dict[str, object] = {}
         self._views: dict[str, str] = {}
+        self._functions: dict[str, str] = {}  # the versions of functions of Python, by the names they have here
 
     def confine(self, access: Access) -> None:
         """Let it open this, and what it spills, and nothing else, for good."""
@@ -68,6 +73,21 @@ class Instance:
         """Forget a view."""
         self._views.pop(name, None)
         self.connection.execute(f"DROP VIEW {quoted(name)}")
+
+    def function(self, function: UserFunction, name: str, calls: Calls) -> None:
+        """Know a function of Python under a name."""
+        if self._functions.get(name) == function.key:
+            return
+        if name in self._functions:
+            self.connection.remove_function(name)
+        calls.add_to(self.connection, function, name)
+        self._functions[name] = function.key
+
+    def filters(self, filters: Filters) -> None:
+        """Know how to run filters in any order."""
+        if ORDER not in self._functions:
+            filters.add_to(self.connection)
+            self._functions[ORDER] = ORDER
 
     def table(self, name: str, query: str) -> None:
         """Keep the rows of a query as a table, of which DuckDB has statistics."""

@@ -30,11 +30,14 @@ import pyarrow as pa
 
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.access import Access
-from qoop.catalog.errors import CatalogError
+from qoop.catalog.errors import CatalogError, FunctionFailed
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.sources.seen import File
 from qoop.catalog.table import Split, Table
+from qoop.engine.functions.calls import Calls
+from qoop.engine.functions.filters import Filters, Ledger
+from qoop.engine.functions.measured import Called
 from qoop.engine.instance import Instance, as_value
 from qoop.engine.one_pipeline import has_several_pipelines, through_one_pipeline
 from qoop.engine.storage.growing import Begin, InMemory, Made
@@ -61,10 +64,11 @@ class Kernel:
     in a locked session that one can open the files of its tables only, and its options are locked as well. What an
     instance may open can only be said once: for more, it gives way to a new one, which takes 12 ms.
 
-    spill: directory for what DuckDB spills; made when needed, removed by `close`.
+    spill: directory for what DuckDB spills; made when needed, removed by `close`. ledger: what is known of functions of
+    Python, shared with other kernels.
     """
 
-    def __init__(self, spill: Path) -> None:
+    def __init__(self, spill: Path, ledger: Ledger | None = None) -> None:
         self._spill = spill
         self._numbers = count()
         self._fresh: Instance | None = self._new()  # nobody has used it: opened ahead of the first task
@@ -72,6 +76,8 @@ class Kernel:
         self._connection = self._fresh.connection
         self._footers: dict[str, str] = {}  # the digests of Parquet files whose footers DuckDB may have kept
         self._querying = False
+        ledger = ledger or Ledger()
+        self._calls, self._filters = Calls(ledger), Filters(ledger)
         self._lock = threading.Lock()
 
     def run(
@@ -88,12 +94,46 @@ class Kernel:
         begin: where the rows go as they come, given their schema and how many partitions there are.
         Raises Stopped, DuckDB's and Arrow's own errors, and the catalog's (TableChanged, SourceError, DiskFull).
         """
+        try:
+            return self._run(spec, read, between, begin)
+        except FunctionFailed:
+            if not self._filters.moved:
+                raise
+            self._filters.keep_to_text()  # which may have guarded what raised
+            return self._run(spec, read, between, begin)
+
+    def _run(self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None], begin: Begin) -> Made:
         with contextlib.ExitStack() as undo:
             self._forget_footers(spec)
             instance = self._instance(spec)
             self._connection = instance.connection
-            sql = self._bind(spec, instance, read, undo)
+            self._add_functions(spec, instance, between)
+            sql = self._in_order(self._bind(spec, instance, read, undo), spec, instance)
             return self._read(sql, spec, between, begin)
+
+    @property
+    def called(self) -> tuple[Called, ...]:
+        """The functions of Python that the last task has called."""
+        return self._calls.seen()
+
+    def _add_functions(self, spec: TaskSpec, instance: Instance, between: Callable[[], None]) -> None:
+        """A user's own text calls functions by their names, a planned stage by names with versions."""
+        self._calls.begin(between)
+        for function in spec.functions:
+            if spec.stage.opaque is not None:
+                instance.function(function, function.name, self._calls)
+            elif function.key in spec.stage.sql:
+                instance.function(function, function.key, self._calls)
+
+    def _in_order(self, sql: str, spec: TaskSpec, instance: Instance) -> str:
+        """The SQL with its filters in the orders that may be chosen among."""
+        if not spec.functions or spec.stage.opaque is not None:
+            self._filters.begin("", ())
+            return sql
+        ordered = self._filters.begin(sql, spec.functions)
+        if ordered != sql:
+            instance.filters(self._filters)
+        return ordered
 
     def _read(self, sql: str, spec: TaskSpec, between: Callable[[], None], begin: Begin) -> Made:
         """The rows, if they are of the versions of the tables that were planned for."""
@@ -120,6 +160,9 @@ class Kernel:
                 return self._stream(sql, spec, between, begin)
         except duckdb.InterruptException:
             between()
+            raise
+        except duckdb.Error as error:
+            self._calls.raise_cause(error, spec)
             raise
 
     def _stream(self, sql: str, spec: TaskSpec, between: Callable[[], None], begin: Begin) -> Made:

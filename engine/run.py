@@ -15,6 +15,7 @@ from itertools import takewhile
 from math import floor
 
 from qoop.catalog.errors import Cancelled, CheckpointError, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
+from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.engine.data_locality import DataLocality
 from qoop.engine.demand import Demands
@@ -74,6 +75,7 @@ class Run:
 
     tables: the pinned tables by name. settings: SET options besides those of the plan.
     durable: outputs must survive the process. saving: which stages' need, of a plan; None: all.
+    functions: of Python, that its stages may call.
     `plans` are those it was given, in order: the n-th is the one of the record `Switched` with number n.
     """
 
@@ -85,6 +87,7 @@ class Run:
         durable: bool = False,
         limits: Limits = USUAL_LIMITS,
         saving: Saving | None = None,
+        functions: tuple[UserFunction, ...] = (),
     ) -> None:
         self.job = job
         self.state = State.SWITCHING
@@ -96,6 +99,7 @@ class Run:
         self._settings = settings
         self._durable = durable
         self._saving = saving
+        self._functions = functions
         self._saved: tuple[Plan, frozenset[StageId]] | None = None
         self._limits = limits
         self._demands = Demands(limits.min_memory)
@@ -787,6 +791,7 @@ class Run:
             shared=not task.stage.dependent,
             answer=task.stage is frontier.root,
             locked=self._limits.locked,
+            functions=self._functions,
         )
 
     def _saves(self, stage: StageId) -> bool:

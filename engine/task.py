@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 
+from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.catalog.value import value
 from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
@@ -131,7 +132,7 @@ class TaskSpec:
     durable: the output must survive the process (it still goes through the write-behind queue).
     shared: the output may serve another plan or job; False for what depends on a non-deterministic stage (law 12).
     answer: the output is part of the answer, which the session reads though its machine be gone by then.
-    locked: the stage must open no file but those of its tables.
+    locked: the stage must open no file but those of its tables. functions: of Python, that it may call.
     """
 
     attempt: AttemptId
@@ -145,3 +146,4 @@ class TaskSpec:
     shared: bool = False
     answer: bool = False
     locked: bool = False
+    functions: tuple[UserFunction, ...] = ()

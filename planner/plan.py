@@ -74,6 +74,9 @@ class Estimate:
     task_wants: float = 0.0
 
 
+MARKS = ("/*in any order:*/ ", " /*or*/ AND ", " /*.*/")
+"""Around and between predicates in the SQL of a stage that may run in any order."""
+
 STORE_PER_KERNEL = 0.5
 """Bytes of finished outputs that a machine keeps in memory for each byte its tasks may use; the rest is on disk."""
 

@@ -87,4 +87,6 @@ def whole_plan(bound: Bound, seconds: float, slots: int, shareable: bool) -> Pla
 
 def _signature(bound: Bound) -> str:
     versions = sorted((name, version) for name, (version, _) in bound.tables.items())
-    return blake2b(repr(("whole", bound.text, versions, bound.settings)).encode(), digest_size=16).hexdigest()
+    calls = [function.key for function in bound.functions.values()]
+    said = ("whole", bound.text, versions, bound.settings, *calls)
+    return blake2b(repr(said).encode(), digest_size=16).hexdigest()

@@ -60,6 +60,8 @@ from qoop.catalog.errors import (
     DiskFull,
     ExecutionError,
     Forbidden,
+    FunctionError,
+    FunctionFailed,
     GuardMismatch,
     NoCapacity,
     OutOfMemory,
@@ -73,6 +75,7 @@ from qoop.catalog.errors import (
     Suspended,
     TableChanged,
     Timeout,
+    UnknownFunction,
     UnknownTable,
 )
 
@@ -96,6 +99,8 @@ __all__ = [
     "DiskFull",
     "ExecutionError",
     "Forbidden",
+    "FunctionError",
+    "FunctionFailed",
     "GuardMismatch",
     "Job",
     "NoCapacity",
@@ -112,6 +117,7 @@ __all__ = [
     "Suspended",
     "TableChanged",
     "Timeout",
+    "UnknownFunction",
     "UnknownTable",
     "__version__",
     "connect",

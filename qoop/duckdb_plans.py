@@ -133,13 +133,15 @@ class DuckDBPlans:
 
     def _key(self, text: str, named: Mapping[str, Table]) -> _Key:
         versions = tuple(sorted((name, table.version) for name, table in named.items()))
-        return normal_text(text).digest, self._tables.binder.settings, versions
+        calls = tuple((function.name, function.key) for function in self._tables.binder.functions(text).values())
+        return normal_text(text).digest, self._tables.binder.settings, versions + calls
 
     def _made(self, text: str, named: Mapping[str, Table], slots: int) -> DuckDBPlan:
         bound, tables = self._tables.bind_whole(text, named)
         sizes = {name: Size(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()}
         seconds = seconds_from_footers(text, sizes)
-        shareable = self._shared and is_steady(text)
+        steady = is_steady(text) and all(function.deterministic for function in bound.functions.values())
+        shareable = self._shared and steady
         return DuckDBPlan(bound, tables, whole_plan(bound, seconds, slots, shareable))
 
     def _keep(self, key: _Key, plan: DuckDBPlan) -> None:

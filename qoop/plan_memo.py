@@ -54,7 +54,8 @@ class PlanMemo:
             tables = {name: self._catalog.table(name) for name in entry.tables}
         [plan] = entry.plans
         schemas = {name: (table.version, table.columns) for name, table in tables.items()}
-        return Bound(text.strip(), None, schemas, plan.columns, plan.settings), plan, tables
+        functions = self._binder.functions(text)
+        return Bound(text.strip(), None, schemas, plan.columns, plan.settings, functions=functions), plan, tables
 
     def keep_plan(self, text: str, available: Resources, prepared: Prepared, plan: Plan) -> None:
         """Remember a plan that was made."""
@@ -99,7 +100,9 @@ class PlanMemo:
     def _key(self, kind: Kind, text: str, *circumstances: object) -> str:
         with self._lock:
             tables = {name.lower(): table for name, table in self._catalog.tables().items()}
-            return key_of(kind, text, self._binder.settings, tables, *circumstances, self._cost, self._statistics)
+            calls = [function.key for function in self._binder.functions(text).values()]
+            about = (*circumstances, self._cost, self._statistics, *calls)
+            return key_of(kind, text, self._binder.settings, tables, *about)
 
     def _find(self, key: str) -> Entry | None:
         """The entry under a key, if it is about the tables and settings of this moment."""

@@ -24,7 +24,7 @@ from qoop.duckdb_plans import SHORT_SECONDS, DuckDBPlan, DuckDBPlans, as_they_tu
 from qoop.engine.events import Committed
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.job import Planned, Prepared
-from qoop.plan_cache import PlanCache, Settings
+from qoop.plan_cache import PlanCache
 from qoop.plan_memo import PlanMemo, about, versions
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import Observations
@@ -97,12 +97,18 @@ class QueryPlanning:
         begun = time.perf_counter()
         text = self._tables.as_read(text)
         share = self.usable
-        own = None if at is not None or self._config.staged else self._duckdb_plans.of(text, int(share.cpu))
+        staged = at is not None or self._in_stages_only(text)
+        own = None if staged else self._duckdb_plans.of(text, int(share.cpu))
         chosen = None if own is None else self._with_own(own, text, share, begun)
         if chosen is not None:
             return chosen
-        staged = self._staged(text, at, share, begun)
-        return staged if own is None else self._cheaper(own, staged, share)
+        planned = self._staged(text, at, share, begun)
+        return planned if own is None else self._cheaper(own, planned, share)
+
+    def _in_stages_only(self, text: str) -> bool:
+        """True if DuckDB's own plan is no choice: it would call functions of Python in the order of the text, whatever
+        they take."""
+        return bool(self._config.staged or self._tables.binder.functions(text))
 
     def _staged(self, text: str, at: str | None, share: Resources, begun: float) -> Planned:
         """The query in stages, by the usual plan or the one that it had before."""
@@ -207,7 +213,7 @@ class QueryPlanning:
             return self._after_pilots(prepared, lambda: prepared.planning().plan(Variant(), self.usable))
 
         found = self._plan_memo.alternatives(text, grid, well_prepared)
-        if self._config.staged or not now:
+        if not now or self._in_stages_only(text):
             return found
         own = self._foretold(self._duckdb_plans.of(text, grid.threads), text, prepare)
         return found.and_first(Candidate(own.plan, "DuckDB", grid.machine, self._cost))
@@ -304,7 +310,7 @@ class QueryPlanning:
             return None
         grid = local_grid(share)
         return Adaptive(
-            partial(weakly(self._find), text, grid, versions(tables), bound.settings, prepared, whole),
+            partial(weakly(self._find), text, grid, versions(tables), bound, prepared, whole),
             share,
             at_once=at_once or self._plan_memo.has_alternatives(text, grid),
             policy=policy_named(self._config.policy),
@@ -316,17 +322,19 @@ class QueryPlanning:
         text: str,
         grid: Grid,
         tables: Mapping[str, str],
-        settings: Settings,
+        planned: Bound,
         prepared: Prepared | None,
         whole: bool,
         observed: Observations,
     ) -> Sequence[Candidate]:
         """The plans of a query worth keeping, given what was seen of it since it was planned.
 
-        tables, settings: versions by name, and options, that the query was planned with: only plans that stand on the
-        same can take its place. whole: it was begun by DuckDB's plan, which stages that nobody has tried must be much
-        better than, as at the start.
+        tables, planned: versions by name, and the query, with the options and functions that it was planned with: only
+        plans that stand on the same can take its place. whole: it was begun by DuckDB's plan, which stages that nobody
+        has tried must be much better than, as at the start.
         """
+        if self._tables.binder.functions(text) != planned.functions:
+            return ()
 
         def prepare() -> Prepared:
             return prepared or self.prepare(text)
@@ -337,8 +345,8 @@ class QueryPlanning:
             found = keep(pool(prepare().planning(observed), grid))
         else:
             found = self._alternatives(text, grid, True, prepare)
-        kept = [one for one in found.kept if about(one.plan, tables, settings)]
-        if self._config.staged:
+        kept = [one for one in found.kept if about(one.plan, tables, planned.settings)]
+        if self._in_stages_only(text):
             return kept
         own = self._duckdb_plans.of(text, grid.threads)
         if whole and own.staged_seconds is not None:

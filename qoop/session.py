@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -70,6 +70,7 @@ from qoop.suspend import Bundle, begun, best_plan, check_tables, key_of_user, re
 _MANY = 1_000_000  # rows that are worth several threads to write
 
 if TYPE_CHECKING:
+    from qoop.catalog.functions.function import UserFunction
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.control.arbiter import RayShare
@@ -238,6 +239,60 @@ class Session:
         """The statistics of a table's rows and columns, collected on first use. Raises UnknownTable, SourceError."""
         return self._tables.statistics(table)
 
+    # Functions
+
+    @interruptible()
+    def register_function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        parameters: Sequence[str],
+        return_type: str,
+        *,
+        vectorised: bool = False,
+        deterministic: bool = True,
+        null_handling: str = "default",
+        version: str | None = None,
+        replace: bool = False,
+    ) -> None:
+        """Make a function of Python known to the queries to come; see docs/functions.md.
+
+        parameters, return_type: DuckDB's types, such as "BIGINT" or "VARCHAR[]".
+        vectorised: the function takes Arrow arrays and returns one of as many values; else it takes and returns values
+            of one row.
+        deterministic: equal arguments give equal results. False: outputs that depend on it are never used twice.
+        null_handling: "default": where an argument is NULL so is the result, and the function is not called; "special":
+            it is called, and may return None.
+        version: stands for what the function computes; by default a digest of its code. Outputs are taken over only
+            from functions of the same version.
+        replace: put it in the place of another one of that name. Queries that run keep the one they have.
+
+        Raises FunctionError if it cannot be so, Forbidden in a locked session.
+        """
+        from qoop.catalog.functions.registry import described
+
+        found = described(
+            name,
+            function,
+            parameters,
+            return_type,
+            vectorised=vectorised,
+            deterministic=deterministic,
+            null_handling=null_handling,
+            version=version,
+        )
+        self._tables.register_function(found, replace)
+
+    @interruptible()
+    def unregister_function(self, name: str) -> None:
+        """Forget a function. Raises UnknownFunction."""
+        self._tables.unregister_function(name)
+
+    def functions(self) -> Mapping[str, UserFunction]:
+        """The functions of Python by lower-case name, as they are now."""
+        self._tables.home.check()
+        return self._tables.binder.functions()
+
     # Queries
 
     @interruptible()
@@ -333,6 +388,7 @@ class Session:
             adaptive=planned.adaptive,
             text=planned.bound.text,
             limits=Limits(near=self.config.ray is not None, locked=self.config.locked),
+            functions=tuple(planned.bound.functions.values()),
         )
         if resume:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])

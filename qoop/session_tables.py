@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 from qoop.catalog.catalog import Catalog
-from qoop.catalog.errors import CatalogError, SessionClosed
+from qoop.catalog.errors import CatalogError, Forbidden, SessionClosed
 from qoop.catalog.forks import Home
 from qoop.catalog.paths import source_path
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
@@ -25,6 +25,7 @@ from qoop.statements.normal_text import normal_text
 from qoop.suspend import Place, TableRef, references
 
 if TYPE_CHECKING:
+    from qoop.catalog.functions.function import UserFunction
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
 
@@ -52,6 +53,7 @@ class SessionTables:
             self.catalog, self.binder, self.lock, register, look_again, DATA_FILES, folder, locked
         )
         self._plan_cache = plan_cache
+        self._locked = locked
         self._closed = False
         self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
         self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
@@ -91,6 +93,18 @@ class SessionTables:
         """As `Session.register`."""
         with self.naming():
             self._announce(self.catalog.register(name, source), place=_place(source))
+
+    def register_function(self, function: UserFunction, replace: bool) -> None:
+        """As `Session.register_function`."""
+        with self.naming():
+            if self._locked:
+                raise Forbidden("the session is locked: it calls no functions of Python")
+            self.binder.add_function(function, replace)
+
+    def unregister_function(self, name: str) -> None:
+        """As `Session.unregister_function`."""
+        with self.naming():
+            self.binder.drop_function(name)
 
     def register_folder(self, directory: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
         """As `Session.register_folder`. wanted: see `Catalog.register_folder`."""

@@ -16,6 +16,7 @@ from qoop.tpcds.bench import (
     eta,
     interrupt,
     overhead,
+    python_order,
     ray_cost,
     ray_spot,
     resized,
@@ -51,6 +52,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_ray(commands)
     _add_eta(commands)
     _add_transfer(commands)
+    _add_udf(commands)
     _add_ray_spot(commands)
     suite.add_commands(commands)
     the_map.add_commands(commands)
@@ -68,6 +70,24 @@ def _add_resized(
     )
     parser.add_argument("--staged", action="store_true", help="qoop in stages only, never by DuckDB's own plan")
     parser.set_defaults(run=_resized, course=course)
+
+
+def _add_udf(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Two predicates in Python of unknown cost: the order that is found against both orders of the text"
+    parser = commands.add_parser("udf", help=what, description=f"{what}.")
+    parser.add_argument("--rows", type=int, default=200_000, metavar="N", help="of the table (200000)")
+    parser.add_argument("--spins", type=int, default=4000, metavar="N", help="of the dear one's loop (4000)")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds, the shortest counts (3)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_udf)
+
+
+def _udf(options: argparse.Namespace) -> int:
+    wanted = python_order.PythonOrderOptions(options.rows, options.spins, options.repeat)
+    results = python_order.run(wanted)
+    if options.json:
+        Path(options.json).write_text(json.dumps(python_order.to_json(results), indent=1))
+    return 0
 
 
 def _add_interrupt(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -43,6 +43,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.failures import Stopped, is_fatal, to_failure
+from qoop.engine.functions.filters import Ledger
 from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
 from qoop.engine.relief import Relief
@@ -127,6 +128,7 @@ class LocalBackend:
             self._scratch.close()
             raise
         self._relief = Relief(memory)
+        self._ledger = Ledger()
         self._work: deque[_Attempt] = deque()
         self._changed = threading.Condition()  # guards `_work` and what decides whether a worker leaves
         self._attempts: dict[AttemptId, _Attempt] = {}
@@ -292,7 +294,7 @@ class LocalBackend:
         spill = self._scratch.path / f"kernel-{number}"
         kernel: Kernel | None = None
         with contextlib.suppress(Exception):  # the first attempt tries again, and reports what it meets
-            kernel = Kernel(spill)
+            kernel = Kernel(spill, self._ledger)
         while (attempt := self._next(generation)) is not None:
             kernel = self._take_up(attempt, kernel, spill)
             del attempt
@@ -313,7 +315,7 @@ class LocalBackend:
 
     def _take_up(self, attempt: _Attempt, kernel: Kernel | None, spill: Path) -> Kernel | None:
         try:
-            kernel = kernel or Kernel(spill)
+            kernel = kernel or Kernel(spill, self._ledger)
             with self._relief.watched():
                 events = self._attempt(kernel, attempt)
         except BaseException as error:
@@ -356,6 +358,7 @@ class LocalBackend:
             time.thread_time() - cpu_began if spec.resources.cpu <= 1 else 0.0,
             width=spec.stage.width if spec.shared else 0,
             finished=spec.shared and spec.stage.meaning != "",
+            called=kernel.called,
         )
         origin = Origin(spec.stage, spec.settings) if spec.shared else None
         job, durable = spec.attempt.task.job, spec.durable

@@ -29,10 +29,13 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 # A call of these gives another value each time, or does something: never duplicated, moved or shared.
 VOLATILE = frozenset(
     """random rand uuid gen_random_uuid uuidv4 uuidv7 nextval currval setseed sleep_ms pg_sleep write_log current_query
-    current_query_id current_connection_id current_transaction_id txid_current""".split()  # noqa: SIM905
+    current_query_id current_connection_id current_transaction_id txid_current
+    volatile_python""".split()  # noqa: SIM905
 )
+# A call of a function of Python, of which nothing is known; one that is not deterministic is volatile.
+PYTHON, VOLATILE_PYTHON = "python", "volatile_python"
 # A call of these can raise on some rows: never moved ahead of a filter that guards it.
-RAISING = frozenset({"cast", "error", "/", "//", "%"})
+RAISING = frozenset({"cast", "error", "/", "//", "%", PYTHON, VOLATILE_PYTHON})
 
 
 def quote(name: str) -> str:
@@ -140,6 +143,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def is_volatile(expr: Expr) -> bool:
     """True if evaluating the expression twice may give two values."""
     return any(isinstance(node, Call) and node.op in VOLATILE for node in walk(expr))
+
+
+def calls_python(expr: Expr) -> bool:
+    """True if the expression calls a function of Python: nobody knows what that takes, but it is much."""
+    return any(isinstance(node, Call) and node.op in (PYTHON, VOLATILE_PYTHON) for node in walk(expr))
 
 
 def may_raise(expr: Expr) -> bool:

@@ -5,7 +5,19 @@ All answers are one-sided: True (or a column in a set) is proven, False means no
 
 from __future__ import annotations
 
-from qoop.planner.algebra.expr import COMPARISONS, VOLATILE, Call, Column, Expr, Literal, columns_of
+from qoop.planner.algebra.expr import (
+    COMPARISONS,
+    PYTHON,
+    VOLATILE,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    calls_python,
+    columns_of,
+    is_volatile,
+    transform,
+)
 from qoop.planner.algebra.relation import (
     Aggregate,
     Exchange,
@@ -55,6 +67,19 @@ def is_total(expr: Expr) -> bool:
     if expr.op in COMPARISONS or expr.op in ("in", "between"):
         return _same_kind(expr.args)
     return expr.op in _TOTAL
+
+
+def may_enter_joins(expr: Expr) -> bool:
+    """True for a predicate that may go below an inner join: it cannot fail, or it calls Python, and DuckDB moves it
+    there, too."""
+    return is_total(transform(expr, _as_total) if calls_python(expr) and not is_volatile(expr) else expr)
+
+
+def _as_total(expr: Expr) -> Expr | None:
+    """A call of Python, as one that cannot fail."""
+    if not isinstance(expr, Call) or expr.op != PYTHON:
+        return None
+    return Call("coalesce", tuple(transform(arg, _as_total) for arg in expr.args), expr.template, expr.type)
 
 
 def _safe_cast(arg: Expr, target: str) -> bool:

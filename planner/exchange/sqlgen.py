@@ -7,10 +7,18 @@ name of an input.  All column names of a query differ, so no table alias is ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from qoop.catalog.errors import PlanError
-from qoop.planner.algebra.expr import Call, Column, Expr, columns_of, quote
+from qoop.planner.algebra.expr import (
+    Call,
+    Column,
+    Expr,
+    calls_python,
+    columns_of,
+    is_volatile,
+    quote,
+)
 from qoop.planner.algebra.relation import (
     Aggregate,
     Aggregation,
@@ -28,6 +36,7 @@ from qoop.planner.algebra.relation import (
     Window,
 )
 from qoop.planner.exchange.distribution import fragment_nodes
+from qoop.planner.plan import MARKS
 
 LeafName = Callable[[Relation], str | None]
 
@@ -50,6 +59,24 @@ def to_sql(relation: Relation, leaf: LeafName | None = None, cast: bool = False)
         definitions = ", ".join(f"{name} AS MATERIALIZED ({sql})" for name, sql in printer.shared.items())
         return f"WITH {definitions} {text}"
     return text
+
+
+def in_any_order(predicates: Sequence[Expr]) -> list[str]:
+    """The texts of predicates that all must hold; several that call Python are marked as one part, whose order the
+    kernel finds (:mod:`qoop.engine.functions.ordering`).
+
+    >>> from qoop.planner.algebra.expr import PYTHON, equals
+    >>> a = Column("a", "BIGINT")
+    >>> f, g = (Call(PYTHON, (a,), f"{name}({{0}})", "BOOLEAN") for name in "fg")
+    >>> in_any_order([f, equals(a, a), g])
+    ['(a = a)', '/*in any order:*/ f(a) /*or*/ AND g(a) /*.*/']
+    """
+    costly = [str(one) for one in predicates if calls_python(one) and not is_volatile(one)]
+    if len(costly) < 2 or any("/*" in text for text in costly):
+        return list(map(str, predicates))
+    others = [str(one) for one in predicates if not calls_python(one) or is_volatile(one)]
+    begin, between, end = MARKS
+    return [*others, begin + between.join(costly) + end]
 
 
 def _table_name(relation: Relation) -> str | None:
@@ -97,11 +124,11 @@ class _Printer:
 
     def tail(self, relation: Relation) -> str:
         """`` FROM … WHERE …`` for a chain of Filters over a source."""
-        predicates: list[str] = []
+        predicates: list[Expr] = []
         while isinstance(relation, Filter):
-            predicates[:0] = map(str, relation.predicates)
+            predicates[:0] = relation.predicates
             relation = relation.input
-        where = f" WHERE {' AND '.join(predicates)}" if predicates else ""
+        where = f" WHERE {' AND '.join(in_any_order(predicates))}" if predicates else ""
         if isinstance(relation, Values) and not relation.columns and len(relation.rows) == 1:
             return where and f" FROM (SELECT 1){where}"
         return f" FROM {self.source(relation)}{where}"

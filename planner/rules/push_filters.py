@@ -24,7 +24,7 @@ from qoop.planner.algebra.expr import (
     substitute,
 )
 from qoop.planner.algebra.fold_constants import simplify, simplify_all
-from qoop.planner.algebra.properties import is_total
+from qoop.planner.algebra.properties import is_total, may_enter_joins
 from qoop.planner.algebra.relation import (
     Aggregate,
     Filter,
@@ -98,7 +98,7 @@ class _Pusher:
 
     def _through_filter(self, node: Filter, predicates: Predicates) -> Relation:
         """Total predicates go on; the others stay in place, under those that came from above them."""
-        moving = tuple(p for p in node.predicates if is_total(p) or self._joins(node.input, p))
+        moving = tuple(p for p in node.predicates if may_enter_joins(p) or self._joins(node.input, p))
         staying = tuple(p for p in node.predicates if p not in moving)
         result = filtered(self.push(node.input, simplify_all((*moving, *predicates))), staying)
         same = isinstance(result, Filter) and result.input is node.input and result.predicates == node.predicates
@@ -117,7 +117,8 @@ class _Pusher:
         above: list[Expr] = []
         for predicate in predicates:
             moved = substitute(predicate, mapping)
-            (below if is_total(moved) else above).append(moved if is_total(moved) else predicate)
+            total = may_enter_joins(moved)
+            (below if total else above).append(moved if total else predicate)
         pushed = self.push(node.input, simplify_all(tuple(below)) if below else ())
         return filtered(with_inputs(node, (pushed,)), above)
 
@@ -142,11 +143,11 @@ class _Pusher:
         on: list[Expr] = []
         for predicate in unique((*node.on, *predicates)):
             used = columns_of(predicate)
-            if used <= left and (used or not is_volatile(predicate)) and is_total(predicate):
+            if used <= left and (used or not is_volatile(predicate)) and may_enter_joins(predicate):
                 to_left.append(predicate)
                 if not used:
                     to_right.append(predicate)
-            elif used <= right and is_total(predicate):
+            elif used <= right and may_enter_joins(predicate):
                 to_right.append(predicate)
             else:
                 on.append(predicate)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import duckdb
 
-from qoop.catalog.errors import BindError, ParseError, QueryError
+from qoop.catalog.errors import BindError, FunctionError, ParseError, QueryError
+from qoop.catalog.functions.function import UserFunction
+from qoop.catalog.functions.registry import Functions
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.value import value
 from qoop.planner.algebra.expr import quote
@@ -38,6 +40,7 @@ class Bound:
     tables: schemas of the registered tables the text reads, by lower-case name: (version, ((column, type), …)).
     columns: names and types of the result, as DuckDB gives them.
     settings: the SET options in force. timestamp: what ``now()`` is.
+    functions: of Python, that the text may call, by lower-case name.
     """
 
     text: str
@@ -46,6 +49,7 @@ class Bound:
     columns: tuple[TypedName, ...]
     settings: tuple[tuple[str, str], ...] = field(default=())
     timestamp: QueryTimestamp = field(default_factory=QueryTimestamp.now)
+    functions: Mapping[str, UserFunction] = field(default_factory=dict)
 
 
 def at_present(bound: Bound) -> Bound:
@@ -64,6 +68,7 @@ class Binder:
         self._lock = threading.Lock()
         self._tables: dict[str, tuple[str, tuple[TypedName, ...]]] = {}
         self._settings: dict[str, str] = {}
+        self._functions = Functions()
         self._duckdb: duckdb.DuckDBPyConnection | None = None
         self._waiting: list[str] = []  # what is to be made known to DuckDB before it is asked something
         for name, setting in (settings or {}).items():
@@ -81,6 +86,42 @@ class Binder:
         with self._lock:
             self._waiting.append(f"DROP TABLE IF EXISTS {_quoted(name)}")
             self._tables.pop(name.lower(), None)
+
+    def add_function(self, function: UserFunction, replace: bool = False) -> None:
+        """Make a function of Python known. Raises FunctionError if one has its name that it is not to replace."""
+        with self._lock:
+            before = self._functions.add(function, replace)
+            if before is not None:
+                self._told().remove_function(before.name)
+            try:
+                self._declare(function)
+            except BaseException:
+                self._functions.remove(function.name)
+                raise
+
+    def _declare(self, function: UserFunction) -> None:
+        """Here it is only named: nothing is called while texts are bound."""
+        try:
+            self._told().create_function(  # type: ignore[call-overload]
+                function.name,
+                function.call,
+                [duckdb.sqltype(one) for one in function.parameters],
+                duckdb.sqltype(function.return_type),
+                type="arrow" if function.vectorised else "native",
+                side_effects=True,  # else DuckDB works out what it has for constants
+            )
+        except (duckdb.Error, TypeError) as error:
+            raise FunctionError(f"DuckDB does not take the function {function.signature}: {error}") from error
+
+    def drop_function(self, name: str) -> None:
+        """Forget a function. Raises UnknownFunction."""
+        with self._lock:
+            self._told().remove_function(self._functions.remove(name).name)
+
+    def functions(self, text: str | None = None) -> Mapping[str, UserFunction]:
+        """The functions that a text may call, by lower-case name; without a text all."""
+        with self._lock:
+            return self._functions.named(text)
 
     def define(self, text: str) -> None:
         """Make a view known to `describe`, or forget one: CREATE VIEW or DROP VIEW. Raises ParseError or BindError."""
@@ -115,18 +156,26 @@ class Binder:
         """Parse and check one SELECT statement. at: its timestamp; None: now.
 
         Raises ParseError or BindError."""
-        from qoop.planner.sql.reading import parse, reads_alike, tables_named  # loads sqlglot, which only binding needs
+        from qoop.planner.sql.reading import (
+            is_known,
+            mark_python,
+            parse,
+            reads_alike,
+            tables_named,
+        )  # loads sqlglot, which only binding needs
 
         text = without_end(text)
         refuse_foreign(text)
         with self._lock:
             columns = self._describe(text)
-            known = dict(self._tables)
+            known, functions = dict(self._tables), self._functions.named(text)
             settings = tuple(sorted(self._settings.items()))
         ast = None if is_long(text) else parse(text)
         names = tables_mentioned(text, known) if ast is None else tables_named(ast)
         tables = {name: known[name] for name in known if name in names}
-        ast = ast if ast is not None and reads_alike(text, ast) else None
+        ast = ast if ast is not None and reads_alike(text, ast) and not any(map(is_known, functions)) else None
+        if ast is not None:
+            mark_python(ast, functions)
         zone = dict(settings).get("timezone")
         return Bound(
             text,
@@ -135,6 +184,7 @@ class Binder:
             columns,
             settings,
             QueryTimestamp(at, zone) if at is not None else QueryTimestamp.now(zone),
+            functions,
         )
 
     def bind_whole(self, text: str, names: Iterable[str]) -> Bound:
@@ -146,7 +196,8 @@ class Binder:
         with self._lock:
             columns = self._describe(text)
             tables = {name: self._tables[name] for name in names}
-            return Bound(text, None, tables, columns, tuple(sorted(self._settings.items())))
+            settings, functions = tuple(sorted(self._settings.items())), self._functions.named(text)
+            return Bound(text, None, tables, columns, settings, functions=functions)
 
     def describe(self, text: str) -> tuple[TypedName, ...]:
         """Names and types of the result of a text. Raises ParseError or BindError."""
@@ -188,7 +239,7 @@ class Binder:
         try:
             rows = self._told().execute(f"DESCRIBE {text}").fetchall()
         except duckdb.Error as error:
-            raise _explained(error, text, len("DESCRIBE "), list(self._tables)) from error
+            raise _explained(error, text, len("DESCRIBE "), list(self._tables), self._functions.names) from error
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
 
 
@@ -226,11 +277,15 @@ def _message(error: duckdb.Error) -> tuple[str, int | None, str]:
     return message, int(position) if position is not None else None, str(record.get("error_subtype", ""))
 
 
-def _explained(error: duckdb.Error, text: str, prefix: int, tables: list[str]) -> QueryError:
+def _explained(
+    error: duckdb.Error, text: str, prefix: int, tables: list[str], functions: Sequence[str] = ()
+) -> QueryError:
     message, position, _ = _message(error)
     kind = ParseError if isinstance(error, duckdb.ParserException) else BindError
     if "Table with name" in message and tables:
         message += "\nTables here: " + ", ".join(sorted(tables))
+    if "Function with name" in message:
+        message += "\nFunctions of Python here: " + (", ".join(functions) or "none (Session.register_function)")
     if position is None:
         return kind(message)
     return kind(f"{message}\n\n{underline(text, position - prefix)}")

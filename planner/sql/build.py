@@ -219,7 +219,7 @@ class Builder:
     # -- VALUES, set operations --------------------------------------------------------------------------------------
 
     def values(self, node: exp.Values) -> QueryBlock:
-        env = Env(Scope(None), self.names, self.subqueries, self.bound.timestamp)
+        env = Env(Scope(None), self.names, self.subqueries, self.bound.timestamp, functions=self.bound.functions)
         rows = [tuple(env.convert(item) for item in row.expressions) for row in node.expressions]
         if not rows or env.attachments:
             raise Unsupported("VALUES with a subquery")
@@ -244,7 +244,9 @@ class Builder:
         union = SetOp(kind, keep_duplicates, aligned, columns)
         scope = Scope(None, [Source("", tuple(zip(names, columns, strict=True)), union)])
         places = {name.lower(): i for i, name in reversed(tuple(enumerate(names)))}
-        order = order_exprs(node, places, Env(scope, self.names, self.subqueries, self.bound.timestamp))
+        order = order_exprs(
+            node, places, Env(scope, self.names, self.subqueries, self.bound.timestamp, functions=self.bound.functions)
+        )
         return self.order_and_limit(node, QueryBlock(union, columns, names), columns, order)
 
     def _aligned(self, relation: Relation, columns: tuple[Column, ...], types: Sequence[str]) -> Relation:
@@ -325,7 +327,9 @@ class Builder:
         return count, self._integer(offset.expression) if offset is not None else 0
 
     def _integer(self, node: exp.Expression) -> int:
-        expr = Env(Scope(None), self.names, self.subqueries, self.bound.timestamp).convert(node)
+        expr = Env(
+            Scope(None), self.names, self.subqueries, self.bound.timestamp, functions=self.bound.functions
+        ).convert(node)
         if isinstance(expr, Literal) and isinstance(expr.value, int) and expr.value >= 0:
             return expr.value
         raise Unsupported(f"LIMIT {node.sql(dialect='duckdb')}")

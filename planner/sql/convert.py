@@ -8,7 +8,7 @@ collected in the :class:`Env` of the block, and stand in the expression as colum
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
@@ -16,7 +16,20 @@ from typing import Protocol
 from sqlglot import exp
 
 from qoop.catalog.errors import BindError
-from qoop.planner.algebra.expr import Call, Column, Expr, Literal, cast, columns_of, is_null, negate
+from qoop.catalog.functions.function import UserFunction
+from qoop.planner.algebra.expr import (
+    PYTHON,
+    VOLATILE_PYTHON,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    cast,
+    columns_of,
+    is_null,
+    negate,
+    quote,
+)
 from qoop.planner.algebra.query_timestamp import QueryTimestamp, is_of_the_moment
 from qoop.planner.algebra.relation import Aggregation, Relation, WindowCall
 from qoop.planner.algebra.types import aggregate_macros, aggregate_names, fold, type_of, unnesting_names
@@ -61,7 +74,7 @@ class Env:
     windows: the same for window functions. timestamp: what ``now()`` is.
     attachments: joins that bring in subqueries, in order; applied before the expressions are computed.
     aliases: select-list aliases that may be used where no column of that name exists.
-    ctes: the WITH items that subqueries may read.
+    ctes: the WITH items that subqueries may read. functions: of Python, by lower-case name.
     """
 
     scope: Scope
@@ -73,6 +86,7 @@ class Env:
     attachments: list[Attachment] = field(default_factory=list)
     aliases: dict[str, exp.Expression] = field(default_factory=dict)
     ctes: dict[str, Cte] = field(default_factory=dict)
+    functions: Mapping[str, UserFunction] = field(default_factory=dict)
 
     def convert(self, node: exp.Expression) -> Expr:
         """Convert one expression; raises Unsupported for what only DuckDB understands."""
@@ -89,6 +103,8 @@ class Env:
                 raise Unsupported(f"{unknown[0]} in {node.sql(dialect='duckdb')[:60]}")
         if _tells_the_time(node):
             return self.present(node)
+        if isinstance(node, exp.Anonymous) and _is_python(node):
+            return self.python(node, self.functions[node.name.lower()])
         if _is_aggregate(node):
             return self.aggregate(node, None)
         return self.generic(node)
@@ -100,6 +116,15 @@ class Env:
         if literal is None:
             raise Unsupported(node.sql(dialect="duckdb"))
         return literal
+
+    def python(self, node: exp.Anonymous, function: UserFunction) -> Expr:
+        """A call of a function of Python, by the name that says which one it is."""
+        args = tuple(self.convert(item) for item in node.expressions)
+        if len(args) != len(function.parameters):
+            raise Unsupported(f"{node.sql(dialect='duckdb')[:60]}")
+        slots = ", ".join("{" + str(place) + "}" for place in range(len(args)))
+        op = PYTHON if function.deterministic else VOLATILE_PYTHON
+        return Call(op, args, f"{quote(function.key)}({slots})", function.return_type)
 
     def column(self, node: exp.Column) -> Expr:
         if isinstance(node.this, exp.Star):
@@ -375,7 +400,11 @@ def _is_count_star(node: exp.Expression) -> bool:
 
 
 def _has_holes(node: exp.Expression) -> bool:
-    return any(isinstance(child, _CLOSED) or _tells_the_time(child) for child in node.walk())
+    return any(isinstance(child, _CLOSED) or _tells_the_time(child) or _is_python(child) for child in node.walk())
+
+
+def _is_python(node: object) -> bool:
+    return isinstance(node, exp.Anonymous) and bool(node.meta.get("python"))
 
 
 def _tells_the_time(node: object) -> bool:

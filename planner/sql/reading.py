@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
+from collections.abc import Iterable
+from functools import cache, lru_cache
 from typing import Any
 
 import sqlglot
@@ -66,6 +67,20 @@ def parse(text: str) -> exp.Expression | None:
         return None
     _as_written(ast, text)
     return ast if _has_numbers(ast) else None
+
+
+@cache
+def is_known(function: str) -> bool:
+    """True if sqlglot believes to know a function of that name, and may take its arguments for something else."""
+    known = sqlglot.Dialect.get_or_raise("duckdb").parser_class
+    return any(function.upper() in names for names in (known.FUNCTIONS, known.FUNCTION_PARSERS))
+
+
+def mark_python(ast: exp.Expression, functions: Iterable[str]) -> None:
+    """Say of each call of a function of Python that it is one. functions: their names in lower case."""
+    names = frozenset(functions)
+    for call in ast.find_all(exp.Anonymous) if names else ():
+        call.meta["python"] = call.name.lower() in names
 
 
 def _as_written(ast: exp.Expression, text: str) -> None:

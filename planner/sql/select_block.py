@@ -59,7 +59,8 @@ class SelectBlock:
     def env(self, **more: Any) -> Env:
         """A fresh environment in which this block's expressions can be converted."""
         builder = self.builder
-        return Env(self.scope, builder.names, builder.subqueries, builder.bound.timestamp, ctes=self.ctes, **more)
+        bound, about = builder.bound, (self.scope, builder.names, builder.subqueries)
+        return Env(*about, bound.timestamp, ctes=self.ctes, functions=bound.functions, **more)
 
     # -- FROM ----------------------------------------------------------------------------------------------------
 

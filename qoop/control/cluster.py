@@ -183,7 +183,8 @@ class Cluster:
         limits = request.limits
         if adaptive is not None:
             limits = replace(limits, keep_checkpoints=True, leave_exhausted=True)
-        run = Run(name, request.tables, request.settings, request.durable, limits, request.saving)
+        about = request.settings, request.durable, limits, request.saving, request.functions
+        run = Run(name, request.tables, *about)
         deadline = message.at + request.timeout if request.timeout is not None else None
         request = replace(request, plan=own_non_deterministic(request.plan, name))
         replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None

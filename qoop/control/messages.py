@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import field
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError
+from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.catalog.value import value
 from qoop.engine.events import Committed
@@ -32,7 +33,7 @@ class JobRequest:
     durable: outputs must survive the process. saving: which stages' that is worthwhile for; None: all must.
     reuse: look for checkpoints that the backend has already.
     adaptive: how it may change plan while it runs; None: it keeps the plan.
-    text: of the query, for the record.
+    text: of the query, for the record. functions: of Python, that its stages may call.
     """
 
     plan: Plan
@@ -46,6 +47,7 @@ class JobRequest:
     limits: Limits = field(default_factory=Limits)
     adaptive: Adaptive | None = None
     saving: Worthwhile | None = None
+    functions: tuple[UserFunction, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.weight > 0:

@@ -1,8 +1,8 @@
 """The writing and reading of a trace's lines: mostly by the fields' types (:mod:`qoop.planner.codec`).
 
 What has a way of its own: stages and plans, which are said once and then named by their digest; attempts and keys of
-checkpoints, as one word; tables, of which only name and version are known; errors, by class and message; and what
-a job may use to change plan, of which the search is left out, since its answers are in the trace.
+checkpoints, as one word; tables and functions, of which only names and versions are known; errors, by class and
+message; and what a job may use to change plan, of which the search is left out, since its answers are in the trace.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from qoop.catalog import errors
 from qoop.catalog.access import Places
 from qoop.catalog.errors import Cancelled, ExecutionError, PlanError, QoopError, SourceError
+from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Columns, Footer, Range, Split, Table
 from qoop.catalog.value import value
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
@@ -48,6 +49,7 @@ class TraceCodec:
             CheckpointKey: (_write_key, _read_key),
             Table: (_write_table, _read_table),
             Moves: (self._write_moves, self._read_moves),
+            UserFunction: (_write_function, _read_function),
             Adaptive: (self._write_adaptive, self._read_adaptive),
             QoopError: (write_error, read_error),
             Cancelled: (write_error, read_error),
@@ -236,6 +238,15 @@ def _write_table(table: Table) -> Any:
 def _read_table(data: Any) -> Table:
     name, version, rows = data
     return Table(str(name), (), str(version), _Elsewhere(), int(rows))
+
+
+def _write_function(function: UserFunction) -> Any:
+    return [function.name, function.version, function.parameters, function.return_type]
+
+
+def _read_function(data: Any) -> UserFunction:
+    name, version, parameters, return_type = data
+    return UserFunction(str(name), str(version), tuple(map(str, parameters)), str(return_type))
 
 
 def write_error(error: QoopError) -> Any:

@@ -13,6 +13,7 @@
     eta.py               how good the predicted end is
     reuse_share.py       how much finished work serves after a switch
     transfer.py          what predicate transfer is worth, and how little orders of joins matter with it
+    python_order.py      the order of predicates in Python that is found against both orders of the text
     checkpoint_cost.py   what durable checkpoints cost
     ray_nodes.py         a Ray cluster on this machine
     ray_cost.py          what it costs to run on Ray

@@ -78,7 +78,7 @@ _logger = logging.getLogger(__name__)
 @dataclass(eq=False)
 class _Machine:
     """A node with its actor. whole: what it has for all sessions; slots: of these, this one's. orders: what it is to be
-    told at the end of the turn. tables: that it has been told of."""
+    told at the end of the turn. tables, functions: that it has been told of."""
 
     name: MachineId
     node: Node
@@ -88,6 +88,7 @@ class _Machine:
     slots: int
     orders: list[Order] = field(default_factory=list)
     tables: set[tuple[str, str]] = field(default_factory=set)
+    functions: set[str] = field(default_factory=set)
 
     @property
     def capacity(self) -> Resources:
@@ -221,7 +222,10 @@ class RayBackend:
                     away.setdefault(place, []).append(key)
         tables = tuple(self._abroad(table) for table in self._new_tables(machine, spec))
         places = tuple((place, tuple(keys)) for place, keys in away.items())
-        machine.orders.append(Begin(replace(spec, tables={}), tables, places))
+        functions = tuple(one for one in spec.functions if one.key not in machine.functions)
+        machine.functions.update(one.key for one in functions)
+        calls = tuple(one.key for one in spec.functions)
+        machine.orders.append(Begin(replace(spec, tables={}, functions=()), tables, places, functions, calls))
 
     def stop(self, attempt: AttemptId) -> None:
         """Interrupt an attempt."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 
+from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.catalog.value import value
 from qoop.engine.backends.local import LocalBackend
@@ -53,12 +54,14 @@ class Introduced:
 
 @value
 class Begin:
-    """Run this. spec: without tables the node was told of. tables: those that are new to it. places: of what it reads
-    and other processes hold."""
+    """Run this. spec: without tables and functions. tables, functions: those that are new to the node. calls: the
+    keys of the functions. places: of what it reads and other processes hold."""
 
     spec: TaskSpec
     tables: tuple[Table, ...]
     places: tuple[tuple[Place, tuple[CheckpointKey, ...]], ...]
+    functions: tuple[UserFunction, ...] = ()
+    calls: tuple[str, ...] = ()
 
 
 @value
@@ -86,6 +89,7 @@ class NodeWorker:
         self._config = config
         self._inputs = PeerInputs(config.tls)
         self._tables: dict[tuple[str, str], Table] = {}
+        self._functions: dict[str, UserFunction] = {}
         self._refused: list[Event] = []
         self._backend = LocalBackend(
             config.slots, config.memory, config.spill, config.retention, config.machine, self._inputs
@@ -117,9 +121,11 @@ class NodeWorker:
                 check_stage(spec.stage)
             self._tables.update({(table.name, table.version): table for table in order.tables})
             tables = {item.table: self._tables[item.table, item.version] for item in spec.stage.table_inputs}
+            self._functions.update({one.key: one for one in order.functions})
+            functions = tuple(self._functions[key] for key in order.calls)
             for place, keys in order.places:
                 self._inputs.learn(place, keys)
-            self._backend.start(self._config.machine, replace(spec, tables=tables))
+            self._backend.start(self._config.machine, replace(spec, tables=tables, functions=functions))
         except Exception as error:
             self._refused.append(TaskFailed(spec.attempt, *to_failure(error, spec)))
             self._backend.wake()

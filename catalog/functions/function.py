@@ -1,0 +1,53 @@
+"""A function of Python that queries may call: its name, its types and what it promises.
+
+A function is known under two names. Texts call it by `name`. Stages that the planner prints call it by `key`, in which
+its version stands, so that whatever is made by one version has another signature than what another one makes (law 1),
+and a query that runs keeps the version it was planned with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+from qoop.catalog.errors import FunctionError
+from qoop.catalog.value import value
+
+
+def _elsewhere(*_: object) -> object:
+    raise FunctionError("this is the name of a function, which itself is elsewhere")
+
+
+@value
+class UserFunction:
+    """A function that was registered with a session.
+
+    version: stands for what it computes. parameters, return_type: DuckDB's types. vectorised: takes and returns Arrow
+    arrays, else values of Python for one row. deterministic: equal arguments give equal results. takes_null: it is
+    called for rows with a NULL among the arguments, too, and may return None; else the result is NULL there.
+    call: the function itself.
+    """
+
+    name: str
+    version: str
+    parameters: tuple[str, ...]
+    return_type: str
+    vectorised: bool = False
+    deterministic: bool = True
+    takes_null: bool = False
+    call: Callable[..., Any] = field(default=_elsewhere, compare=False, repr=False)
+
+    @property
+    def key(self) -> str:
+        """Its name with its version, by which stages call it."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def signature(self) -> str:
+        """How it is called, for people.
+
+        >>> UserFunction("f", "1", ("BIGINT", "VARCHAR"), "BOOLEAN").signature
+        'f(BIGINT, VARCHAR) -> BOOLEAN'
+        """
+        return f"{self.name}({', '.join(self.parameters)}) -> {self.return_type}"

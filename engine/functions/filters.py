@@ -1,0 +1,107 @@
+"""The filters of a stage whose predicates may run in any order, inside one kernel (see `ordering`)."""
+
+from __future__ import annotations
+
+import threading
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from qoop.catalog.functions.function import UserFunction
+from qoop.engine.functions.measured import Meter, plain, row_seconds
+from qoop.engine.functions.ordering import (
+    ORDER,
+    PASSED,
+    Counter,
+    Order,
+    Seen,
+    best,
+    filters_of,
+    in_orders,
+    orders_of,
+)
+
+
+class Ledger:
+    """The facts that the kernels of one process have seen of functions and predicates, for the tasks to come.
+
+    functions: by key, a meter for each kernel. predicates: by text. as_written: filters that failed in another order
+    than that of the text.
+    """
+
+    def __init__(self) -> None:
+        self.functions: dict[str, list[Meter]] = {}
+        self.predicates: dict[str, Counter] = {}
+        self.as_written: set[tuple[str, ...]] = set()
+
+
+class Filters:
+    """The filters of the task that a kernel runs now. ledger: shared with other kernels."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._lock = threading.Lock()
+        self._texts: list[tuple[str, ...]] = []
+        self._orders: list[list[Order]] = []
+        self._counters: list[list[Counter]] = []
+        self._meters: list[list[list[list[Meter]]]] = []
+        self.moved = False
+
+    def begin(self, sql: str, functions: tuple[UserFunction, ...]) -> str:
+        """The SQL of a stage as it is to run."""
+        self._texts, self.moved = filters_of(sql), False
+        if not self._texts:
+            return sql
+        meters = {one.key: self._ledger.functions.setdefault(one.key, []) for one in functions}
+        self._counters = [[self._ledger.predicates.setdefault(p, Counter()) for p in texts] for texts in self._texts]
+        self._meters = [[[m for key, m in meters.items() if key in p] for p in texts] for texts in self._texts]
+        self._orders = [self._choices(number) for number in range(len(self._texts))]
+        return in_orders(sql, self._orders)
+
+    def keep_to_text(self) -> None:
+        """From now on these filters run in the order of the text."""
+        self._ledger.as_written.update(self._texts)
+
+    def add_to(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Have a connection know how to ask for an order, and to tell what a predicate has left."""
+        integer, boolean = duckdb.sqltype("INTEGER"), duckdb.sqltype("BOOLEAN")
+        asked = {"type": "arrow", "side_effects": True}
+        connection.create_function(ORDER, self._order, [integer], integer, **asked)  # type: ignore[call-overload]
+        told = [integer, integer, boolean]
+        connection.create_function(  # type: ignore[call-overload]
+            PASSED, self._passed, told, boolean, null_handling="special", **asked
+        )
+
+    def _choices(self, number: int) -> list[Order]:
+        texts = self._texts[number]
+        if texts in self._ledger.as_written:
+            return [tuple(range(len(texts)))]
+        seen = self._seen(number)
+        ranks = [(one.selectivity - 1.0) / (one.seconds or 1.0) for one in seen]
+        return orders_of(len(texts), tuple(sorted(range(len(texts)), key=ranks.__getitem__)))
+
+    def _seen(self, number: int) -> list[Seen]:
+        """The facts known of the predicates of a filter."""
+        return [
+            Seen(counter.rows, counter.passed, _seconds(meters))
+            for counter, meters in zip(self._counters[number], self._meters[number], strict=True)
+        ]
+
+    def _order(self, numbers: pa.ChunkedArray) -> pa.Array:
+        number = numbers[0].as_py()
+        place = best(self._orders[number], self._seen(number))
+        self.moved = self.moved or place != 0
+        return pa.repeat(pa.scalar(place, pa.int32()), len(numbers))
+
+    def _passed(self, numbers: pa.ChunkedArray, places: pa.ChunkedArray, flags: pa.ChunkedArray) -> pa.ChunkedArray:
+        with self._lock:
+            counter = self._counters[numbers[0].as_py()][places[0].as_py()]
+            counter.add(len(flags), pc.sum(plain(flags)).as_py() or 0)
+        return flags
+
+
+def _seconds(functions: list[list[Meter]]) -> float | None:
+    """Seconds of a row of a predicate that calls these functions, as far as they are known."""
+    known = [seconds for meters in functions if (seconds := row_seconds(meters)) is not None]
+    return sum(known) if known else None

@@ -1,0 +1,132 @@
+"""The order of expensive predicates, found while they run.
+
+The planner prints a filter with several predicates that call Python as ``/*in any order:*/ p /*or*/ AND q /*.*/``.
+Nobody knows beforehand what these cost and how many rows they leave, so the kernel has DuckDB ask for an order with
+every vector of 2048 rows, and counts what goes into each predicate and what comes out:
+
+    CASE order() WHEN 0 THEN p, then q of what is left WHEN 1 THEN q, then p of what is left END
+
+The best order is that of the rank (selectivity - 1) / cost (Hellerstein and Stonebraker 1993); with numbers that are
+taken for independent it is the order of the least expected cost, which `best` takes. The rows are the same in any
+order, and so is the signature.
+
+Whatever raises in another order than that of the text might not have been asked in that: the task is then run again in
+the text's order, and so are all later ones of that filter (law 12).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import permutations
+
+from qoop.catalog.value import value
+from qoop.planner.plan import MARKS
+
+_BEGIN, _AND, _END = MARKS
+ORDER, PASSED = "order of predicates", "rows that pass"
+"""The names of the functions by which DuckDB asks for an order, and tells what a predicate has left."""
+
+_FILTER = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.S)
+_ALL_ORDERS = 3
+_FORGET = 65_536
+"""Rows of a predicate after which what was seen before counts half: data may change along a table."""
+
+Order = tuple[int, ...]
+
+
+def filters_of(sql: str) -> list[tuple[str, ...]]:
+    """The predicates of each filter of a stage whose predicates may run in any order, as the text has them.
+
+    >>> filters_of("SELECT a FROM t WHERE b AND /*in any order:*/ f(a) /*or*/ AND g(a) /*.*/")
+    [('f(a)', 'g(a)')]
+    """
+    return [tuple(text.split(_AND)) for text in _FILTER.findall(sql)]
+
+
+def orders_of(count: int, best: Order | None = None) -> list[Order]:
+    """The orders that can be chosen among for each vector; the first is that of the text. best: as far as is known.
+
+    >>> orders_of(2)
+    [(0, 1), (1, 0)]
+    """
+    text = tuple(range(count))
+    if count <= _ALL_ORDERS:
+        return list(permutations(text))
+    known = best or text
+    return list(dict.fromkeys([text, *((*known[place:], *known[:place]) for place in text)]))
+
+
+def in_orders(sql: str, orders: Sequence[Sequence[Order]]) -> str:
+    """The SQL of a stage with its filters in the orders that can be chosen among, each filter by its number."""
+    numbers = iter(range(len(orders)))
+
+    def printed(found: re.Match[str]) -> str:
+        number = next(numbers)
+        predicates = found.group(1).split(_AND)
+        cases = " ".join(
+            f"WHEN {place} THEN {_chain(number, predicates, order)}" for place, order in enumerate(orders[number])
+        )
+        return f'(CASE "{ORDER}"({number}::INTEGER) {cases} END)'
+
+    return _FILTER.sub(printed, sql)
+
+
+def _chain(number: int, predicates: Sequence[str], order: Order) -> str:
+    text = "true"
+    for place in reversed(order):
+        asked = f'"{PASSED}"({number}::INTEGER, {place}::INTEGER, {predicates[place]})'
+        text = f"CASE WHEN {asked} THEN {text} ELSE false END"
+    return text
+
+
+@value
+class Seen:
+    """One predicate: rows that it was asked for, and rows that it passed. seconds: a row; None: not known."""
+
+    rows: float
+    passed: float
+    seconds: float | None
+
+    @property
+    def selectivity(self) -> float:
+        """The part of the rows that it passes; of none it is taken for a half."""
+        return (self.passed + 1.0) / (self.rows + 2.0)
+
+
+def best(orders: Sequence[Order], seen: Sequence[Seen]) -> int:
+    """The place of the order that should cost least for a row; of equals the first.
+
+    >>> cheap, dear = Seen(1000, 900, 1e-6), Seen(1000, 10, 1e-3)
+    >>> best([(0, 1), (1, 0)], [cheap, dear]), best([(0, 1), (1, 0)], [dear, cheap])
+    (0, 1)
+    """
+    known = [one.seconds for one in seen if one.seconds is not None]
+    usual = sum(known) / len(known) if known else 1.0
+    costs = [one.seconds if one.seconds is not None else usual for one in seen]
+    return min(range(len(orders)), key=lambda place: _cost(orders[place], costs, [one.selectivity for one in seen]))
+
+
+def _cost(order: Order, costs: Sequence[float], selectivities: Sequence[float]) -> float:
+    """Expected seconds for a row: each predicate is asked for what those before it leave."""
+    total, left = 0.0, 1.0
+    for place in order:
+        total += left * costs[place]
+        left *= selectivities[place]
+    return total
+
+
+class Counter:
+    """Rows that one predicate was asked for and that it passed, the last ones counting most."""
+
+    __slots__ = ("passed", "rows")
+
+    def __init__(self, rows: float = 0.0, passed: float = 0.0) -> None:
+        self.rows, self.passed = rows, passed
+
+    def add(self, rows: int, passed: int) -> None:
+        """Count a vector."""
+        if self.rows > _FORGET:
+            self.rows, self.passed = self.rows / 2, self.passed / 2
+        self.rows += rows
+        self.passed += passed
