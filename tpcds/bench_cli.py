@@ -75,7 +75,7 @@ def _add_resized(
 def _add_udf(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "Two predicates in Python of unknown cost: the order that is found against both orders of the text"
     parser = commands.add_parser("udf", help=what, description=f"{what}.")
-    parser.add_argument("--rows", type=int, default=200_000, metavar="N", help="of the table (200000)")
+    parser.add_argument("--rows", type=int, default=400_000, metavar="N", help="of the table (400000)")
     parser.add_argument("--spins", type=int, default=4000, metavar="N", help="of the dear one's loop (4000)")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds, the shortest counts (3)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
