@@ -45,7 +45,7 @@ class UserFunction:
 
     @property
     def signature(self) -> str:
-        """How it is called, for people.
+        """The form of a call, for people.
 
         >>> UserFunction("f", "1", ("BIGINT", "VARCHAR"), "BOOLEAN").signature
         'f(BIGINT, VARCHAR) -> BOOLEAN'

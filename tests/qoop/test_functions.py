@@ -177,4 +177,4 @@ def test_outputs_of_another_version_are_not_taken_over(tmp_path: Path) -> None:
 
     assert total("1") == (5050, 100)
     assert total("1") == (5050, 0), "taken over"
-    assert total("22") == (5150, 100), "made anew"
+    assert total("22") == (5150, 100), "made again"
