@@ -14,12 +14,14 @@ from qoop.planner.finish import SPILL_BYTE, Finish
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
 from qoop.profiles import CapacityProfile
 from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds.map import cells, classes, cluster, commands, pictures, records
+from qoop.tpcds.map import cells, classes, cluster, commands, pictures, playing, records
 from qoop.tpcds.map.cells import DOWN, UP, Cell
 from qoop.tpcds.map.records import Group, Record
 from qoop.tpcds.map.systems import CEILING, CLARINET, GREEDY, HINDSIGHT, OURS, ROBUST, Contest, robust
+from qoop.tpcds.results import Results
 from qoop.tpcds.simulate.ground_truth import believed, misjudged
-from qoop.tpcds.simulate.workload import Query
+from qoop.tpcds.simulate.measuring import Measurements
+from qoop.tpcds.simulate.workload import PAPER, Query
 from qoop.tpcds.suite import toy
 
 
@@ -183,3 +185,11 @@ def test_unknown_lengths_and_classes_are_told_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="there is no length 'Z'; there are A, B, C, D, E"):
         commands._asked("A, Z", classes.LENGTHS, "length")
     assert list(commands._asked(None, classes.STARTS, "class")) == list(classes.STARTS)
+
+
+def test_a_query_that_was_not_measured_is_no_ground_for_a_run_as_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playing, "measurements", lambda directory: Measurements(Results(None, {})))
+    with pytest.raises(ConfigError, match="query 1 was not measured: qoop bench measure"):
+        playing.as_measured(tmp_path, QUERY, PAPER)

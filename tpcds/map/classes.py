@@ -14,9 +14,8 @@ from qoop.profiles.shared import shared
 from qoop.profiles.volatility import REGION_SECONDS
 from qoop.tpcds.map import cluster
 from qoop.tpcds.map.cells import SHARES
-from qoop.tpcds.map.playing import query_of
+from qoop.tpcds.map.playing import as_measured, query_of
 from qoop.tpcds.map.systems import Contest, json_of
-from qoop.tpcds.simulate.ground_truth import measured
 from qoop.tpcds.simulate.workload import Setting
 
 DISK = 500e6
@@ -127,7 +126,7 @@ _MAKERS: Mapping[str, Callable[[Item, random.Random], CapacityProfile]] = {
 def measure(item: Item) -> dict[str, Any]:
     """One record, as JSON values; who knows what will come only at the first start of a class."""
     query = query_of(item.directory, item.query, item.setting)
-    truth = measured(item.directory, {item.query: query}, item.setting)
+    truth = as_measured(item.directory, query, item.setting)
     contest = Contest(query, profile(item), truth, [item.setting.share(slots) for slots in SHARES])
     runs = contest.all() if item.start == 0 else contest.real()
     return {"group": item.group, "query": item.query, "joins": query.joins, "runs": json_of(runs)}

@@ -114,7 +114,7 @@ def axes_of(found: Mapping[str, Group]) -> Picture:
             if table:
                 names = [_ROW.get(cell.axis, cell.axis).format(cell.value) for cell in some]
                 _heat(axes, table, names, systems)
-            charts.labels(axes, f"Gain over {CLARINET}, from {pair[0]} to {pair[1]} slots", "", "", legend=False)
+            charts.labels(axes, f"Gain over {CLARINET}: {pair[0]} to {pair[1]} slots", "", "", legend=False)
         return page.picture()
 
 

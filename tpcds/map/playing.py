@@ -8,11 +8,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from qoop.catalog.errors import ConfigError
 from qoop.profiles import CapacityProfile
 from qoop.tpcds.map.cells import FOURFOLD, OURS, SHARES, Cell, point, profile, share
 from qoop.tpcds.map.systems import Contest, json_of
 from qoop.tpcds.simulate.ground_truth import GroundTruth, believed, measured, misjudged
+from qoop.tpcds.simulate.measuring import measurements
 from qoop.tpcds.simulate.workload import Query, Setting, workload
+
+SCALES = (1.0, 10.0)
+"""Of data on which stages may have been measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +49,19 @@ def query_of(directory: Path, number: int, setting: Setting) -> Query:
     return workload(directory, (number,), setting)[number]
 
 
+def as_measured(directory: Path, query: Query, setting: Setting) -> GroundTruth:
+    """The ground truth of a query by its measurements. Raises ConfigError if it has none: all would be as believed."""
+    if not measurements(directory).scales(query.number, SCALES):
+        raise ConfigError(
+            f"query {query.number} was not measured: qoop bench measure {directory} --queries {query.number}"
+        )
+    return measured(directory, {query.number: query}, setting, SCALES)
+
+
 def _truth(item: Item) -> GroundTruth:
     setting, error = item.cell.setting, item.cell.error
     query = query_of(item.directory, item.query, setting)
     if error == OURS:
-        return measured(item.directory, {item.query: query}, setting)
+        return as_measured(item.directory, query, setting)
     truth = believed((query,), setting)
     return misjudged(truth, 4.0, item.seed) if error == FOURFOLD else truth
