@@ -106,7 +106,7 @@ class QueryPlanning:
         return planned if own is None else self._cheaper(own, planned, share)
 
     def _in_stages_only(self, text: str) -> bool:
-        """True if DuckDB's own plan is no choice: it would call functions of Python in the order of the text, whatever
+        """True if DuckDB's own plan is no choice: it would call functions of Python in any order, whatever
         they take."""
         return bool(self._config.staged or self._tables.binder.functions(text))
 
