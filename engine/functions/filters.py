@@ -6,7 +6,6 @@ import threading
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from qoop.catalog.functions.function import UserFunction
 from qoop.engine.functions.measured import Meter, plain, row_seconds
@@ -95,6 +94,8 @@ class Filters:
         return pa.repeat(pa.scalar(place, pa.int32()), len(numbers))
 
     def _passed(self, numbers: pa.ChunkedArray, places: pa.ChunkedArray, flags: pa.ChunkedArray) -> pa.ChunkedArray:
+        import pyarrow.compute as pc  # few kernels call functions of Python
+
         with self._lock:
             counter = self._counters[numbers[0].as_py()][places[0].as_py()]
             counter.add(len(flags), pc.sum(plain(flags)).as_py() or 0)

@@ -29,6 +29,10 @@ START, SHARE = "start", "share"
 """Kinds of causes: the other plans became known at the start, and the share has changed."""
 
 
+LOSS_PART = 0.1
+"""The part of the work of a job that a change of plan leaves out at least, to count as a loss."""
+
+
 @value
 class Option:
     """A plan that a job may run, with what every decision needs of it worked out once.
@@ -195,6 +199,7 @@ class Question:
     now: seconds since the job began. shares: what it was promised from which second on, up to now.
     wagered: seconds of tasks run against the advice of greed (`Stay.against`) that the plan advised has no use for.
     causes: the kinds of what the decision is about (:class:`~qoop.replanning.triggers.Cause`).
+    losses: how many changes of plan so far left out a good part of the work (:meth:`loses`).
     """
 
     options: tuple[Option, ...]
@@ -206,6 +211,7 @@ class Question:
     shares: tuple[tuple[float, Resources], ...] = ()
     wagered: float = 0.0
     causes: tuple[str, ...] = ()
+    losses: int = 0
 
     def with_reuse(self) -> Question:
         """The question with every option but the running one as it would be switched to: served by finished stages."""
@@ -262,6 +268,12 @@ class Question:
     def left_out(self, place: int) -> float:
         """See :func:`left_out`: what is lost by going over to an option."""
         return left_out(self.options[self.running], self.options[place], self.finished)
+
+    def loses(self, place: int) -> bool:
+        """True if going over to an option leaves out a good part of all work done so far, also of tasks that run."""
+        kept = self.options[place].contents
+        begun = sum(sum(spent) for content, spent in self.finished.running.items() if content not in kept)
+        return self.left_out(place) + begun > LOSS_PART * sum(self.finished.worked.values())
 
     def stages_back(self, place: int) -> int:
         """See :func:`stages_back`: how deep going over to an option goes back."""

@@ -30,6 +30,10 @@ class Greedy:
     plan that looks better than it is to the next. So each misestimate takes the hysteresis off what is left of the
     running plan's time once more, and so does it that nothing of the query has been seen at all. Where only the share
     has changed, no estimate is news.
+
+    A share that goes to and fro in less time than the query takes would have it change plan for ever, and begin again
+    each time. So, if careful, each change that left out a good part of the work doubles how often the hysteresis is
+    taken off: what the next one may lose is bounded by ever larger gains (exponential back-off).
     """
 
     hysteresis: float = 0.15
@@ -65,10 +69,11 @@ class Greedy:
 
     def _needed(self, question: Question) -> float:
         """The part of the seconds in doubt that a gain must come to."""
-        if question.by_share:
-            return self.share_hysteresis
-        doubts = question.misestimates + (not question.finished.present)
-        return 1.0 - (1.0 - self.hysteresis) ** (1 + doubts)
+        once, doubts = self.share_hysteresis, 0
+        if not question.by_share:
+            once, doubts = self.hysteresis, question.misestimates + (not question.finished.present)
+        losses = question.losses if self.careful else 0
+        return 1.0 - (1.0 - once) ** ((1 + doubts) * 2.0**losses)
 
     def _doubtful(self, question: Question, place: int, mine: float) -> float:
         """Seconds of estimates that the gain is to be held against."""

@@ -64,6 +64,7 @@ class Replanner:
         self._pinned = False
         self._shares: list[tuple[float, Resources]] = []
         self._regret_budget = RegretBudget()
+        self._losses = 0
         self._again = inf
         self._wanted: Resources | None = None
         self._slots = adaptive.begin_with
@@ -239,6 +240,7 @@ class Replanner:
             tuple(self._shares),
             self._regret_budget.until(finished),
             tuple(cause.kind for cause in self._asked),
+            self._losses,
         )
         news, self._news = tuple(self._news), []
         asked = Asked(question, self._told, news, self._adaptive, self._job, self._found)
@@ -254,6 +256,7 @@ class Replanner:
             if self._by_duckdb:
                 self._again = min(self._again, now + max(LOOK_AGAIN, now - self._run.began))
             return []
+        self._losses += answer.question.loses(answer.decision.plan)
         self._running = answer.decision.plan
         self._options = answer.options
         self._unsifted = True

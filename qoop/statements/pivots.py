@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import duckdb
+
 from qoop.catalog.asking import is_several, parsed
 from qoop.catalog.errors import QueryError
 from qoop.catalog.lexed import Lexeme, lexed
@@ -45,8 +47,14 @@ class _Level:
 
 
 def is_open(text: str) -> bool:
-    """True for a text with a PIVOT whose values must be asked for: DuckDB makes several statements of it."""
-    return _MAY_PIVOT.search(text) is not None and any(map(is_several, parsed(text)))
+    """True for a text with a PIVOT whose values must be asked for: DuckDB makes several statements of it. A text that
+    it cannot parse has none; binding says so."""
+    if _MAY_PIVOT.search(text) is None:
+        return False
+    try:
+        return any(map(is_several, parsed(text)))
+    except duckdb.ParserException:
+        return False
 
 
 def with_values(text: str, values: Values) -> str:

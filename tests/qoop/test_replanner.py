@@ -187,6 +187,23 @@ def test_after_misestimates_a_gain_must_be_larger_to_be_believed() -> None:
     assert isinstance(Greedy().decide(replace(question, misestimates=2)), Stay)
 
 
+def test_changes_that_lose_work_must_gain_ever_more() -> None:
+    better = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "B")  # a quarter sooner
+    question = replace(ask(A, better, done=finished(A, {"scan": 4})), causes=("share",))
+    assert question.by_share
+    decided = [isinstance(Greedy().decide(replace(question, losses=losses)), Switch) for losses in range(4)]
+    assert decided == [True, True, False, False], "10, 19, 34, 57 %"
+    assert isinstance(Greedy(careful=False).decide(replace(question, losses=3)), Switch)
+
+
+def test_a_change_that_leaves_out_a_tenth_of_the_work_loses() -> None:
+    other = option("first 4 1\nroot 1 1 first", "B")
+    shared = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "C")
+    question = ask(A, other, shared, done=finished(A, {"scan": 2}, {"join": 0.1}))
+    assert [question.loses(place) for place in range(3)] == [False, True, False]
+    assert ask(A, shared, done=finished(A, {"scan": 1}, {"join": 0.5})).loses(1), "tasks that run count, too"
+
+
 def test_before_anything_is_seen_a_gain_must_be_larger_to_be_believed() -> None:
     better = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "B")
     slow = option("scan 4 1\nother 2 9 scan\nroot 1 1 other", "A")

@@ -386,3 +386,11 @@ def test_a_session_left_open_is_closed_with_the_interpreter(busy: bool, tmp_path
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_pivot_that_cannot_be_parsed_is_an_error_of_ours_wherever_it_is_asked_about() -> None:
+    with qoop.connect(slots=1, memory="200MB") as session:
+        session.register("t", pa.table({"a": [1], "b": [2], "c": ["x"]}))
+        for ask in (session.alternatives, session.explain, session.sql, session.prepare):
+            with pytest.raises(qoop.ParseError, match="BY"):
+                ask("PIVOT t ON c IN ('x') USING sum(b) GROUP_BY BY a")  # type: ignore[operator]
