@@ -9,6 +9,9 @@ from qoop.catalog.value import value
 from qoop.engine.history import Remaining
 from qoop.replanning.decision import Decision, Question, Stay, switch_to
 
+MOST_LOSSES = 10
+"""Changes of plan that lost work and count: nothing is asked of more."""
+
 
 @value
 class Greedy:
@@ -73,7 +76,8 @@ class Greedy:
         if not question.by_share:
             once, doubts = self.hysteresis, question.misestimates + (not question.finished.present)
         losses = question.losses if self.careful else 0
-        return 1.0 - (1.0 - once) ** ((1 + doubts) * 2.0**losses)
+        times = (1 + doubts) * 2.0 ** min(losses, MOST_LOSSES)
+        return float(1.0 - (1.0 - once) ** times)
 
     def _doubtful(self, question: Question, place: int, mine: float) -> float:
         """Seconds of estimates that the gain is to be held against."""

@@ -329,7 +329,7 @@ def test_threads_come_and_go_with_the_slots(tmp_path: Path) -> None:
 def test_kernels_are_replaced_when_memory_falls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, opened, closed = set(threading.enumerate()), [], []
     init, close = Kernel.__init__, Kernel.close
-    monkeypatch.setattr(Kernel, "__init__", lambda kernel, spill: (init(kernel, spill), opened.append(kernel))[0])
+    monkeypatch.setattr(Kernel, "__init__", lambda kernel, *told: (init(kernel, *told), opened.append(kernel))[0])
     monkeypatch.setattr(Kernel, "close", lambda kernel: (close(kernel), closed.append(kernel))[0])
     backend = LocalBackend(3, MEMORY, spill_dir=tmp_path)
     busy = a_spec(LONG, memory=1e6)
@@ -338,7 +338,7 @@ def test_kernels_are_replaced_when_memory_falls(tmp_path: Path, monkeypatch: pyt
     for slots, memory in ((3, MEMORY // 2), (1, MEMORY // 3), (2, MEMORY), (2, MEMORY // 2)):
         backend.resize(slots, memory)
     backend.stop(busy.attempt)
-    assert TaskStopped(busy.attempt) in collect(backend, 1)
+    assert collect(backend, 1)[-1] == TaskStopped(busy.attempt)
     until = time.monotonic() + 5
     while len(set(threading.enumerate()) - before) > 2 or len(opened) - len(closed) != 2:
         assert time.monotonic() < until, (threading.enumerate(), opened, closed)
