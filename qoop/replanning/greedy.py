@@ -70,6 +70,11 @@ class Greedy:
         least = f"{needed:.0%} of what only one of both would do" if apart else f"{needed:.0%}"
         return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
 
+    def gain_needed(self, question: Question, place: int) -> float:
+        """Seconds by which an option must end before the running plan."""
+        mine = question.remaining[question.running].seconds
+        return max(self.least_gain, self._needed(question) * self._doubtful(question, place, mine))
+
     def _needed(self, question: Question) -> float:
         """The part of the seconds in doubt that a gain must come to."""
         once, doubts = self.share_hysteresis, 0
