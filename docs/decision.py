@@ -169,7 +169,7 @@ def _limit(question: Question, place: int) -> float:
     mine = question.remaining[question.running].seconds
     if place == question.running:
         return 0.0
-    return mine - Greedy().gain_needed(question, place)
+    return mine - Greedy().gain_needed(question, place, mine)
 
 
 def _legend() -> Iterator[str]:

@@ -158,12 +158,14 @@ class QueryPlanning:
     def _best(self, own: DuckDBPlan, others: Sequence[Candidate], share: Resources) -> Plan:
         """DuckDB's plan, or one of the others: whichever took less. One that has hardly been tried is tried again if
         it may take less, so that a query settles on the better one however wrong the estimates are."""
-        known = as_they_turned_out(others, own.staged_seconds, share)
-        best = min(known, key=lambda one: one.finish.seconds(share))
+        best = min(others, key=lambda one: one.finish.seconds(share))
         if own.staged_seconds is None:
             return best.plan if best.finish.seconds(share) < MUCH_LESS * self._own_seconds(own, share) else own.plan
-        own = own.hopeful()
-        return best.plan if self._was_better_in_stages(own, share) else own.plan
+        hopeful = own.hopeful()
+        if not self._was_better_in_stages(hopeful, share):
+            return hopeful.plan
+        [best] = as_they_turned_out([best], own.staged_seconds, share)
+        return best.plan
 
     def _cheaper(self, own: DuckDBPlan, staged: Planned, share: Resources) -> Planned:
         """The query by DuckDB's own plan or in stages, where outputs are to survive the process."""
@@ -285,10 +287,9 @@ class QueryPlanning:
             self._unlearned = [item for item in self._unlearned if item not in ended]
         for planned, handle in ended:
             self._duckdb_plans.learn(planned.bound.text, handle)
-            facts = committed(handle.history())
-            for plan in (planned.plan, *handle.plans()[1:]):
-                if plan.root.whole:
-                    continue
+            staged = [plan for plan in (planned.plan, *handle.plans()[1:]) if not plan.root.whole]
+            facts = committed(handle.history()) if staged else ()
+            for plan in staged:
                 seen = outputs(plan, facts)
                 self._seen.add(plan, seen)
                 if plan is planned.plan and planned.available is not None and misestimate(plan, seen) > MISJUDGED:

@@ -26,13 +26,14 @@ class Ledger:
     """The facts that the kernels of one process have seen of functions and predicates, for the tasks to come.
 
     functions: by key, a meter for each kernel. predicates: by text. as_written: filters that failed in another order
-    than that of the text.
+    than that of the text. lock: of the counters, which kernels and their threads share.
     """
 
     def __init__(self) -> None:
         self.functions: dict[str, list[Meter]] = {}
         self.predicates: dict[str, Counter] = {}
         self.as_written: set[tuple[str, ...]] = set()
+        self.lock = threading.Lock()
 
 
 class Filters:
@@ -40,7 +41,6 @@ class Filters:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._lock = threading.Lock()
         self._texts: list[tuple[str, ...]] = []
         self._orders: list[list[Order]] = []
         self._counters: list[list[Counter]] = []
@@ -96,7 +96,7 @@ class Filters:
     def _passed(self, numbers: pa.ChunkedArray, places: pa.ChunkedArray, flags: pa.ChunkedArray) -> pa.ChunkedArray:
         import pyarrow.compute as pc  # few kernels call functions of Python
 
-        with self._lock:
+        with self._ledger.lock:
             counter = self._counters[numbers[0].as_py()][places[0].as_py()]
             counter.add(len(flags), pc.sum(plain(flags)).as_py() or 0)
         return flags

@@ -59,20 +59,16 @@ class Greedy:
         sooner = [place for place in self._allowed(question) if remaining[place].seconds < mine]
         if not sooner:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
-        needed = self._needed(question)
         sooner.sort(key=lambda place: (remaining[place].seconds, place))
-        doubtful = {place: self._doubtful(question, place, mine) for place in sooner}
         for place in sooner:  # the first may have little in common with the running plan, and the next nearly all
-            gain = mine - remaining[place].seconds
-            if gain >= self.least_gain and not gain < needed * doubtful[place] < inf:
+            if not mine - remaining[place].seconds < self.gain_needed(question, place, mine) < inf:
                 return switch_to(question, place, remaining)
-        apart = doubtful[sooner[0]] > mine
+        needed, apart = self._needed(question), self._doubtful(question, sooner[0], mine) > mine
         least = f"{needed:.0%} of what only one of both would do" if apart else f"{needed:.0%}"
         return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
 
-    def gain_needed(self, question: Question, place: int) -> float:
-        """Seconds by which an option must end before the running plan."""
-        mine = question.remaining[question.running].seconds
+    def gain_needed(self, question: Question, place: int, mine: float) -> float:
+        """Seconds by which an option must end before the running plan, which would take `mine`."""
         return max(self.least_gain, self._needed(question) * self._doubtful(question, place, mine))
 
     def _needed(self, question: Question) -> float:
