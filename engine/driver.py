@@ -17,12 +17,14 @@ from qoop.engine.events import (
     Grant,
     MachineJoined,
     MachineLost,
+    Regrant,
     Release,
     ShareChanged,
     SlotsChanged,
     Start,
     Stop,
     TaskFailed,
+    TaskRegranted,
     TaskStopped,
     TaskSucceeded,
 )
@@ -122,6 +124,9 @@ class Driver:
                 self._discharge(event.attempt)
                 self._tell((event.attempt.task.job,), event, now)
                 self._give_back(event)
+            elif isinstance(event, TaskRegranted):
+                self._recharge(event.attempt, event.resources)
+                self._tell((event.attempt.task.job,), event, now)
             elif isinstance(event, ShareChanged):
                 self._tell([event.job], event, now)
             else:
@@ -148,6 +153,8 @@ class Driver:
             match command:
                 case Stop(attempt):
                     self._backend.stop(attempt)
+                case Regrant(attempt, resources):
+                    self._regrant(attempt, resources)
                 case Release(job, keys):
                     self._forget_answer(job, keys)
                     self._backend.release(job, keys)
@@ -223,6 +230,20 @@ class Driver:
         _add(self._used, charge.machine, charge.resources)
         _add(self._used_by, charge.job, charge.resources)
         self._availability.set_free(charge.machine, self._free(charge.machine))
+
+    def _regrant(self, attempt: AttemptId, resources: Resources) -> None:
+        """Take what it is to have more at once; what it is to have less is free once it says so."""
+        charge = self._charges.get(attempt)
+        if charge is not None:
+            had = charge.resources
+            self._recharge(attempt, Resources(max(had.cpu, resources.cpu), max(had.memory, resources.memory)))
+            self._backend.regrant(attempt, resources)
+
+    def _recharge(self, attempt: AttemptId, resources: Resources) -> None:
+        charge = self._charges.get(attempt)
+        if charge is not None:
+            self._discharge(attempt)
+            self._charge(attempt, _Charge(charge.job, charge.machine, resources))
 
     def _discharge(self, attempt: AttemptId) -> None:
         charge = self._charges.pop(attempt, None)

@@ -63,6 +63,14 @@ class TaskStopped:
 
 
 @value
+class TaskRegranted:
+    """The attempt goes on, with these resources from now on: it was asked to, or its machine has become smaller."""
+
+    attempt: AttemptId
+    resources: Resources
+
+
+@value
 class MachineJoined:
     """A machine with this capacity can be used."""
 
@@ -79,9 +87,9 @@ class MachineLost:
 
 @value
 class SlotsChanged:
-    """The machine now has this capacity. Attempts that no longer fit are being stopped; each keeps its resources
-    until it is reported failed, so what is used may exceed the capacity for a while. why: as a clause; empty: somebody
-    has asked for it."""
+    """The machine now has this capacity. Attempts that no longer fit are being made smaller where they are elastic, and
+    stopped else; each keeps its resources until that is reported, so what is used may exceed the capacity for a while.
+    why: as a clause; empty: somebody has asked for it."""
 
     machine: MachineId
     capacity: Resources
@@ -134,6 +142,7 @@ Event = (
     TaskSucceeded
     | TaskFailed
     | TaskStopped
+    | TaskRegranted
     | MachineJoined
     | MachineLost
     | SlotsChanged
@@ -160,6 +169,15 @@ class Stop:
 
 
 @value
+class Regrant:
+    """Let this attempt, which is elastic, go on with these resources; the report of what it has then follows, unless it
+    has ended."""
+
+    attempt: AttemptId
+    resources: Resources
+
+
+@value
 class Release:
     """The job no longer needs these outputs; a store may drop what nothing else holds."""
 
@@ -167,7 +185,7 @@ class Release:
     keys: tuple[CheckpointKey, ...]
 
 
-Command = Start | Stop | Release
+Command = Start | Stop | Regrant | Release
 
 
 @value
@@ -186,13 +204,17 @@ class Demand:
 
 @value
 class Running:
-    """An attempt that has neither ended nor been told to stop. seconds: it should take in all (see `Demand`)."""
+    """An attempt that has neither ended nor been told to stop. seconds: it should take in all (see `Demand`).
+
+    most: slots that it can be granted while it runs; 0: it keeps its resources to the end.
+    """
 
     attempt: AttemptId
     machine: MachineId
     resources: Resources
     started: float
     seconds: float
+    most: int = 0
 
 
 @value

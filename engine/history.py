@@ -11,7 +11,7 @@ from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId
 from qoop.planner.plan import Resources, StageId
 
 Record = Union[
-    "Switched", "Started", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone", "MemoryRaised",
+    "Switched", "Started", "Regranted", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone", "MemoryRaised",
     "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold", "CapacityAnnounced", "StageDone", "Decided",
     "Ended",
 ]  # fmt: skip
@@ -69,6 +69,20 @@ class Started:
     def __str__(self) -> str:
         available = available_of(self.resources)
         return f"at {self.at:.3f} s {self.attempt} started on {self.machine} with {available}"
+
+
+@value
+class Regranted:
+    """An attempt went on with other resources: it lost nothing."""
+
+    at: float
+    attempt: AttemptId
+    key: CheckpointKey
+    machine: MachineId
+    resources: Resources
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {self.attempt} went on with {available_of(self.resources)}"
 
 
 @value

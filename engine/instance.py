@@ -55,6 +55,14 @@ class Instance:
                 self.connection.execute(f"SET {name} = {as_value(value)}")
         self._applied = dict(wanted)
 
+    def regrant(self, wanted: Mapping[str, object]) -> None:
+        """Change options while a query runs; DuckDB lets a few of them be."""
+        with self.connection.cursor() as other:
+            for name, value in wanted.items():
+                if self._applied.get(name) != value:
+                    other.execute(f"SET {name} = {as_value(value)}")
+                    self._applied[name] = value
+
     def serves(self, access: Sequence[Access] | None, options: Mapping[str, object]) -> bool:
         """True if a task that must be able to open this, and nothing else, can have these options here."""
         if self.sealed and self._applied != options:
@@ -102,6 +110,7 @@ class Instance:
     def seal(self) -> None:
         """Keep the options as they are, whatever it is told."""
         if not self.sealed:
+            self.connection.execute("SET allowed_configs = ['external_threads']")  # threads of tasks that are elastic
             self.connection.execute("SET lock_configuration = true")
             self.sealed = True
 

@@ -42,8 +42,8 @@ from qoop.engine.instance import Instance, as_value
 from qoop.engine.one_pipeline import has_several_pipelines, through_one_pipeline
 from qoop.engine.storage.growing import Begin, InMemory, Made
 from qoop.engine.storage.partition import cut, quoted, with_partition_number, without_number
-from qoop.engine.task import TaskSpec
-from qoop.planner.plan import Stage, TableInput
+from qoop.engine.task import AttemptId, TaskSpec
+from qoop.planner.plan import Resources, Stage, TableInput
 
 BATCH_ROWS = 131_072  # rows of a record batch put out; a power of two, to which DuckDB rounds its buffers up
 _BATCH_BYTES = 16 << 20  # that a batch should not exceed by much, as far as the width of rows is known
@@ -57,7 +57,7 @@ _IN_DOUBT = "in doubt"
 
 
 class Kernel:
-    """Runs one task at a time; only `interrupt` may be called from other threads.
+    """Runs one task at a time; only `interrupt` and `regrant` may be called from other threads.
 
     Fragments that the planner has printed run in an instance of DuckDB that can open the files of the tables it was
     given so far, and no others. A user's own text (an opaque stage) may read files, so it has an instance of its own;
@@ -79,6 +79,8 @@ class Kernel:
         ledger = ledger or Ledger()
         self._calls, self._filters = Calls(ledger), Filters(ledger)
         self._lock = threading.Lock()
+        self._running: tuple[AttemptId, Instance] | None = None  # that can be granted other resources
+        self._regranting = threading.Lock()  # held while it is
 
     def run(
         self,
@@ -109,7 +111,8 @@ class Kernel:
             self._connection = instance.connection
             self._add_functions(spec, instance, between)
             sql = self._in_order(self._bind(spec, instance, read, undo), spec, instance)
-            return self._read(sql, spec, between, begin)
+            with self._elastic(instance, spec):
+                return self._read(sql, spec, between, begin)
 
     @property
     def called(self) -> tuple[Called, ...]:
@@ -200,6 +203,31 @@ class Kernel:
         with self._lock:
             if self._querying:
                 self._connection.interrupt()
+
+    @contextlib.contextmanager
+    def _elastic(self, instance: Instance, spec: TaskSpec) -> Iterator[None]:
+        """Let a task that may be have other threads and memory while it runs."""
+        if spec.most < 2:
+            yield
+            return
+        self._running = spec.attempt, instance
+        try:
+            yield
+        finally:
+            with self._regranting:
+                self._running = None
+
+    def regrant(self, spec: TaskSpec, resources: Resources) -> bool:
+        """Let a task that runs go on with other threads and memory. False: it does not run, or is not elastic.
+
+        Takes until threads that are to go have finished their piece of work, some 10 ms. Raises duckdb.Error where
+        what DuckDB holds does not fit the memory, or its options are locked; then only the threads are others.
+        """
+        with self._regranting:
+            if self._running is None or self._running[0] != spec.attempt:
+                return False
+            self._running[1].regrant({**_threads(resources, spec.most), **_memory_limit(resources)})
+            return True
 
     def restart(self) -> None:
         """Open a new instance, after an error that made one refuse further work."""
@@ -314,16 +342,34 @@ def _parquet_files(table: Table, split: Split | None) -> Sequence[File]:
 
 def _options(spec: TaskSpec) -> dict[str, object]:
     wanted: dict[str, object] = dict(spec.settings)
-    wanted["threads"] = max(1, int(spec.resources.cpu))
+    wanted |= _threads(spec.resources, spec.most)
     wanted["streaming_buffer_size"] = f"{_ahead(spec)}B"
-    if spec.resources.memory > 0:
-        wanted["memory_limit"] = f"{int(spec.resources.memory)}B"
+    wanted |= _memory_limit(spec.resources)
     arrow = any(isinstance(spec.tables[item.table].source, ArrowSource) for item in spec.stage.table_inputs)
     wanted["parquet_metadata_cache"] = spec.stage.opaque is None or not _may_read_files(spec.stage.sql)
     wanted["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
     # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
     wanted["preserve_insertion_order"] = spec.stage.layout.parts == 1
     return wanted
+
+
+def _threads(resources: Resources, most: int) -> dict[str, object]:
+    """Options for as many threads as there are slots.
+
+    most: slots that there may be later, where that is 2 or more. DuckDB divides the work by `threads` and starts as
+    many as are not `external_threads`, of which it is told that they are lent to it: one is ours, which asks for the
+    rows, and the others never come. So their number says how many do not work. A thread can only be taken back
+    between two pieces of work if it takes turns (`scheduler_process_partial`).
+    """
+    slots = max(1, int(resources.cpu))
+    if most < 2:
+        return {"threads": slots}
+    whole = max(slots, most)
+    return {"threads": whole, "external_threads": whole - slots + 1, "scheduler_process_partial": True}
+
+
+def _memory_limit(resources: Resources) -> dict[str, object]:
+    return {"memory_limit": f"{int(resources.memory)}B"} if resources.memory > 0 else {}
 
 
 _READS_FILES = re.compile(r"parquet|read_|scan", re.I)

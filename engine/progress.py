@@ -51,9 +51,10 @@ class Finished:
 
     present: by content the parts that can be read, without those that depend on a non-deterministic stage (law 12).
     spent: wall seconds that making the outputs of each content took, of those released since, too.
-    running: seconds that each attempt at a content, if it is not being stopped, has run.
+    running: seconds that each attempt at a content, if it is not being stopped, has run; of an elastic one those in
+    which it would have come as far with the slots of the share.
     done: by stage of the plan that runs, the parts that need not be done (any more).
-    slots: that the attempt at DuckDB's plan of the whole query has: it gets no more, whatever comes.
+    slots: that the attempt at DuckDB's plan of the whole query has, where it gets no more, whatever comes.
     memory: bytes that a task of a content is known to need. exhausted: contents that cannot be made, since a task had
     all the memory of the largest machine and it was too little.
     """

@@ -29,6 +29,7 @@ from qoop.engine.events import (
     Event,
     MachineJoined,
     MachineLost,
+    Regrant,
     Release,
     Running,
     ShareChanged,
@@ -36,6 +37,7 @@ from qoop.engine.events import (
     Start,
     Stop,
     TaskFailed,
+    TaskRegranted,
     TaskStopped,
     TaskSucceeded,
 )
@@ -51,6 +53,7 @@ from qoop.engine.history import (
     MemoryRaised,
     Record,
     Redone,
+    Regranted,
     Released,
     Saved,
     ShareTold,
@@ -67,6 +70,7 @@ from qoop.engine.invariants import check_attempts, check_frontier
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskId, TaskSpec
+from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 
 
@@ -246,7 +250,8 @@ class Run:
             node = self._data_locality.nearest(node, machine, self._plan_frontier, self._present)
             task = replace(task, part=node.part)
         attempt = Attempt(
-            AttemptId(task, self._next_attempt), node.key, node.stage, machine, resources, started=now
+            AttemptId(task, self._next_attempt), node.key, node.stage, machine, resources,
+            started=now, most=node.stage.stage.elastic_slots, since=now,
         )  # fmt: skip
         self._next_attempt += 1
         self._attempts[attempt.id.number] = attempt
@@ -271,10 +276,23 @@ class Run:
                 self._stop(attempt, why)
         return self._flush()
 
-    def begin_again(self, content: Content, why: str, *, now: float) -> list[Command]:
-        """Stop the attempts at a content; once they have reported, its tasks begin with what can be had then."""
-        attempts = [one.id for one in self._attempts.values() if one.key.content == content]
-        return self.give_up(attempts, why, now=now)
+    def regrant(self, id: AttemptId, resources: Resources, *, now: float) -> list[Command]:
+        """Let an elastic attempt go on with other resources, as soon as it says that it has them."""
+        self._tick(now)
+        attempt = self._attempts.get(id.number)
+        if attempt is None or attempt.stopping or not attempt.most:
+            return []
+        attempt.asked = resources
+        return [Regrant(id, resources)]
+
+    def elastic(self) -> tuple[Running, ...]:
+        """Attempts that can be granted other resources now."""
+        asked = {attempt.id for attempt in self._attempts.values() if attempt.asked is not None}
+        return tuple(one for one in self.running() if one.most and one.attempt not in asked)
+
+    def slots_of_share(self, most: float) -> float:
+        """The slots that a task which can use `most` has of the share: one at least."""
+        return max(1.0, min(float(most), floor(self.share.cpu) if self.share is not None else 1.0))
 
     def cancel(self, *, now: float, error: Cancelled | None = None) -> list[Command]:
         """Stop everything; the job is CANCELLED, with this error, when all attempts have reported."""
@@ -348,7 +366,12 @@ class Run:
         """Attempts that have not been told to stop, in the order in which they began."""
         return tuple(
             Running(
-                attempt.id, attempt.machine, attempt.resources, attempt.started, self._demands.seconds(attempt.stage)
+                attempt.id,
+                attempt.machine,
+                attempt.resources,
+                attempt.started,
+                self._demands.seconds(attempt.stage),
+                attempt.most,
             )
             for attempt in self._attempts.values()
             if not attempt.stopping
@@ -385,10 +408,13 @@ class Run:
         slots: dict[Content, float] = {}
         for attempt in self._attempts.values():
             if not attempt.stopping:
-                content = attempt.key.content
-                running[content] = (*running.get(content, ()), now - attempt.started)
-                if attempt.stage.stage.whole:
+                content, spent = attempt.key.content, now - attempt.since
+                if attempt.most:
+                    there = self.slots_of_share(attempt.most)
+                    spent *= on_threads(1.0, there) / on_threads(1.0, attempt.resources.cpu)
+                elif attempt.stage.stage.whole:
                     slots[content] = attempt.resources.cpu
+                running[content] = (*running.get(content, ()), spent)
         return Finished(
             present=Counter(key.content for key in self._present if key not in dependent),
             spent=dict(self._spent),
@@ -429,6 +455,8 @@ class Run:
                 self._failed(id, error, retryable)
             case TaskStopped(id):
                 self._stopped(id)
+            case TaskRegranted(id, resources):
+                self._regranted(id, resources)
             case CheckpointLost(key):
                 self._lost(key)
             case CheckpointSaved(jobs, key, bytes_, behind, kept) if self.job in jobs:
@@ -524,6 +552,14 @@ class Run:
         if attempt is not None:
             self.history.append(Stopped(self._at, id, attempt.key))
             self._release_stray(attempt.key)
+
+    def _regranted(self, id: AttemptId, resources: Resources) -> None:
+        attempt = self._attempts.get(id.number)
+        if attempt is None:
+            return
+        if attempt.resources != resources:
+            self.history.append(Regranted(self._at, id, attempt.key, attempt.machine, resources))
+        attempt.regrant(resources, self._now)
 
     def _lost(self, key: CheckpointKey) -> None:
         if self._present.pop(key, None) is None:
@@ -792,6 +828,7 @@ class Run:
             answer=task.stage is frontier.root,
             locked=self._limits.locked,
             functions=self._functions,
+            most=attempt.most,
         )
 
     def _saves(self, stage: StageId) -> bool:

@@ -27,6 +27,7 @@ from typing import Protocol
 from qoop.catalog.value import value
 from qoop.engine.frontier import StageNode
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId
+from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
 
 
@@ -94,7 +95,12 @@ class Saving(Protocol):
 
 @dataclass(slots=True)
 class Attempt:
-    """A living attempt. void: its output rests on data that is being made again and must not be used."""
+    """A living attempt. void: its output rests on data that is being made again and must not be used.
+
+    most: slots that it can be granted while it runs; 0: it keeps its resources to the end. asked: the resources that it
+    was told to go on with, until it says which it has. since: when it would have begun to be as far as it is, with the
+    slots that it has now.
+    """
 
     id: AttemptId
     key: CheckpointKey
@@ -104,3 +110,12 @@ class Attempt:
     started: float
     stopping: bool = False
     void: bool = False
+    most: int = 0
+    asked: Resources | None = None
+    since: float = 0.0
+
+    def regrant(self, resources: Resources, now: float) -> None:
+        """It has these resources from now on."""
+        pace = on_threads(1.0, resources.cpu) / on_threads(1.0, self.resources.cpu)
+        self.since = now - (now - self.since) * pace
+        self.resources, self.asked = resources, None

@@ -133,6 +133,7 @@ class TaskSpec:
     shared: the output may serve another plan or job; False for what depends on a non-deterministic stage (law 12).
     answer: the output is part of the answer, which the session reads though its machine be gone by then.
     locked: the stage must open no file but those of its tables. functions: of Python, that it may call.
+    most: slots that it can be granted while it runs; 0: it keeps its resources to the end.
     """
 
     attempt: AttemptId
@@ -147,3 +148,4 @@ class TaskSpec:
     answer: bool = False
     locked: bool = False
     functions: tuple[UserFunction, ...] = ()
+    most: int = 0

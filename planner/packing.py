@@ -9,6 +9,7 @@ module, so that an estimate packs tasks as the engine will.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import floor
 
@@ -142,6 +143,33 @@ def least(one: Resources, other: Resources) -> Resources:
         min(one.cpu, other.cpu), min(one.memory, other.memory),
         min(one.disk, other.disk), min(one.network, other.network),
     )  # fmt: skip
+
+
+def shrunk_to_fit(held: Sequence[tuple[Resources, bool]], capacity: Resources) -> list[Resources | None]:
+    """The part of a capacity that each keeps if each, in turn, takes what it holds if that is free; None: nothing.
+
+    held: resources, and whether it can do with less, down to one slot and the memory that goes with it.
+
+    >>> shrunk_to_fit([(Resources(2, 10), True), (Resources(1, 10), False)], Resources(1, 100))
+    [Resources(cpu=1, memory=10, disk=0.0, network=0.0), None]
+    """
+    kept: list[Resources | None] = []
+    free = capacity
+    for resources, elastic in held:
+        part = resources if resources.fits(free) else _part(resources, free, capacity) if elastic else None
+        if part is not None:
+            free = free - part
+        kept.append(part)
+    return kept
+
+
+def _part(held: Resources, free: Resources, capacity: Resources) -> Resources | None:
+    """As many of the slots as are free, and no more than their part of the memory."""
+    slots = min(held.cpu, floor(free.cpu))
+    if slots < 1 or free.memory <= 0:
+        return None
+    by_slots = float(floor(capacity.memory * slots / capacity.cpu))
+    return replace(held, cpu=slots, memory=min(held.memory, free.memory, max(by_slots, 1.0)))
 
 
 def first_fit(demands: Sequence[Resources], capacity: Resources) -> list[int]:

@@ -120,6 +120,11 @@ class StageInput:
     mode: OneOf["all", "partition", "forward"]
 
 
+ELASTIC_SECONDS = 0.5
+"""Estimated seconds of one thread from which on a task of DuckDB's plan is elastic. To take turns costs the shortest
+queries a tenth of their time, and those of a second nothing that could be measured."""
+
+
 @value
 class Stage:
     """One fragment of a plan, run as `width` independent tasks.
@@ -164,6 +169,15 @@ class Stage:
     @cached_property
     def table_inputs(self) -> tuple[TableInput, ...]:
         return tuple(item for item in self.inputs if isinstance(item, TableInput))
+
+    @property
+    def elastic_slots(self) -> int:
+        """The slots that its task, if that is elastic, can come to have while it runs; 0: it keeps what it is given.
+
+        DuckDB takes threads while it runs a query, and gives them back between two pieces of work, where it was told
+        at the beginning how many there may be.
+        """
+        return self.slots if self.whole and self.estimate.task_seconds >= ELASTIC_SECONDS else 0
 
 
 @value

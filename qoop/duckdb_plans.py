@@ -13,8 +13,9 @@ from math import inf
 from typing import TYPE_CHECKING, Literal
 
 from qoop.catalog.value import value
-from qoop.engine.history import Ended, Record, Started, Succeeded, Switched
+from qoop.engine.history import Ended, Record, Regranted, Started, Succeeded, Switched
 from qoop.engine.state import State
+from qoop.monitor.cgroup import usable_cpus
 from qoop.plan_cache import is_steady
 from qoop.planner.packing import on_threads
 from qoop.planner.sql.bind import at_present
@@ -38,6 +39,9 @@ HOPE = (0.7, 0.7, 1.0)
 STAGED_HOPE = (1.0, 0.85, 1.0)
 """The part of its seconds that a way may take the next time, after no run to its end, one, or more: by DuckDB's plan,
 whose first run the search for others often disturbs, and in stages."""
+
+GROWTH = 4
+"""A task of DuckDB's plan may come to have that many times the slots that there were when it was planned."""
 
 Basis = Literal["footers", "statistics", "run"]
 
@@ -152,6 +156,12 @@ class DuckDBPlans:
                 self._known.popitem(last=False)
 
 
+def possible_slots(slots: int) -> int:
+    """The slots that a task may come to have while it runs, where there are this number now: not without bound, since
+    DuckDB divides its work by them."""
+    return max(slots, min(GROWTH * slots, len(usable_cpus())))
+
+
 def as_they_turned_out(
     candidates: Sequence[Candidate], staged_seconds: float | None, share: Resources, untried: float = 1.0
 ) -> Sequence[Candidate]:
@@ -196,8 +206,9 @@ def _begun(history: Sequence[Record], number: int) -> float:
 def _whole_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
     """Seconds of one thread that DuckDB's plan took, if it gave the answer or another's task did not end first."""
     roots = {plan.root.signature for plan in plans if plan.root.whole}
-    threads = {one.attempt: one.resources.cpu for one in history if isinstance(one, Started)}
     for one in history:
         if isinstance(one, Succeeded) and one.key.signature in roots:
-            return one.committed.seconds / on_threads(1.0, threads.get(one.attempt, 1.0))
+            granted = [r for r in history if isinstance(r, Started | Regranted) and r.attempt == one.attempt]
+            ends = [*(r.at for r in granted[1:]), granted[0].at + one.committed.seconds]
+            return sum((end - r.at) / on_threads(1.0, r.resources.cpu) for r, end in zip(granted, ends, strict=True))
     return None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import QueryError
 from qoop.config import Config
 from qoop.control.job_handle import JobHandle
-from qoop.duckdb_plans import SHORT_SECONDS, DuckDBPlan, DuckDBPlans, as_they_turned_out
+from qoop.duckdb_plans import SHORT_SECONDS, DuckDBPlan, DuckDBPlans, as_they_turned_out, possible_slots
 from qoop.engine.events import Committed
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.job import Planned, Prepared
@@ -98,7 +98,7 @@ class QueryPlanning:
         text = self._tables.as_read(text)
         share = self.usable
         staged = at is not None or self._in_stages_only(text)
-        own = None if staged else self._duckdb_plans.of(text, int(share.cpu))
+        own = None if staged else self._duckdb_plans.of(text, possible_slots(int(share.cpu)))
         chosen = None if own is None else self._with_own(own, text, share, begun)
         if chosen is not None:
             return chosen
@@ -217,7 +217,7 @@ class QueryPlanning:
         found = self._plan_memo.alternatives(text, grid, well_prepared)
         if not now or self._in_stages_only(text):
             return found
-        own = self._foretold(self._duckdb_plans.of(text, grid.threads), text, prepare)
+        own = self._foretold(self._duckdb_plans.of(text, possible_slots(grid.threads)), text, prepare)
         return found.and_first(Candidate(own.plan, "DuckDB", grid.machine, self._cost))
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
@@ -349,7 +349,7 @@ class QueryPlanning:
         kept = [one for one in found.kept if about(one.plan, tables, planned.settings)]
         if self._in_stages_only(text):
             return kept
-        own = self._duckdb_plans.of(text, grid.threads)
+        own = self._duckdb_plans.of(text, possible_slots(grid.threads))
         if whole and own.staged_seconds is not None:
             own = own.hopeful()
             kept = [replace(one, plan=own.plan) if one.plan.root.whole else one for one in kept]

@@ -32,11 +32,17 @@ class Backend(Protocol):
         """Interrupt an attempt; returns at once, its report follows. Unknown or ended attempts are ignored."""
         ...
 
+    def regrant(self, attempt: AttemptId, resources: Resources) -> None:
+        """Let an attempt that is elastic (`TaskSpec.most`) go on with other resources; returns at once. TaskRegranted
+        follows with those that it has then, unless it ends first. Unknown or ended attempts are ignored."""
+        ...
+
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Change how many slots (0 is legal) and bytes of memory there are, at once; None: leave that as it is.
 
-        `wait` reports SlotsChanged next, and TaskFailed with Revoked for every attempt that had to go, once it
-        has ended. Raises ConfigError for less than nothing, or where capacity is not for the caller to decide.
+        `wait` reports SlotsChanged next, TaskRegranted for every elastic attempt that could be made smaller, and
+        TaskFailed with Revoked for every other that had to go, once it has ended. Raises ConfigError for less than
+        nothing, or where capacity is not for the caller to decide.
         """
         ...
 

@@ -10,8 +10,9 @@ outputs held in memory, beyond which they are spilled. The rest is for what neit
 cut, and what DuckDB takes beyond its limit. What is free goes back to the system where little is left (`relief`).
 
 `resize` takes slots and memory away at once. Of the attempts that are under way, those begun last go first: they
-lose least. An attempt keeps the memory it was granted as long as it runs. When memory falls, outputs are spilled
-in the background, and kernels are replaced once they are idle: one that has worked holds some 50 MB for ever.
+lose least. An elastic one goes on with what is left; any other keeps what it was granted as long as it runs. When
+memory falls, outputs are spilled in the background, and kernels are replaced once they are idle: one that has worked
+holds some 50 MB for ever.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from qoop.engine.events import (
     Event,
     SlotsChanged,
     TaskFailed,
+    TaskRegranted,
     TaskStopped,
     TaskSucceeded,
 )
@@ -52,7 +54,7 @@ from qoop.engine.storage.guard import Origin
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
-from qoop.planner.packing import first_fit
+from qoop.planner.packing import shrunk_to_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Resources
 
 MACHINE: MachineId = "local"
@@ -81,10 +83,13 @@ class Elsewhere(Protocol):
 class _Attempt:
     """An attempt between start and report. `kernel` is set while it runs; `lock` guards that.
 
-    revoked: it was stopped because its resources were taken away.
+    resources: that it is to have; had: that it is known to have. revoked: it was stopped because its resources were
+    taken away.
     """
 
     spec: TaskSpec
+    resources: Resources
+    had: Resources
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -158,7 +163,7 @@ class LocalBackend:
             self._events.put(_revoked(spec))
             return
         self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
-        attempt = self._attempts[spec.attempt] = _Attempt(spec)
+        attempt = self._attempts[spec.attempt] = _Attempt(spec, spec.resources, spec.resources)
         with self._changed:
             self._work.append(attempt)
             self._changed.notify()
@@ -170,6 +175,13 @@ class LocalBackend:
             return
         found.stop.set()
         self._help(_insist, found, name="qoop-stop")
+
+    def regrant(self, attempt: AttemptId, resources: Resources) -> None:
+        """Let an elastic attempt go on with other resources, in the background."""
+        found = self._attempts.get(attempt)
+        if found is not None and found.spec.most and not found.stop.is_set():
+            found.resources = resources
+            self._help(self._change, found, False, name="qoop-regrant")
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Have that many slots and bytes of memory from now on (see the module's text)."""
@@ -269,14 +281,42 @@ class LocalBackend:
         thread.start()
 
     def _revoke(self) -> None:
-        """Stop the attempts that do not fit. Those begun first stay first: least progress is lost."""
+        """Make the attempts that do not fit smaller, or stop them; those begun first stay first, having done most."""
         alive = [attempt for attempt in list(self._attempts.values()) if not attempt.stop.is_set()]
-        staying = first_fit([attempt.spec.resources for attempt in alive], self._capacity)
-        for index in set(range(len(alive))) - set(staying):
-            alive[index].revoked = True
-            self.stop(alive[index].spec.attempt)
+        kept = shrunk_to_fit([(attempt.resources, bool(attempt.spec.most)) for attempt in alive], self._capacity)
+        for attempt, resources in zip(alive, kept, strict=True):
+            if resources is None:
+                self._evict(attempt)
+            elif resources != attempt.resources:
+                attempt.resources = resources
+                self._help(self._change, attempt, True, name="qoop-regrant")
+
+    def _evict(self, attempt: _Attempt) -> None:
+        attempt.revoked = True
+        self.stop(attempt.spec.attempt)
 
     # In background threads
+
+    def _change(self, attempt: _Attempt, must: bool) -> None:
+        """Have the kernel of an attempt go on with the resources it is to have, and tell. must: else it is stopped."""
+        resources = attempt.resources
+        try:
+            while not self._changed_to(attempt, resources := attempt.resources):
+                if attempt.stop.is_set() or attempt.ended.wait(_INSIST):
+                    return
+        except Exception:  # what it holds does not fit, or nothing may be changed
+            if must:
+                self._evict(attempt)
+                return
+            resources = attempt.resources = replace(resources, memory=attempt.had.memory)
+        attempt.had = resources
+        self._events.put(TaskRegranted(attempt.spec.attempt, resources))
+
+    def _changed_to(self, attempt: _Attempt, resources: Resources) -> bool:
+        """False: its query has not begun yet, or has ended."""
+        with attempt.lock:
+            kernel = attempt.kernel
+        return kernel is not None and kernel.regrant(attempt.spec, resources)
 
     def _shrink(self) -> None:
         """Spill what no longer may be in memory. If that fails, so will the next output, and tell."""

@@ -30,11 +30,12 @@ from qoop.engine.events import (
     MachineLost,
     SlotsChanged,
     TaskFailed,
+    TaskRegranted,
     TaskStopped,
     TaskSucceeded,
 )
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskSpec
-from qoop.planner.packing import first_fit, on_threads
+from qoop.planner.packing import on_threads, shrunk_to_fit
 from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
@@ -189,6 +190,9 @@ class SimulatedBackend:
 
     def stop(self, attempt: AttemptId) -> None:
         self._plan(self.clock.now() + self._kernels.stopping, lambda: self._end_stopped(attempt))
+
+    def regrant(self, attempt: AttemptId, resources: Resources) -> None:
+        self._plan(self.clock.now(), lambda: self._change_grant(attempt, resources))
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Of a single machine; where there are several, let it `happen`."""
@@ -526,11 +530,30 @@ class SimulatedBackend:
             for attempt, running in self._running.items()
             if running.machine == machine and attempt not in self._revoked
         ]
-        staying = first_fit([self._running[attempt].spec.resources for attempt in here], capacity)
-        for index, attempt in enumerate(here):
-            if index not in staying:
+        specs = [self._running[attempt].spec for attempt in here]
+        kept = shrunk_to_fit([(spec.resources, bool(spec.most)) for spec in specs], capacity)
+        for attempt, spec, resources in zip(here, specs, kept, strict=True):
+            if resources is None:
                 self._revoked.add(attempt)
                 self._plan(self.clock.now() + self._kernels.stopping, partial(self._end_revoked, attempt))
+            elif resources != spec.resources:
+                self.regrant(attempt, resources)
+
+    def _change_grant(self, attempt: AttemptId, resources: Resources) -> Sequence[Event]:
+        """Let an elastic attempt go on with other resources."""
+        running = self._running.get(attempt)
+        if running is None or attempt in self._revoked or not running.spec.most:
+            return ()
+        before, running.spec = running.spec.resources, replace(running.spec, resources=resources)
+        effort = running.effort
+        if effort is not None:
+            now = self.clock.now()
+            effort.work -= (now - effort.since) / effort.slowness
+            effort.work *= on_threads(1.0, resources.cpu) / on_threads(1.0, before.cpu)
+            effort.since, effort.threads = now, resources.cpu
+            self._plan_end(effort)
+            self._crowd(running.machine)
+        return self._report(TaskRegranted(attempt, resources))
 
     def _end_revoked(self, attempt: AttemptId) -> Sequence[Event]:
         self._revoked.discard(attempt)

@@ -54,7 +54,7 @@ from qoop.control.messages import (
 from qoop.control.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.control.remaining_work import RunRemainingWork
 from qoop.control.revocation import Fate, decide, offers, shared_evenly
-from qoop.control.spare_resources import with_spare_memory, with_spare_slots
+from qoop.control.spare_resources import regranted, with_spare_memory, with_spare_slots
 from qoop.control.ticks import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Tick
 from qoop.control.trace import Trace
 from qoop.engine.backends.base import Backend
@@ -130,6 +130,7 @@ class Cluster:
         self._jobs: dict[JobId, _Job] = {}
         self._coming: dict[JobId, _Job] = {}  # whose message has not been opened
         self._waiting = Waiting()
+        self._elastic: set[JobId] = set()  # jobs that may have attempts whose resources can change
         self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
         self._deadlines: dict[JobId, float] = {}
         self._mail: deque[Message] = deque()
@@ -290,6 +291,8 @@ class Cluster:
                 self._tell_shares(now)
             self._replan(now)
             self._grant_all(now)
+            if self._elastic:
+                self._regrant_all(now)
             if self._driver.leaving:
                 self._clear_out(now)
             if self._journal is not None:
@@ -561,8 +564,28 @@ class Cluster:
             grant, available = found
             job = self._jobs[grant.job]
             grant = with_spare_slots(grant, available, job.run.most_slots(grant.task))
-            self._driver.apply(with_spare_memory(grant, available, self._waiting), now)
+            start = self._driver.apply(with_spare_memory(grant, available, self._waiting), now)
+            if start.spec.most:
+                self._elastic.add(grant.job)
             self._waiting.put(self._request(job))
+
+    def _regrant_all(self, now: float) -> None:
+        """Let elastic attempts have the slots of their share: fewer as soon as another job waits for them, more as soon
+        as they are free."""
+        wanted = {request.job for request in self._waiting if request.demands}
+        for name in list(self._elastic):
+            run = self._jobs[name].run if name in self._jobs else None
+            found = run.elastic() if run is not None else ()
+            if run is None or not (found or run.alive):
+                self._elastic.discard(name)
+                continue
+            for running in found:
+                slots = run.slots_of_share(running.most)
+                if slots < running.resources.cpu and not wanted - {name}:
+                    continue
+                resources = regranted(running, slots, self._driver.available(running.machine))
+                if resources is not None:
+                    self._order(name, run.regrant(running.attempt, resources, now=now))
 
     def _next_grant(
         self, requests: Sequence[Request], availability: Availability, now: float

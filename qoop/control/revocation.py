@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from qoop.engine.events import CapacityNotice, Demand, Running
 from qoop.engine.task import AttemptId, MachineId
-from qoop.planner.packing import Available, first_fit, least
+from qoop.planner.packing import Available, least, shrunk_to_fit
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request
 
@@ -62,7 +62,8 @@ def decide(
         left = notice.at - now
         here = sorted((item for item in running if item.machine == machine), key=lambda item: item.started)
         late = [item for item in here if not in_time(remaining(item, now), left)]
-        staying = {late[index].attempt for index in first_fit([item.resources for item in late], notice.capacity_after)}
+        kept = shrunk_to_fit([(item.resources, bool(item.most)) for item in late], notice.capacity_after)
+        staying = {item.attempt for item, part in zip(late, kept, strict=True) if part is not None}
         swift = [demand for demand in waiting if in_time(demand.seconds, left)]
         for item in here:
             fates[item.attempt] = Fate.FINISH

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from qoop.engine.events import Grant
+from qoop.engine.events import Grant, Running
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request
 from qoop.schedulers.waiting import Waiting
+
+MORE_MEMORY = 1.25
+"""A task that runs is granted more memory, but no more slots, where that is at least this multiple of what it has."""
 
 
 def with_spare_slots(grant: Grant, available: Available, most: float) -> Grant:
@@ -39,6 +42,21 @@ def with_spare_memory(grant: Grant, available: Available, requests: Sequence[Req
         others = (other for request in waiting for other in request.demands if other.task != grant.task)
         needed = max((other.resources.memory for other in others if other.resources.fits(rest)), default=0.0)
     return _with_memory(grant, min(by_slots, available.free.memory - needed))
+
+
+def regranted(running: Running, slots: float, available: Available) -> Resources | None:
+    """The grant of an elastic attempt that should have that many slots, out of what it has and what its machine has
+    free; None: that is what it has, or about.
+
+    It has the memory of its slots, as far as that is free.
+    """
+    had, free = running.resources, available.free
+    slots = min(slots, had.cpu + max(0.0, math.floor(free.cpu)))
+    by_slots = available.capacity.memory * slots / available.capacity.cpu
+    memory = float(math.floor(min(by_slots, had.memory + max(0.0, free.memory))))
+    if slots == had.cpu and memory <= had.memory * MORE_MEMORY:
+        return None
+    return Resources(slots, memory if slots < had.cpu else max(memory, had.memory), had.disk, had.network)
 
 
 def _with_memory(grant: Grant, memory: float) -> Grant:

@@ -54,12 +54,14 @@ from qoop.engine.events import (
     CheckpointSaved,
     MachineJoined,
     MachineLost,
+    Regrant,
     Release,
     ShareChanged,
     SlotsChanged,
     Start,
     Stop,
     TaskFailed,
+    TaskRegranted,
     TaskStopped,
     TaskSucceeded,
 )
@@ -69,8 +71,8 @@ FORMAT = "qoop-trace"
 VERSION = 6
 
 EVENTS = (
-    TaskSucceeded, TaskFailed, TaskStopped, MachineJoined, MachineLost, SlotsChanged, CapacityNotice, CheckpointLost,
-    CheckpointSaved,
+    TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, MachineJoined, MachineLost, SlotsChanged, CapacityNotice,
+    CheckpointLost, CheckpointSaved,
 )  # fmt: skip
 MESSAGES = (
     Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, PinAsked, ResizeAsked,
@@ -79,7 +81,7 @@ MESSAGES = (
 INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *MESSAGES, Found, Refused)}
 OUTPUTS = {
     kind.__name__: kind
-    for kind in (ShareChanged, Starting, Stop, Release, Resizing, Questioned, Decision, JobEnded)
+    for kind in (ShareChanged, Starting, Stop, Regrant, Release, Resizing, Questioned, Decision, JobEnded)
 }  # fmt: skip
 
 _sessions = itertools.count(1)

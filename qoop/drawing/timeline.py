@@ -24,6 +24,7 @@ from qoop.engine.history import (
     Decided,
     Failed,
     Record,
+    Regranted,
     ShareTold,
     Started,
     Stopped,
@@ -165,22 +166,24 @@ def _capacity(history: Sequence[Record]) -> tuple[tuple[float, float], ...]:
 
 
 def _bars(history: Sequence[Record], end: float) -> Iterator[Bar]:
-    """Give every attempt the lowest slots that were free when it started."""
+    """Give every attempt the lowest slots that were free when it started, and again when it went on with others."""
     ends = {r.attempt: r for r in history if isinstance(r, Succeeded | Failed | Stopped)}
+    changes = [one for one in history if isinstance(one, Regranted)]
     busy_until: list[float] = []
     plan = 0
     for record in history:
         if isinstance(record, Switched):
             plan = record.number - 1
-        elif isinstance(record, Started):
+        elif isinstance(record, Started | Regranted):
             last = ends.get(record.attempt)
-            ended = last.at if last is not None else end
+            following = next((one for one in changes if one.attempt == record.attempt and one.at > record.at), None)
+            ended = following.at if following is not None else last.at if last is not None else end
             slots = max(1, round(record.resources.cpu))
             first = _free(busy_until, record.at, slots)
             busy_until[first : first + slots] = [ended] * slots
             yield Bar(
                 record.attempt, plan, record.key.signature, record.machine, record.at, ended, first, slots,
-                _outcome(last), _note(last),
+                *(("done", "") if following is not None else (_outcome(last), _note(last))),
             )  # fmt: skip
 
 

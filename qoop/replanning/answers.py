@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import floor, inf
 
 from qoop.catalog.value import value
 from qoop.engine.task import Content, JobId, content_of, own_non_deterministic
@@ -122,7 +121,6 @@ def answer(asked: Asked) -> Answer:
         candidates = tuple(asked.adaptive.find(asked.observed))
         question = searched(asked, question, candidates)
         searching = time.perf_counter() - since
-    question = with_begun_again(question)
     served = question.with_reuse() if found else question
     little = Stay("too little is left to make other plans", question.remaining)
     decision = asked.adaptive.policy.decide(served) if found else little
@@ -172,7 +170,7 @@ def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job
     """The options and the found plans that are not among them, with non-deterministic stages of the job's own."""
     if len(options) == 1 and found:  # of the launch plan only the plan was known, not the machine it is judged by
         options = (replace(options[0], candidate=replace(found[0], plan=options[0].candidate.plan, origin="launch")),)
-    places = {_sketch(option.candidate.plan): place for place, option in enumerate(options) if not option.restarts}
+    places = {_sketch(option.candidate.plan): place for place, option in enumerate(options)}
     result = list(options)
     for candidate in found:
         plan = own_non_deterministic(candidate.plan, job)
@@ -182,28 +180,6 @@ def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job
         elif place == len(result):
             result.append(Option(plan_name(len(result)), replace(candidate, plan=plan)))
     return tuple(result)
-
-
-def with_begun_again(question: Question) -> Question:
-    """The question where DuckDB's plan runs on fewer slots than it could have by now: to begin it again is an option.
-
-    DuckDB takes no more threads while it runs a query. Begun again it takes all of the time that it is believed to take
-    now, which is more than at first where it is overdue.
-    """
-    options, finished = question.options, question.finished
-    candidate = options[question.running].candidate
-    root, rest = candidate.plan.root, question.remaining[question.running].seconds
-    held, had = finished.slots.get(content_of(root)), finished.running.get(content_of(root), ())
-    if not root.whole or held is None or floor(question.share.cpu) <= held or rest == inf:
-        return question
-    work = (max(had) + rest) / candidate.cost.on_threads(1.0, held)
-    estimate = replace(root.estimate, task_seconds=work)
-    stage = replace(root, slots=max(root.slots, floor(question.share.cpu)), estimate=estimate)
-    known = [i for i, one in enumerate(options) if one.restarts and i != question.running]
-    place = known[0] if known else len(options)
-    plan = replace(candidate.plan, stages=(stage,))
-    option = Option(plan_name(place), replace(candidate, plan=plan), restarts=True)
-    return replace(question, options=(*options[:place], option, *options[place + 1 :]))
 
 
 def _sketch(plan: Plan) -> tuple[object, ...]:

@@ -40,13 +40,11 @@ class Option:
     name: A is the plan it was started with, B, C … those that came later.
     candidate: the plan, with the job's own non-deterministic stages, and its finish times.
     planned: the plan with the estimates it was planned with, where they have been put right since.
-    restarts: it is DuckDB's plan that runs, begun once more: what its task has done so far is lost.
     """
 
     name: str
     candidate: Candidate
     planned: Plan | None = None
-    restarts: bool = False
 
     @cached_property
     def stages(self) -> tuple[tuple[Stage, Content, bool], ...]:
@@ -102,8 +100,6 @@ def propagate(option: Option, finished: Finished, by: Option) -> Done:
     for stage, content, usable in option.stages:
         if usable and content in finished.present:
             parts[stage.id] = finished.present[content]
-        if option.restarts:
-            continue
         if usable and content in finished.running and by.made_of.get(content) == option.made_of[content]:
             running[stage.id] = finished.running[content]
     return Done(parts, running)

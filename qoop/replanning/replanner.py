@@ -16,7 +16,7 @@ from math import inf
 from qoop.engine.events import Command
 from qoop.engine.history import Decided, ShareTold, StageDone, Switched
 from qoop.engine.run import Run
-from qoop.engine.task import CheckpointKey, JobId, content_of
+from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.estimate.observed import NOTHING, Observation
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate, plan_name
@@ -128,7 +128,7 @@ class Replanner:
             return answer
         old, new = answer.question.options[answer.question.running], answer.served[decision.plan]
         (_, before, _), (_, after, usable) = old.stages[-1], new.stages[-1]
-        if usable and before == after and not new.restarts:
+        if usable and before == after:
             return answer
         why = "rows of the answer have been handed out, which the other plan would make again"
         return replace(answer, decision=Stay(why, decision.candidates))
@@ -260,11 +260,7 @@ class Replanner:
         self._running = answer.decision.plan
         self._options = answer.options
         self._unsifted = True
-        chosen, stopped = self._options[self._running], []
-        if chosen.restarts:
-            root = content_of(chosen.candidate.plan.root)
-            stopped = self._run.begin_again(root, "it begins again on more slots", now=now)
-        return stopped + self._run.switch(chosen.candidate.plan, now=now)
+        return self._run.switch(self._options[self._running].candidate.plan, now=now)
 
 
 def recorded(answer: Answer, cause: str, before: Resources) -> Decided:

@@ -476,6 +476,9 @@ class _RecordedBackend:
     def stop(self, attempt: AttemptId) -> None:
         pass
 
+    def regrant(self, attempt: AttemptId, resources: Resources) -> None:
+        pass
+
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         pass
 

@@ -142,6 +142,7 @@ def test_another_scheduler_is_a_difference(tmp_path: Path) -> None:
 
 
 OPTIONS = (WIDE, NARROW, plan(stage("scan", 2, 1), stage("few", 3, 3, "scan"), stage("root", 1, 1, "few")))
+ELASTIC = Plan((replace(stage("whole", 1, 9), whole=True, slots=8),), WIDE.columns)
 
 
 class Script:
@@ -188,7 +189,7 @@ class Lot:
         return self.world
 
     def submit(self) -> None:
-        launch, *others = self.random.sample(OPTIONS, 3)
+        launch, *others = self.random.sample((*OPTIONS, ELASTIC), 3)
         handle = self.world.submit(
             launch, *others, timeout=self.random.choice([None, None, 9.0, 1e6]), weight=self.random.choice([1.0, 2.5]),
             reuse=self.random.random() < 0.5,

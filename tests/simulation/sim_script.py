@@ -66,6 +66,7 @@ class Node:
             self.cut,
             self.slots,
             estimate,
+            whole=self.slots > 1 and self.width == 1,  # its tasks are elastic
             shareable=not self.island,
             meaning="" if self.island else f"rows of {self.means or self.id}",
             facts=facts,

@@ -39,12 +39,14 @@ from qoop.engine.events import (
     Event,
     MachineJoined,
     MachineLost,
+    Regrant,
     Release,
     ShareChanged,
     SlotsChanged,
     Start,
     Stop,
     TaskFailed,
+    TaskRegranted,
     TaskStopped,
     TaskSucceeded,
 )
@@ -132,6 +134,10 @@ class Watch:
             case Start() | Stop() | Release():
                 self._command(what)
                 return
+            case Regrant(attempt, resources):
+                had = self._begun[attempt].resources  # what it is to have more is taken at once
+                self._regrant(attempt, Resources(max(had.cpu, resources.cpu), max(had.memory, resources.memory)))
+                return
             case JobEnded(job):
                 self._clear_up()
                 self._ended(job)
@@ -153,6 +159,9 @@ class Watch:
                 self._touched.add(job)
             case TaskSucceeded() | TaskFailed() | TaskStopped():
                 self._report(what)
+            case TaskRegranted(attempt, resources):
+                self._regrant(attempt, resources)
+                self._touched.add(attempt.task.job)
             case MachineJoined() | MachineLost() | SlotsChanged() | CapacityNotice() | CheckpointLost():
                 self._for_all(what)
             case CheckpointSaved(jobs):
@@ -176,6 +185,15 @@ class Watch:
             case Answered():
                 pass
         self.events += not isinstance(what, ShareChanged)
+
+    def _regrant(self, attempt: AttemptId, resources: Resources) -> None:
+        """A living attempt is charged for other resources."""
+        for job in self.jobs.values():
+            living = job.living.get(attempt)
+            if living is not None:
+                self._used[living.machine].remove(living.resources)
+                self._used[living.machine].append(resources)
+                living.resources = resources
 
     def flush(self) -> None:
         """The tick is over."""

@@ -40,7 +40,7 @@ from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.nodes import ControlAway, Node, attach, host, living, load, seconds_left
 from qoop.engine.backends.ray.peers import Peers, PeerServer, PeerTable, Place, new_secret
 from qoop.engine.backends.ray.tls import is_wanted
-from qoop.engine.backends.ray.worker import Begin, Drop, End, Introduced, NodeConfig, NodeWorker, Order
+from qoop.engine.backends.ray.worker import Begin, Change, Drop, End, Introduced, NodeConfig, NodeWorker, Order
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.events import (
     CapacityNotice,
@@ -240,6 +240,13 @@ class RayBackend:
             self._put_off = waiting
             del self._attempts[attempt]
             self._events.put(TaskStopped(attempt))
+
+    def regrant(self, attempt: AttemptId, resources: Resources) -> None:
+        """Let an elastic attempt go on with other resources."""
+        with self._lock:
+            found = self._attempts.get(attempt)
+            if found is not None:
+                found[0].orders.append(Change(attempt, resources))
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Raises ConfigError."""

@@ -72,6 +72,14 @@ class End:
 
 
 @value
+class Change:
+    """Let this attempt go on with other resources."""
+
+    attempt: AttemptId
+    resources: Resources
+
+
+@value
 class Drop:
     """The job needs these outputs no more."""
 
@@ -79,7 +87,7 @@ class Drop:
     keys: tuple[CheckpointKey, ...]
 
 
-Order = Begin | End | Drop
+Order = Begin | End | Change | Drop
 
 
 class NodeWorker:
@@ -110,6 +118,8 @@ class NodeWorker:
                     self._begin(order)
                 case End(attempt):
                     self._backend.stop(attempt)
+                case Change(attempt, resources):
+                    self._backend.regrant(attempt, resources)
                 case Drop(job, keys):
                     self._inputs.forget(keys)
                     self._backend.release(job, keys)
