@@ -5,6 +5,7 @@ text ──bind by DuckDB──> Bound ──rows and columns of its tables─�
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Literal
 from qoop.catalog.value import value
 from qoop.engine.history import Ended, Record, Regranted, Started, Succeeded, Switched
 from qoop.engine.state import State
-from qoop.monitor.cgroup import usable_cpus
 from qoop.plan_cache import is_steady
 from qoop.planner.packing import on_threads
 from qoop.planner.sql.bind import at_present
@@ -40,8 +40,9 @@ STAGED_HOPE = (1.0, 0.85, 1.0)
 """The part of its seconds that a way may take the next time, after no run to its end, one, or more: by DuckDB's plan,
 whose first run the search for others often disturbs, and in stages."""
 
-GROWTH = 4
-"""A task of DuckDB's plan may come to have that many times the slots that there were when it was planned."""
+GROWTH = 2
+"""A task of DuckDB's plan may come to have that many times the slots that there were when it was planned: to divide the
+work by four times the threads there are costs a tenth, by twice as many a twentieth."""
 
 Basis = Literal["footers", "statistics", "run"]
 
@@ -156,10 +157,10 @@ class DuckDBPlans:
                 self._known.popitem(last=False)
 
 
-def possible_slots(slots: int) -> int:
-    """The slots that a task may come to have while it runs, where there are this number now: not without bound, since
-    DuckDB divides its work by them."""
-    return max(slots, min(GROWTH * slots, len(usable_cpus())))
+def possible_slots(slots: int, at_first: int) -> int:
+    """The slots that a task may come to have while it runs: those that the session began with, or twice those that it
+    has, where the machine has them. What this process may use of the machine now says nothing of later."""
+    return max(slots, at_first, min(GROWTH * slots, os.cpu_count() or 1))
 
 
 def as_they_turned_out(

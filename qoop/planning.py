@@ -98,12 +98,16 @@ class QueryPlanning:
         text = self._tables.as_read(text)
         share = self.usable
         staged = at is not None or self._in_stages_only(text)
-        own = None if staged else self._duckdb_plans.of(text, possible_slots(int(share.cpu)))
+        own = None if staged else self._own(text, int(share.cpu))
         chosen = None if own is None else self._with_own(own, text, share, begun)
         if chosen is not None:
             return chosen
         planned = self._staged(text, at, share, begun)
         return planned if own is None else self._cheaper(own, planned, share)
+
+    def _own(self, text: str, slots: int) -> DuckDBPlan:
+        """DuckDB's own plan, where there is this number of slots now."""
+        return self._duckdb_plans.of(text, possible_slots(slots, self._config.slots))
 
     def _in_stages_only(self, text: str) -> bool:
         """True if DuckDB's own plan is no choice: it would call functions of Python in any order, whatever
@@ -217,7 +221,7 @@ class QueryPlanning:
         found = self._plan_memo.alternatives(text, grid, well_prepared)
         if not now or self._in_stages_only(text):
             return found
-        own = self._foretold(self._duckdb_plans.of(text, possible_slots(grid.threads)), text, prepare)
+        own = self._foretold(self._own(text, grid.threads), text, prepare)
         return found.and_first(Candidate(own.plan, "DuckDB", grid.machine, self._cost))
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
@@ -349,7 +353,7 @@ class QueryPlanning:
         kept = [one for one in found.kept if about(one.plan, tables, planned.settings)]
         if self._in_stages_only(text):
             return kept
-        own = self._duckdb_plans.of(text, possible_slots(grid.threads))
+        own = self._own(text, grid.threads)
         if whole and own.staged_seconds is not None:
             own = own.hopeful()
             kept = [replace(one, plan=own.plan) if one.plan.root.whole else one for one in kept]
