@@ -39,11 +39,12 @@ _REPORTS = TaskSucceeded, TaskFailed, TaskStopped
 
 @dataclass(slots=True)
 class _Charge:
-    """The resources that an attempt takes until it reports."""
+    """The resources that an attempt takes until it reports. extra: they are none of its machine's."""
 
     job: JobId
     machine: MachineId
     resources: Resources
+    extra: bool = False
 
 
 class Driver:
@@ -63,6 +64,7 @@ class Driver:
         self._availability = self._all_available()
         self._used_by: dict[JobId, Resources] = {}
         self._charges: dict[AttemptId, _Charge] = {}
+        self._extra: dict[AttemptId, MachineId] = {}
         self._answers: dict[JobId, set[CheckpointKey]] = {}  # of jobs that are gone, as long as somebody has them
         self.runs: dict[JobId, Run] = {}
         self.touched: dict[JobId, None] = {}
@@ -138,10 +140,10 @@ class Driver:
 
     def apply(self, grant: Grant, now: float) -> Start:
         """Start the granted task. Raises PlanError if it is not ready, or the machine has not got these resources."""
-        if not grant.resources.fits(self.available(grant.machine).free):
+        if not grant.extra and not grant.resources.fits(self.available(grant.machine).free):
             raise PlanError(f"task {grant.task} was granted resources that {grant.machine} has not got")
-        start = self.runs[grant.job].grant(grant.task, grant.machine, grant.resources, now=now)
-        self._charge(start.spec.attempt, _Charge(grant.job, grant.machine, grant.resources))
+        start = self.runs[grant.job].grant(grant.task, grant.machine, grant.resources, grant.extra, now=now)
+        self._charge(start.spec.attempt, _Charge(grant.job, grant.machine, grant.resources, grant.extra))
         self._observe(start)
         self._backend.start(start.machine, start.spec)
         return start
@@ -172,7 +174,8 @@ class Driver:
             assert available == self._availability[name], (
                 f"{name}: {self._availability[name]} is told, {available} accounted"
             )
-            charges = [charge.resources for charge in self._charges.values() if charge.machine == name]
+            here = [charge for charge in self._charges.values() if charge.machine == name]
+            charges = [charge.resources for charge in here if not charge.extra]
             used = sum(charges, Resources())
             assert _close(used, available.capacity - available.free), (
                 f"{name}: {used} charged, but {available} accounted"
@@ -227,6 +230,9 @@ class Driver:
 
     def _charge(self, attempt: AttemptId, charge: _Charge) -> None:
         self._charges[attempt] = charge
+        if charge.extra:
+            self._extra[attempt] = charge.machine
+            return
         _add(self._used, charge.machine, charge.resources)
         _add(self._used_by, charge.job, charge.resources)
         self._availability.set_free(charge.machine, self._free(charge.machine))
@@ -243,11 +249,30 @@ class Driver:
         charge = self._charges.get(attempt)
         if charge is not None:
             self._discharge(attempt)
-            self._charge(attempt, _Charge(charge.job, charge.machine, resources))
+            self._charge(attempt, _Charge(charge.job, charge.machine, resources, charge.extra))
+
+    def extra(self) -> Mapping[AttemptId, MachineId]:
+        """Attempts on slots that their machines have not got, in the order in which they began."""
+        return self._extra
+
+    def settle(self, attempt: AttemptId) -> bool:
+        """Give an attempt on an extra slot one of its machine's, and its memory, if they are free."""
+        charge = self._charges.get(attempt)
+        if charge is None or charge.machine not in self._capacity:
+            return False
+        if not charge.resources.fits(self.available(charge.machine).free):
+            return False
+        self._discharge(attempt)
+        self._charge(attempt, _Charge(charge.job, charge.machine, charge.resources))
+        if charge.job in self.runs:
+            self.runs[charge.job].settle(attempt)
+        self._backend.settle(attempt)
+        return True
 
     def _discharge(self, attempt: AttemptId) -> None:
         charge = self._charges.pop(attempt, None)
-        if charge is None:
+        self._extra.pop(attempt, None)
+        if charge is None or charge.extra:
             return
         _subtract(self._used, charge.machine, charge.resources)
         _subtract(self._used_by, charge.job, charge.resources)

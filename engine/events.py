@@ -206,7 +206,8 @@ class Demand:
 class Running:
     """An attempt that has neither ended nor been told to stop. seconds: it should take in all (see `Demand`).
 
-    most: slots that it can be granted while it runs; 0: it keeps its resources to the end.
+    most: slots that it can be granted while it runs; 0: it keeps its resources to the end. extra: it runs on a slot
+    that its machine has not got.
     """
 
     attempt: AttemptId
@@ -215,13 +216,16 @@ class Running:
     started: float
     seconds: float
     most: int = 0
+    extra: bool = False
 
 
 @value
 class Grant:
-    """A scheduler's decision: this task may run on this machine with these resources."""
+    """A scheduler's decision: this task may run on this machine with these resources. extra: on a slot that the machine
+    has not got."""
 
     job: JobId
     task: TaskId
     machine: MachineId
     resources: Resources
+    extra: bool = False

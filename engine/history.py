@@ -60,15 +60,19 @@ class Switched:
 
 @value
 class Started:
+    """extra: on a slot that the machine has not got: all it has were taken."""
+
     at: float
     attempt: AttemptId
     key: CheckpointKey
     machine: MachineId
     resources: Resources
+    extra: bool = False
 
     def __str__(self) -> str:
         available = available_of(self.resources)
-        return f"at {self.at:.3f} s {self.attempt} started on {self.machine} with {available}"
+        extra = ", on top of what there is" if self.extra else ""
+        return f"at {self.at:.3f} s {self.attempt} started on {self.machine} with {available}{extra}"
 
 
 @value

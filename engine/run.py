@@ -241,9 +241,11 @@ class Run:
             known = self._shown[node] = part, asked, demand
         return known[2]
 
-    def grant(self, task: TaskId, machine: MachineId, resources: Resources, *, now: float) -> Start:
+    def grant(
+        self, task: TaskId, machine: MachineId, resources: Resources, extra: bool = False, *, now: float
+    ) -> Start:
         """Begin an attempt at a ready task with these resources, or at another of its stage whose input is nearer.
-        Raises PlanError if the task is not ready."""
+        extra: on a slot that the machine has not got. Raises PlanError if the task is not ready."""
         self._tick(now)
         node = self._ready_node(task)
         if self._data_locality is not None:
@@ -251,13 +253,13 @@ class Run:
             task = replace(task, part=node.part)
         attempt = Attempt(
             AttemptId(task, self._next_attempt), node.key, node.stage, machine, resources,
-            started=now, most=node.stage.stage.elastic_slots, since=now,
+            started=now, most=node.stage.stage.elastic_slots, extra=extra, since=now,
         )  # fmt: skip
         self._next_attempt += 1
         self._attempts[attempt.id.number] = attempt
         assert self._frontier is not None
         self._frontier.begin(node)
-        self.history.append(Started(self._at, attempt.id, node.key, machine, resources))
+        self.history.append(Started(self._at, attempt.id, node.key, machine, resources, extra))
         return Start(machine, self._spec(attempt, node))
 
     def most_slots(self, task: TaskId) -> float:
@@ -288,7 +290,13 @@ class Run:
     def elastic(self) -> tuple[Running, ...]:
         """Attempts that can be granted other resources now."""
         asked = {attempt.id for attempt in self._attempts.values() if attempt.asked is not None}
-        return tuple(one for one in self.running() if one.most and one.attempt not in asked)
+        return tuple(one for one in self.running() if one.most and not one.extra and one.attempt not in asked)
+
+    def settle(self, id: AttemptId) -> None:
+        """An attempt that ran on an extra slot has one of its machine's from now on."""
+        attempt = self._attempts.get(id.number)
+        if attempt is not None:
+            attempt.extra = False
 
     def slots_of_share(self, most: float) -> float:
         """The slots that a task which can use `most` has of the share: one at least."""
@@ -372,6 +380,7 @@ class Run:
                 attempt.started,
                 self._demands.seconds(attempt.stage),
                 attempt.most,
+                attempt.extra,
             )
             for attempt in self._attempts.values()
             if not attempt.stopping
@@ -829,6 +838,7 @@ class Run:
             locked=self._limits.locked,
             functions=self._functions,
             most=attempt.most,
+            extra=attempt.extra,
         )
 
     def _saves(self, stage: StageId) -> bool:

@@ -99,7 +99,7 @@ class Attempt:
 
     most: slots that it can be granted while it runs; 0: it keeps its resources to the end. asked: the resources that it
     was told to go on with, until it says which it has. since: when it would have begun to be as far as it is, with the
-    slots that it has now.
+    slots that it has now. extra: it runs on a slot that its machine has not got.
     """
 
     id: AttemptId
@@ -111,6 +111,7 @@ class Attempt:
     stopping: bool = False
     void: bool = False
     most: int = 0
+    extra: bool = False
     asked: Resources | None = None
     since: float = 0.0
 

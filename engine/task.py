@@ -134,6 +134,7 @@ class TaskSpec:
     answer: the output is part of the answer, which the session reads though its machine be gone by then.
     locked: the stage must open no file but those of its tables. functions: of Python, that it may call.
     most: slots that it can be granted while it runs; 0: it keeps its resources to the end.
+    extra: it runs on a slot that its machine has not got.
     """
 
     attempt: AttemptId
@@ -149,3 +150,4 @@ class TaskSpec:
     locked: bool = False
     functions: tuple[UserFunction, ...] = ()
     most: int = 0
+    extra: bool = False

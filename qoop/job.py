@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from qoop.catalog.errors import ConfigError, Timeout
 from qoop.catalog.paths import absolute
@@ -102,6 +102,10 @@ class StageReport:
         )
 
 
+OnTimeout = Literal["go on", "cancel"]
+"""The fate of a job whose caller has waited for long enough."""
+
+
 class Job:
     """A query that runs, or has run. Made by :meth:`qoop.session.Session.submit`."""
 
@@ -157,13 +161,19 @@ class Job:
         """Wait for the end, at most `timeout` seconds; True if it has ended."""
         return self._handle.wait(timeout)
 
-    def result(self, timeout: float | None = None) -> Result:
+    def result(self, timeout: float | None = None, on_timeout: OnTimeout = "go on") -> Result:
         """The answer, once there is one.
 
-        Raises Timeout if there is none after `timeout` seconds (the job goes on), or the error that ended it:
-        ExecutionError, Cancelled, …
+        on_timeout: what becomes of a job that nobody waits for any more: "cancel" ends it.
+        Raises Timeout if there is none after `timeout` seconds, or the error that ended it: ExecutionError,
+        Cancelled, … ConfigError for another on_timeout.
         """
+        if on_timeout not in get_args(OnTimeout):
+            raise ConfigError(f"on_timeout is {' or '.join(map(repr, get_args(OnTimeout)))}, not {on_timeout!r}")
         if not self.wait(timeout):
+            if on_timeout == "cancel":
+                self.cancel()
+                raise Timeout(f"job {self.id} had not ended after {timeout} s, and was cancelled")
             raise Timeout(f"job {self.id} has not ended after {timeout} s; it goes on")
         try:
             return self._outcome()

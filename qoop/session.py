@@ -176,7 +176,9 @@ class Session:
         share = _share(config)
         self.backend = _backend(config, share)
         scheduler = DemandAware(Reserving(MaxMin())) if config.demand_aware else None
-        self.cluster = Cluster(self.backend, scheduler, None, self._trace, True, config.wait_for_capacity)
+        self.cluster = Cluster(
+            self.backend, scheduler, None, self._trace, True, config.wait_for_capacity, extra_slots=not config.ray
+        )
         if share is not None:
             share.wants = self.cluster.wanted
         self._sizing = Sizing(self.cluster, Size(config.slots, config.memory))

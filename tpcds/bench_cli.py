@@ -21,6 +21,7 @@ from qoop.tpcds.bench import (
     ray_spot,
     resized,
     reuse_share,
+    short_next_to_long,
     transfer,
 )
 from qoop.tpcds.bench.system_under_test import KINDS
@@ -53,6 +54,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_eta(commands)
     _add_transfer(commands)
     _add_udf(commands)
+    _add_short(commands)
     _add_ray_spot(commands)
     suite.add_commands(commands)
     the_map.add_commands(commands)
@@ -87,6 +89,24 @@ def _udf(options: argparse.Namespace) -> int:
     results = python_order.run(wanted)
     if options.json:
         Path(options.json).write_text(json.dumps(python_order.to_json(results), indent=1))
+    return 0
+
+
+def _add_short(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "A short query every second while two long ones run: what either costs the other, in qoop and in DuckDB"
+    parser = commands.add_parser("short", help=what, description=f"{what}.")
+    parser.add_argument("directory", metavar="DIR", type=Path, help="where `qoop tpcds generate` made the tables")
+    parser.add_argument("--queries", default="67,14", metavar="A,B", help="the long ones (67,14)")
+    parser.add_argument("--seconds", type=float, default=30.0, metavar="N", help="of each part (30)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_short)
+
+
+def _short(options: argparse.Namespace) -> int:
+    queries = tuple(parse_selection(options.queries))
+    results = short_next_to_long.run(short_next_to_long.ShortOptions(options.directory, options.seconds, queries))
+    if options.json:
+        Path(options.json).write_text(json.dumps(short_next_to_long.to_json(results), indent=1))
     return 0
 
 

@@ -128,6 +128,10 @@ class Oracle:
             if threads is not None:
                 cursor.execute(f"SET threads = {int(threads)}")
 
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Another client of the same instance."""
+        return self._connection.cursor()
+
     def interrupt(self) -> None:
         """Break off what another thread asks; there it raises duckdb.InterruptException."""
         self._connection.interrupt()

@@ -37,6 +37,10 @@ class Backend(Protocol):
         follows with those that it has then, unless it ends first. Unknown or ended attempts are ignored."""
         ...
 
+    def settle(self, attempt: AttemptId) -> None:
+        """An attempt that began on a slot which its machine had not got (`TaskSpec.extra`) has one of them now."""
+        ...
+
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Change how many slots (0 is legal) and bytes of memory there are, at once; None: leave that as it is.
 

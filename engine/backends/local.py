@@ -83,13 +83,14 @@ class Elsewhere(Protocol):
 class _Attempt:
     """An attempt between start and report. `kernel` is set while it runs; `lock` guards that.
 
-    resources: that it is to have; had: that it is known to have. revoked: it was stopped because its resources were
-    taken away.
+    resources: that it is to have; had: that it is known to have. extra: it runs on a slot on top of those there are.
+    revoked: it was stopped because its resources were taken away.
     """
 
     spec: TaskSpec
     resources: Resources
     had: Resources
+    extra: bool
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -143,6 +144,7 @@ class LocalBackend:
         self._numbers = count()
         self._generation = 0  # of the workers
         self._present = 0  # workers of this generation
+        self._spare = 0  # of these, on top of the slots, that wait for the next attempt which is
         begin_short_turns()
         self._staff(slots)
 
@@ -163,10 +165,13 @@ class LocalBackend:
             self._events.put(_revoked(spec))
             return
         self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
-        attempt = self._attempts[spec.attempt] = _Attempt(spec, spec.resources, spec.resources)
+        attempt = self._attempts[spec.attempt] = _Attempt(spec, spec.resources, spec.resources, spec.extra)
         with self._changed:
             self._work.append(attempt)
             self._changed.notify()
+        if spec.extra:
+            self._spare = 1  # its kernel stays warm
+            self._staff(self._slots)
 
     def stop(self, attempt: AttemptId) -> None:
         """Interrupt an attempt, until it ends."""
@@ -182,6 +187,13 @@ class LocalBackend:
         if found is not None and found.spec.most and not found.stop.is_set():
             found.resources = resources
             self._help(self._change, found, False, name="qoop-regrant")
+
+    def settle(self, attempt: AttemptId) -> None:
+        """It counts among those that the slots are for."""
+        found = self._attempts.get(attempt)
+        if found is not None:
+            found.extra = False
+            self._staff(self._slots)
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Have that many slots and bytes of memory from now on (see the module's text)."""
@@ -239,6 +251,7 @@ class LocalBackend:
         self._closed = True
         for attempt in list(self._attempts):
             self.stop(attempt)
+        self._spare = 0
         self._staff(0)
         for thread in (*self._workers, *self._helpers):
             thread.join()
@@ -257,14 +270,15 @@ class LocalBackend:
         return slots, memory
 
     def _staff(self, slots: int, fresh: bool = False) -> None:
-        """Have one worker for each slot. Surplus workers leave when they are idle. fresh: new ones replace all."""
+        """Have one worker for each slot, and each attempt on top of them. Surplus workers leave when they are idle.
+        fresh: new ones replace all."""
         self._workers = [worker for worker in self._workers if worker.is_alive()]
         with self._changed:
             self._slots = slots
             if fresh:
                 self._generation += 1
                 self._present = 0
-            missing = max(0, slots - self._present)
+            missing = max(0, slots + self._on_top() - self._present)
             self._present += missing
             self._changed.notify_all()
         for number in (next(self._numbers) for _ in range(missing)):
@@ -272,6 +286,10 @@ class LocalBackend:
             worker = threading.Thread(target=self._worker, args=arguments, name=f"qoop-slot-{number}", daemon=True)
             self._workers.append(worker)
             worker.start()
+
+    def _on_top(self) -> int:
+        """The number of attempts on slots that there are not."""
+        return sum(attempt.extra for attempt in list(self._attempts.values()))
 
     def _help(self, work: Callable[..., None], *arguments: object, name: str) -> None:
         """Do something in a background thread; `close` waits for it."""
@@ -282,7 +300,7 @@ class LocalBackend:
 
     def _revoke(self) -> None:
         """Make the attempts that do not fit smaller, or stop them; those begun first stay first, having done most."""
-        alive = [attempt for attempt in list(self._attempts.values()) if not attempt.stop.is_set()]
+        alive = [one for one in list(self._attempts.values()) if not one.stop.is_set() and not one.extra]
         kept = shrunk_to_fit([(attempt.resources, bool(attempt.spec.most)) for attempt in alive], self._capacity)
         for attempt, resources in zip(alive, kept, strict=True):
             if resources is None:
@@ -347,7 +365,7 @@ class LocalBackend:
             while not self._work:
                 if generation != self._generation:
                     return None
-                if self._present > self._slots:
+                if self._present > self._slots + max(self._spare, self._on_top()):
                     self._present -= 1
                     return None
                 self._changed.wait()

@@ -194,6 +194,11 @@ class SimulatedBackend:
     def regrant(self, attempt: AttemptId, resources: Resources) -> None:
         self._plan(self.clock.now(), lambda: self._change_grant(attempt, resources))
 
+    def settle(self, attempt: AttemptId) -> None:
+        running = self._running.get(attempt)
+        if running is not None:
+            running.spec = replace(running.spec, extra=False)
+
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Of a single machine; where there are several, let it `happen`."""
         self.happen(SlotsChanged(*self._sized(slots, memory)), at=self.clock.now())
@@ -528,7 +533,7 @@ class SimulatedBackend:
         here = [
             attempt
             for attempt, running in self._running.items()
-            if running.machine == machine and attempt not in self._revoked
+            if running.machine == machine and attempt not in self._revoked and not running.spec.extra
         ]
         specs = [self._running[attempt].spec for attempt in here]
         kept = shrunk_to_fit([(spec.resources, bool(spec.most)) for spec in specs], capacity)

@@ -35,6 +35,7 @@ from qoop.catalog.errors import (
 )
 from qoop.catalog.forks import Home
 from qoop.control.announcements import AnnouncedSize, Announcements
+from qoop.control.extra_slots import ExtraSlots, extra_grant
 from qoop.control.job_handle import LOOK, JobHandle
 from qoop.control.journal import Journal
 from qoop.control.messages import (
@@ -107,6 +108,8 @@ class Cluster:
     thread: True: a thread of its own turns the loop. False: the caller does, by `step` (simulations).
     trace: where to record all that goes into each turn and comes out of it.
     planner: where decisions are worked out; by default in a thread of its own if the cluster has one.
+    extra_slots: True: a job that waits with nothing running gets a slot on top of those there are
+        (:mod:`qoop.control.extra_slots`).
     wait_for_capacity: seconds that a job waits while there is no slot at all, after which it fails with NoCapacity.
     """
 
@@ -119,6 +122,7 @@ class Cluster:
         thread: bool = True,
         wait_for_capacity: float = math.inf,
         planner: Planner | None = None,
+        extra_slots: bool = False,
     ) -> None:
         self.home = Home()
         self._lock = threading.RLock()
@@ -131,6 +135,7 @@ class Cluster:
         self._coming: dict[JobId, _Job] = {}  # whose message has not been opened
         self._waiting = Waiting()
         self._elastic: set[JobId] = set()  # jobs that may have attempts whose resources can change
+        self._extra = ExtraSlots() if extra_slots else None
         self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
         self._deadlines: dict[JobId, float] = {}
         self._mail: deque[Message] = deque()
@@ -150,7 +155,8 @@ class Cluster:
         self._now = self._clock.now()
         self._noted = True  # something of this turn
         if trace is not None:
-            opened = Opened(self._now, dict(backend.machines()), wait_for_capacity, type(self._scheduler).__name__)
+            kind = type(self._scheduler).__name__
+            opened = Opened(self._now, dict(backend.machines()), wait_for_capacity, kind, extra_slots)
             trace.record(self._now, opened)
             trace.flush()
         self._journal = Journal() if thread else None  # a simulation is nobody's news
@@ -256,7 +262,9 @@ class Cluster:
 
     def used_by(self, job: JobId) -> Resources:
         """The resources that the running attempts of a job take."""
-        return self._driver.used_by(job)
+        found = self._jobs.get(job)
+        extra = [one.resources for one in found.run.running() if one.extra] if found is not None else []
+        return sum(extra, self._driver.used_by(job))
 
     def wanted(self) -> float:
         """Slots that all jobs together have a use for: those of all tasks that have not ended."""
@@ -290,7 +298,11 @@ class Cluster:
             if self._shares_stale or self._wants_stale:
                 self._tell_shares(now)
             self._replan(now)
+            for attempt in list(self._driver.extra()):
+                self._driver.settle(attempt)
             self._grant_all(now)
+            if self._extra is not None:
+                self._grant_extra(self._extra, now)
             if self._elastic:
                 self._regrant_all(now)
             if self._driver.leaving:
@@ -569,6 +581,16 @@ class Cluster:
                 self._elastic.add(grant.job)
             self._waiting.put(self._request(job))
 
+    def _grant_extra(self, extra: ExtraSlots, now: float) -> None:
+        """Start a task of each job that has waited for long enough with nothing running, as far as machines go."""
+        for request in extra.due(list(self._waiting), lambda job: self._jobs[job].run, now):
+            grant = extra_grant(request, self._driver.availability(), self._driver.extra())
+            if grant is not None:
+                start = self._driver.apply(grant, now)
+                if start.spec.most:
+                    self._elastic.add(grant.job)
+                self._waiting.put(self._request(self._jobs[grant.job]))
+
     def _regrant_all(self, now: float) -> None:
         """Let elastic attempts have the slots of their share: fewer as soon as another job waits for them, more as soon
         as they are free."""
@@ -633,6 +655,8 @@ class Cluster:
             moments += [self._starved_at(job, self._empty_since) for job in going_on]
         if self._give_up_at is not None:
             moments.append(self._give_up_at)
+        if self._extra is not None and self._extra.next_at < math.inf:
+            moments.append(self._extra.next_at)
         if (announced := self._announcements.next_at) is not None:
             moments.append(announced)
         if not moments:

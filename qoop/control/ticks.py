@@ -19,12 +19,13 @@ from qoop.planner.plan import Resources
 
 @value
 class Opened:
-    """The cluster began at this time, with these machines. scheduler: its policy, in words."""
+    """The cluster began at this time, with these machines. scheduler: its policy. extra_slots: see `Cluster`."""
 
     at: float
     machines: Mapping[MachineId, Resources]
     wait_for_capacity: float
     scheduler: str
+    extra_slots: bool = False
 
 
 @value

@@ -320,7 +320,14 @@ class _Again:
         self._out = _Outputs()
         self._handles: list[tuple[Submitted, JobHandle]] = []
         self._cluster = Cluster(
-            self._backend, scheduler, self._clock, self._out, False, opened.wait_for_capacity, self._planner
+            self._backend,
+            scheduler,
+            self._clock,
+            self._out,
+            False,
+            opened.wait_for_capacity,
+            self._planner,
+            opened.extra_slots,
         )
 
     @property
@@ -474,6 +481,9 @@ class _RecordedBackend:
         pass
 
     def stop(self, attempt: AttemptId) -> None:
+        pass
+
+    def settle(self, attempt: AttemptId) -> None:
         pass
 
     def regrant(self, attempt: AttemptId, resources: Resources) -> None:

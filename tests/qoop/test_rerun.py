@@ -62,14 +62,21 @@ class World:
     """Simulated machines under a cluster that is turned by hand and traced."""
 
     def __init__(
-        self, slots: float = 8, script: Callable[[TaskSpec], Outcome] = as_estimated, machines: int = 1
+        self,
+        slots: float = 8,
+        script: Callable[[TaskSpec], Outcome] = as_estimated,
+        machines: int = 1,
+        extra_slots: bool = False,
     ) -> None:
         self.slots = slots
         self.clock = VirtualClock(100.0)
         capacity = {f"m{number}": available(slots / machines) for number in range(machines)}
         self.backend = SimulatedBackend(capacity, self.clock, script)
         self.trace = MemoryTrace()
-        self.cluster = Cluster(self.backend, clock=self.clock, trace=self.trace, thread=False, wait_for_capacity=50)
+        self.cluster = Cluster(
+            self.backend, clock=self.clock, trace=self.trace, thread=False, wait_for_capacity=50,
+            extra_slots=extra_slots,
+        )  # fmt: skip
 
     def submit(self, launch: Plan, *others: Plan, **options: object) -> JobHandle:
         adaptive = Adaptive(lambda _: [Candidate(other, "") for other in others], available(self.slots))
@@ -172,7 +179,7 @@ class Lot:
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
-        self.world = World(8, Script(seed), machines=random.choice([1, 2]))
+        self.world = World(8, Script(seed), machines=random.choice([1, 2]), extra_slots=seed % 2 == 0)
         self.handles: list[JobHandle] = []
 
     def run(self) -> World:

@@ -14,6 +14,7 @@
     reuse_share.py       how much finished work serves after a switch
     transfer.py          what predicate transfer is worth, and how little orders of joins matter with it
     python_order.py      the order of predicates in Python that is found against both orders of the text
+    short_next_to_long.py   a short query every second while long ones run
     checkpoint_cost.py   what durable checkpoints cost
     ray_nodes.py         a Ray cluster on this machine
     ray_cost.py          what it costs to run on Ray

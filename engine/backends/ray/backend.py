@@ -40,7 +40,7 @@ from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.nodes import ControlAway, Node, attach, host, living, load, seconds_left
 from qoop.engine.backends.ray.peers import Peers, PeerServer, PeerTable, Place, new_secret
 from qoop.engine.backends.ray.tls import is_wanted
-from qoop.engine.backends.ray.worker import Begin, Change, Drop, End, Introduced, NodeConfig, NodeWorker, Order
+from qoop.engine.backends.ray.worker import Begin, Change, Drop, End, Introduced, NodeConfig, NodeWorker, Order, Settle
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.events import (
     CapacityNotice,
@@ -247,6 +247,13 @@ class RayBackend:
             found = self._attempts.get(attempt)
             if found is not None:
                 found[0].orders.append(Change(attempt, resources))
+
+    def settle(self, attempt: AttemptId) -> None:
+        """Have its node count it among those that have a slot."""
+        with self._lock:
+            found = self._attempts.get(attempt)
+            if found is not None:
+                found[0].orders.append(Settle(attempt))
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Raises ConfigError."""

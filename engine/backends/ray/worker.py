@@ -80,6 +80,13 @@ class Change:
 
 
 @value
+class Settle:
+    """This attempt has a slot of the node's from now on."""
+
+    attempt: AttemptId
+
+
+@value
 class Drop:
     """The job needs these outputs no more."""
 
@@ -87,7 +94,7 @@ class Drop:
     keys: tuple[CheckpointKey, ...]
 
 
-Order = Begin | End | Change | Drop
+Order = Begin | End | Change | Settle | Drop
 
 
 class NodeWorker:
@@ -120,6 +127,8 @@ class NodeWorker:
                     self._backend.stop(attempt)
                 case Change(attempt, resources):
                     self._backend.regrant(attempt, resources)
+                case Settle(attempt):
+                    self._backend.settle(attempt)
                 case Drop(job, keys):
                     self._inputs.forget(keys)
                     self._backend.release(job, keys)

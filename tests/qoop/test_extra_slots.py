@@ -1,0 +1,177 @@
+"""Short next to long: a job that waits with nothing running gets a slot on top of those there are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import qoop
+from qoop.catalog.errors import Cancelled, ConfigError, Timeout
+from qoop.control.cluster import Cluster
+from qoop.control.extra_slots import BRIEF_SECONDS, PATIENCE_SECONDS, most_extra
+from qoop.control.job_handle import JobHandle
+from qoop.control.messages import JobRequest
+from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.clock import VirtualClock
+from qoop.engine.events import SlotsChanged
+from qoop.engine.history import Started
+from qoop.planner.plan import Estimate, Plan, Resources, Stage
+
+ENDLESS = "SELECT count(*) FROM range(100000000000) a, range(1000) b WHERE (a.range * b.range) % 7 = 3"
+
+
+def plan(name: str, seconds: float, memory: float = 1e6) -> Plan:
+    estimate = Estimate(task_seconds=seconds, task_memory=memory)
+    return Plan((Stage(name, "", (), (("x", "INTEGER"),), 1, name, estimate=estimate),), (("x", "INTEGER"),))
+
+
+class World:
+    """One simulated machine, turned by hand."""
+
+    def __init__(self, slots: int = 1, extra_slots: bool = True) -> None:
+        self.clock = VirtualClock()
+        self.backend = SimulatedBackend({"m": Resources(slots, slots * 1e9)}, self.clock)
+        self.cluster = Cluster(self.backend, clock=self.clock, thread=False, extra_slots=extra_slots)
+
+    def submit(self, plan: Plan) -> JobHandle:
+        return self.cluster.submit(JobRequest(plan))
+
+    def until(self, at: float) -> None:
+        while self.clock.now() < at:
+            self.cluster.step(at - self.clock.now())
+            self.cluster.check()
+
+    def end(self) -> None:
+        while self.cluster.busy:
+            self.cluster.step()
+            self.cluster.check()
+
+
+def began(job: JobHandle) -> tuple[float, bool]:
+    (record,) = (one for one in job.history() if isinstance(one, Started))
+    return job._run.began + record.at, record.extra
+
+
+def test_a_short_job_begins_at_once_next_to_a_long_one() -> None:
+    world = World()
+    long = world.submit(plan("long", 100.0))
+    world.until(3.0)
+    short = world.submit(plan("short", 0.9 * BRIEF_SECONDS))
+    world.end()
+    assert began(long) == (0.0, False) and began(short) == (3.0, True)
+
+
+def test_without_extra_slots_it_waits() -> None:
+    world = World(extra_slots=False)
+    world.submit(plan("long", 100.0))
+    world.until(3.0)
+    short = world.submit(plan("short", 0.1))
+    world.end()
+    assert began(short) == (100.0, False)
+
+
+def test_a_long_one_waits_a_while_and_does_not_starve() -> None:
+    world = World()
+    world.submit(plan("first", 1e6))
+    second = world.submit(plan("second", 50.0))
+    world.end()
+    at, extra = began(second)
+    assert extra and at == pytest.approx(PATIENCE_SECONDS, abs=0.01)
+
+
+def test_while_slots_are_free_nobody_gets_an_extra_one() -> None:
+    world = World(2)
+    jobs = [world.submit(plan(name, 5.0)) for name in ("a", "b")]
+    world.end()
+    assert [began(job) for job in jobs] == [(0.0, False)] * 2
+
+
+def test_there_are_so_many_and_no_more() -> None:
+    world = World()
+    jobs = [world.submit(plan(f"p{number}", 0.5)) for number in range(5)]
+    world.until(0.1)
+    assert sum(any(isinstance(one, Started) for one in job.history()) for job in jobs) == 1 + most_extra(Resources(1))
+    world.end()
+
+
+def test_a_slot_that_becomes_free_goes_to_the_one_that_had_an_extra_one() -> None:
+    """It is no longer one on top of what there is, so another may be."""
+    world = World()
+    world.submit(plan("first", 5.0))
+    world.submit(plan("second", 50.0))
+    world.until(6.0)
+    third = world.submit(plan("third", 10.0))
+    world.until(6.5)
+    assert not world.cluster._driver.extra() and world.cluster._driver.capacity.cpu == 1
+    world.end()
+    assert began(third)[1]
+
+
+def test_a_task_that_needs_more_memory_than_an_extra_one_gets_waits() -> None:
+    world = World()
+    world.submit(plan("first", 20.0))
+    big = world.submit(plan("big", 0.5, memory=0.9e9))
+    world.end()
+    assert began(big) == (20.0, False)
+
+
+def test_without_any_slot_nothing_begins() -> None:
+    world = World()
+    world.backend.happen(SlotsChanged("m", Resources(0, 0)), 0.0)
+    world.until(1.0)
+    short = world.submit(plan("short", 0.1))
+    world.until(5.0)
+    assert not any(isinstance(one, Started) for one in short.history())
+    world.backend.happen(SlotsChanged("m", Resources(1, 1e9)), 5.0)
+    world.end()
+    assert began(short)[0] == 5.0
+
+
+@pytest.fixture
+def session() -> Iterator[qoop.Session]:
+    with qoop.connect(slots=1, memory="1GB") as session:
+        session.register("t", pa.table({"n": range(100_000)}))
+        yield session
+
+
+def test_select_1_is_answered_next_to_queries_that_never_end(session: qoop.Session) -> None:
+    endless = [session.submit(ENDLESS), session.submit("SELECT count(*) FROM t a, t b, t c WHERE a.n * b.n % 7 = c.n")]
+    for _ in range(3):
+        assert session.sql("SELECT 1").fetchall() == [(1,)]
+        assert session.sql("SELECT count(*), sum(n) FROM t").fetchall() == [(100_000, 4_999_950_000)]
+    assert not any(job.wait(0) for job in endless)
+    for job in endless:
+        job.cancel()
+
+
+def test_fifty_clients_next_to_a_long_query_get_their_answers(session: qoop.Session) -> None:
+    endless = session.submit(ENDLESS)
+    answers: dict[int, object] = {}
+
+    def ask(number: int) -> None:
+        answers[number] = session.sql(f"SELECT sum(n) FROM t WHERE n % 50 = {number}").fetchall()
+
+    clients = [threading.Thread(target=ask, args=(number,)) for number in range(50)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    assert answers == {number: [(sum(range(number, 100_000, 50)),)] for number in range(50)}
+    assert not endless.wait(0)
+    endless.cancel()
+
+
+def test_a_job_that_nobody_waits_for_can_be_told_to_end(session: qoop.Session) -> None:
+    job = session.submit(ENDLESS)
+    with pytest.raises(Timeout, match="it goes on"):
+        job.result(timeout=0.05)
+    assert not job.wait(0)
+    with pytest.raises(Timeout, match="was cancelled"):
+        job.result(timeout=0.05, on_timeout="cancel")
+    with pytest.raises(Cancelled):
+        job.result()
+    with pytest.raises(ConfigError, match="'go on' or 'cancel', not 'stop'"):
+        job.result(on_timeout="stop")  # type: ignore[arg-type]
