@@ -11,7 +11,7 @@ from dataclasses import field
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
 from qoop.engine.digest import Digest
-from qoop.engine.functions.measured import Called
+from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskId, TaskSpec
 from qoop.planner.plan import Resources
 
@@ -35,7 +35,7 @@ class Committed:
     width: int = 0
     finished: bool = False
     digest: Digest | None = field(default=None, compare=False)
-    called: tuple[Called, ...] = ()
+    called: tuple[FunctionCalls, ...] = ()
 
 
 @value
@@ -44,6 +44,14 @@ class TaskSucceeded:
 
     attempt: AttemptId
     committed: Committed
+
+
+@value
+class CallsSeen:
+    """The calls of functions of Python that an attempt has made so far. Some attempts never tell."""
+
+    attempt: AttemptId
+    called: tuple[FunctionCalls, ...]
 
 
 @value
@@ -143,6 +151,7 @@ Event = (
     | TaskFailed
     | TaskStopped
     | TaskRegranted
+    | CallsSeen
     | MachineJoined
     | MachineLost
     | SlotsChanged

@@ -7,11 +7,13 @@ from typing import Union
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
 from qoop.engine.events import Committed
+from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId
 from qoop.planner.plan import Resources, StageId
 
 Record = Union[
-    "Switched", "Started", "Regranted", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone", "MemoryRaised",
+    "Switched", "Started", "Regranted", "Called", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone",
+    "MemoryRaised",
     "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold", "CapacityAnnounced", "StageDone", "Decided",
     "Ended",
 ]  # fmt: skip
@@ -106,6 +108,19 @@ class Succeeded:
         rows = sum(self.committed.rows)
         note = "" if self.used else "; nothing needed it any more"
         return f"at {self.at:.3f} s {self.attempt} put out {rows} rows in {self.committed.seconds:.3f} s{note}"
+
+
+@value
+class Called:
+    """An attempt that goes on has told what its functions of Python have taken so far."""
+
+    at: float
+    attempt: AttemptId
+    called: tuple[FunctionCalls, ...]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{one.function} for {one.rows:,} rows in {span(one.seconds)}" for one in self.called)
+        return f"at {self.at:.3f} s {self.attempt} had called {told}"
 
 
 @value

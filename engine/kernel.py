@@ -35,9 +35,9 @@ from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.sources.seen import File
 from qoop.catalog.table import Split, Table
-from qoop.engine.functions.calls import Calls
+from qoop.engine.functions.calls import Calls, Tell
 from qoop.engine.functions.filters import Filters, Ledger
-from qoop.engine.functions.measured import Called
+from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.instance import Instance, as_value
 from qoop.engine.one_pipeline import has_several_pipelines, through_one_pipeline
 from qoop.engine.storage.growing import Begin, InMemory, Made
@@ -88,20 +88,24 @@ class Kernel:
         read: Callable[[str], pa.Table],
         between: Callable[[], None] = lambda: None,
         begin: Begin = InMemory,
+        tell: Tell = lambda _: None,
     ) -> Made:
         """Run the task and return the partitions of its output.
 
         read: the rows of a stage input by its name. between: called before, after and between all that takes
             long; raises Stopped to end the run, for which a query that is under way needs `interrupt` too.
         begin: where the rows go as they come, given their schema and how many partitions there are.
+        tell: is told now and then what functions of Python have taken so far.
         Raises Stopped, DuckDB's and Arrow's own errors, and the catalog's (TableChanged, SourceError, DiskFull).
         """
+        self._calls.begin(between, tell)
         try:
             return self._run(spec, read, between, begin)
         except FunctionFailed:
             if not self._filters.moved:
                 raise
             self._filters.keep_to_text()  # which may have guarded what raised
+            self._calls.begin(between, tell)
             return self._run(spec, read, between, begin)
 
     def _run(self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None], begin: Begin) -> Made:
@@ -109,19 +113,18 @@ class Kernel:
             self._forget_footers(spec)
             instance = self._instance(spec)
             self._connection = instance.connection
-            self._add_functions(spec, instance, between)
+            self._add_functions(spec, instance)
             sql = self._in_order(self._bind(spec, instance, read, undo), spec, instance)
             with self._elastic(instance, spec):
                 return self._read(sql, spec, between, begin)
 
     @property
-    def called(self) -> tuple[Called, ...]:
+    def called(self) -> tuple[FunctionCalls, ...]:
         """The functions of Python that the last task has called."""
         return self._calls.seen()
 
-    def _add_functions(self, spec: TaskSpec, instance: Instance, between: Callable[[], None]) -> None:
+    def _add_functions(self, spec: TaskSpec, instance: Instance) -> None:
         """A user's own text calls functions by their names, a planned stage by names with versions."""
-        self._calls.begin(between)
         for function in spec.functions:
             if spec.stage.opaque is not None:
                 instance.function(function, function.name, self._calls)

@@ -20,6 +20,7 @@ from qoop.catalog.table import Table
 from qoop.engine.data_locality import DataLocality
 from qoop.engine.demand import Demands
 from qoop.engine.events import (
+    CallsSeen,
     CapacityNotice,
     CheckpointLost,
     CheckpointSaved,
@@ -43,6 +44,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.frontier import Frontier, StageNode, TaskNode
 from qoop.engine.history import (
+    Called,
     CapacityAnnounced,
     CapacityTold,
     Decided,
@@ -460,6 +462,8 @@ class Run:
         match event:
             case TaskSucceeded(id, committed):
                 self._succeeded(id, committed)
+            case CallsSeen(id, called) if id.task.job == self.job and id.number in self._attempts:
+                self.history.append(Called(self._at, id, called))
             case TaskFailed(id, error, retryable):
                 self._failed(id, error, retryable)
             case TaskStopped(id):

@@ -165,6 +165,10 @@ class Finish:
         """Slot seconds of the whole plan, moving rows between stages included."""
         return sum(task.width * (task.seconds + task.slots * task.local) for task in self.tasks)
 
+    def calling(self) -> float:
+        """Of that, the seconds of functions of Python."""
+        return sum(stage.width * call.seconds for stage in self.plan.stages for call in stage.estimate.calls)
+
     def thread_seconds(self) -> dict[StageId, float]:
         """By stage the seconds of all of its tasks, were each to run on one thread: the way in and out included."""
         return {

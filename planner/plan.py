@@ -60,11 +60,26 @@ class Resources:
 
 
 @value
+class CallEstimate:
+    """The calls of a function of Python in one task. function: its key. rows: that it is called for. row_seconds: that
+    it is believed to take for each."""
+
+    function: str
+    rows: float
+    row_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return self.rows * self.row_seconds
+
+
+@value
 class Estimate:
     """The estimate of one stage: rows and bytes of its whole output, and per task the cpu seconds
     of one thread and the peak memory in bytes.
 
     task_memory: what a task asks for. task_wants: what it would hold if it could; it spills what is more.
+    calls: of functions of Python, whose seconds are among those of a task.
     """
 
     rows: float = 1.0
@@ -72,6 +87,7 @@ class Estimate:
     task_seconds: float = 0.001
     task_memory: float = 1.0
     task_wants: float = 0.0
+    calls: tuple[CallEstimate, ...] = ()
 
 
 MARKS = ("/*in any order:*/ ", " /*or*/ AND ", " /*.*/")

@@ -9,6 +9,7 @@ Both are pure: the session collects the statistics in between.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 
 from qoop.catalog.statistics.stats import TableStats
@@ -17,6 +18,7 @@ from qoop.planner.algebra.relation import Exchange, Relation, Scan, walk
 from qoop.planner.arrange.arrange import Arranger
 from qoop.planner.collector import collector_waits
 from qoop.planner.estimate import tree_cost
+from qoop.planner.estimate.calls import believed
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import DEFAULT, CostModel
 from qoop.planner.estimate.observed import NOTHING, Observations
@@ -113,6 +115,8 @@ class Planning:
         self.relation = relation
         self.splits = splits
         self._provenances = Provenances(bound.settings)
+        if bound.functions:
+            cost = replace(cost, calls=believed(bound.functions.values(), observed.calls))
         self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost
         self._interner = Interner()
         self._known = Known()

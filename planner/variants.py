@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from math import inf
+from typing import Literal as OneOf
 
 from qoop.catalog.value import value
 from qoop.planner.plan import Resources
@@ -95,6 +96,7 @@ class Logical:
     inline: whether shared subplans are written out for every reader, with the reader's filters inside.
     bushy: False: one side of every join is a single relation.
     aim: what the order of joins is to save besides work.
+    calls: whether predicates that call Python come as early as they can, or late, where the fewest rows are left.
     seed: draw the order of joins by it, for experiments.
     """
 
@@ -104,6 +106,7 @@ class Logical:
     inline: bool = False
     bushy: bool = True
     aim: Aim = WORK
+    calls: OneOf["cheapest", "early", "late"] = "cheapest"
     seed: int | None = None
 
 
@@ -159,6 +162,13 @@ VARIANTS: tuple[Variant, ...] = (
 On the cluster of the paper, with statistics of TPC-DS at scale 500, each is needed: without it the best plan of the
 pool would be 7 % slower, or up to many times slower, for some query on some share.
 """
+
+CALLING = (
+    Variant("early calls", replace(_USUAL, calls="early", transfer_gain=inf)),
+    Variant("late calls", replace(_USUAL, calls="late")),
+)
+"""Variants for a query that calls functions of Python: both are kept, for nobody knows what these take. Keys that are
+transferred would keep rows from early calls, too."""
 
 RARE = (Variant("hash", limits=_HASH), Variant("strict joins", replace(_USUAL, loosen=False)))
 """Variants that add nothing to those, 2 % at most for one query: only a full search tries them."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from math import log
 
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.table import Table
@@ -24,13 +25,14 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid
 from qoop.planner.search.decisions import Decision, decisions, recalled, replay
 from qoop.planner.sql.bind import Binder, Bound
+from qoop.replanning.observations import MISJUDGED
 
 
 class PlanMemo:
     """Looks texts up among those planned before. Thread-safe.
 
     lock: held by the thread that changes tables; what binder and catalog say under it belongs together.
-    statistics: the option of the session.
+    statistics: the option of the session. calls: tells the seconds a row of functions of Python, as far as seen.
     """
 
     def __init__(
@@ -41,9 +43,10 @@ class PlanMemo:
         lock: threading.RLock,
         cost: CostModel,
         statistics: Statistics,
+        calls: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._cache, self._catalog, self._binder, self._lock, self._cost = cache, catalog, binder, lock, cost
-        self._statistics = statistics
+        self._statistics, self._calls = statistics, calls
 
     def plan(self, text: str, available: Resources) -> tuple[Bound, Plan, Mapping[str, Table]] | None:
         """The plan that a text has for some resources, with the tables it reads, pinned."""
@@ -100,7 +103,9 @@ class PlanMemo:
     def _key(self, kind: Kind, text: str, *circumstances: object) -> str:
         with self._lock:
             tables = {name.lower(): table for name, table in self._catalog.tables().items()}
-            calls = [function.key for function in self._binder.functions(text).values()]
+            functions = self._binder.functions(text).values()
+            seen = self._calls() if functions else {}
+            calls = [f"{one.key} {_about(seen.get(one.key))}" for one in functions]
             about = (*circumstances, self._cost, self._statistics, *calls)
             return key_of(kind, text, self._binder.settings, tables, *about)
 
@@ -136,6 +141,11 @@ class PlanMemo:
             guessed = {name.lower(): known.guessed for name, known in prepared.stats.items() if known.guessed}
             entry = Entry(versions(prepared.tables), plans, made, found, guessed)
             self._cache.keep(key, entry, all_shared(prepared.tables.values()))
+
+
+def _about(row_seconds: float | None) -> int | None:
+    """The seconds a row of a function, to within a factor: plans that were made for others are not taken again."""
+    return None if row_seconds is None else round(log(max(row_seconds, 1e-9), MISJUDGED))
 
 
 def versions(tables: Mapping[str, Table]) -> dict[str, str]:

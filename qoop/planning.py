@@ -35,6 +35,7 @@ from qoop.planner.variants import Variant
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.observations import MISJUDGED, Seen, committed, misestimate, outputs
 from qoop.replanning.policies import policy_named
+from qoop.replanning.seconds_seen import SecondsSeen
 from qoop.session_tables import SessionTables, weakly
 from qoop.statements.statement import query_text
 
@@ -75,9 +76,11 @@ class QueryPlanning:
         self._cost = cost
         self._config = config
         self._share = share
-        self._plan_memo = PlanMemo(plan_cache, tables.catalog, tables.binder, tables.lock, cost, config.statistics)
-        self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
         self._seen = Seen()
+        self._plan_memo = PlanMemo(
+            plan_cache, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._seen.calls
+        )
+        self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
 
@@ -265,6 +268,11 @@ class QueryPlanning:
         catalog = self._tables.catalog
         return (catalog.stats if self._config.statistics == "full" else catalog.known_stats)(table, columns)
 
+    def row_seconds(self) -> Mapping[str, float]:
+        """The seconds that functions of Python have taken for a row, by their keys."""
+        self._learn()
+        return self._seen.calls()
+
     def started(self, planned: Planned, job: JobHandle) -> None:
         """A job runs what was planned: learn from it once it has ended."""
         with self._learning:
@@ -291,6 +299,7 @@ class QueryPlanning:
             self._unlearned = [item for item in self._unlearned if item not in ended]
         for planned, handle in ended:
             self._duckdb_plans.learn(planned.bound.text, handle)
+            self._seen.add_calls(SecondsSeen.of(handle.history()).calls if planned.bound.functions else {})
             staged = [plan for plan in (planned.plan, *handle.plans()[1:]) if not plan.root.whole]
             facts = committed(handle.history()) if staged else ()
             for plan in staged:
@@ -344,7 +353,7 @@ class QueryPlanning:
         def prepare() -> Prepared:
             return prepared or self.prepare(text)
 
-        if observed.by_signature:
+        if observed.by_signature or observed.calls:
             from qoop.planner.search.alternatives import keep, pool
 
             found = keep(pool(prepare().planning(observed), grid))

@@ -64,7 +64,16 @@ from qoop.statements.keeping import DRAFTS
 from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
 from qoop.statements.settings import option, options
-from qoop.statements.statement import Explain, Query, SetOption, ShowTables, Statement, query_text, statements
+from qoop.statements.statement import (
+    Explain,
+    Query,
+    SetOption,
+    ShowFunctions,
+    ShowTables,
+    Statement,
+    query_text,
+    statements,
+)
 from qoop.suspend import Bundle, begun, best_plan, check_tables, key_of_user, read, write
 
 _MANY = 1_000_000  # rows that are worth several threads to write
@@ -303,8 +312,8 @@ class Session:
 
         parameters: the values of ``?``, ``$1`` … as a sequence, or of ``$name`` … as a mapping.
 
-        SET, RESET and SHOW TABLES work too, and EXPLAIN [ANALYZE | ALTERNATIVES | HISTORY] answers as DuckDB's
-        EXPLAIN does: a column explain_key and a column explain_value. Ctrl-C cancels the running query.
+        SET, RESET, SHOW TABLES and SHOW FUNCTIONS work too, and EXPLAIN [ANALYZE | ALTERNATIVES | HISTORY] answers as
+        DuckDB's EXPLAIN does: a column explain_key and a column explain_value. Ctrl-C cancels the running query.
 
         watch: is called with every job that is started, before its end is waited for: to show its progress.
 
@@ -347,6 +356,10 @@ class Session:
                 return Result(
                     pa.table({"c0": pa.array(self._tables.definitions.names(), pa.string())}), (("name", "VARCHAR"),)
                 )
+            case ShowFunctions():
+                from qoop.statements.showing import shown_functions
+
+                return Result(*shown_functions(self.functions().values(), self.planning.row_seconds()))
         return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
 
     @interruptible()

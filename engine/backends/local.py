@@ -34,6 +34,7 @@ import pyarrow as pa
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
 from qoop.engine.backends.base import happened
 from qoop.engine.events import (
+    CallsSeen,
     CapacityNotice,
     CheckpointLost,
     Committed,
@@ -46,6 +47,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.failures import Stopped, is_fatal, to_failure
 from qoop.engine.functions.filters import Ledger
+from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
 from qoop.engine.relief import Relief
@@ -406,7 +408,8 @@ class LocalBackend:
         spec = attempt.spec
         began, cpu_began = time.perf_counter(), time.thread_time()
 
-        made = kernel.run(spec, self._reader(spec), attempt.check, partial(self.store.begin, between=attempt.check))
+        begin = partial(self.store.begin, between=attempt.check)
+        made = kernel.run(spec, self._reader(spec), attempt.check, begin, partial(self._tell, spec.attempt))
         committed = Committed(
             spec.key,
             tuple(table.num_rows for table in made.tables),
@@ -424,6 +427,9 @@ class LocalBackend:
         del made  # if it was spilled, this frees it
         self._relief.relieve(_CROWDED)
         return committed
+
+    def _tell(self, attempt: AttemptId, called: tuple[FunctionCalls, ...]) -> None:
+        self._events.put(CallsSeen(attempt, called))
 
     def _reader(self, spec: TaskSpec) -> Callable[[str], pa.Table]:
         """Reads the stage inputs of a task by name, as one table of as many chunks as there are pieces."""

@@ -34,6 +34,7 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
+from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskSpec
 from qoop.planner.packing import on_threads, shrunk_to_fit
 from qoop.planner.plan import Resources
@@ -50,6 +51,7 @@ class Outcome:
     after it. The attempts on a machine share these; where they have no rate, moving takes no time.
     rows, bytes: in each partition of its output; None: 8 bytes a row. It is committed with one number for all of them:
     there may be thousands, and nobody reads a simulated one.
+    cpu_seconds: of its thread, 0: not told. called: what it tells of functions of Python.
     """
 
     seconds: float
@@ -59,6 +61,8 @@ class Outcome:
     bytes: int | None = None
     arriving: float = 0.0
     spilled: float = 0.0
+    cpu_seconds: float = 0.0
+    called: tuple[FunctionCalls, ...] = ()
 
 
 @value
@@ -462,7 +466,10 @@ class SimulatedBackend:
         size = 8 * outcome.rows if outcome.bytes is None else outcome.bytes
         seconds = self.clock.now() - running.began
         width = spec.stage.width * spec.shared
-        committed = Committed(spec.key, (outcome.rows * parts,), (size * parts,), seconds, width=width)
+        committed = Committed(
+            spec.key, (outcome.rows * parts,), (size * parts,), seconds, outcome.cpu_seconds, width=width,
+            called=outcome.called,
+        )  # fmt: skip
         known = self._committed.get(spec.key)
         if known is None:
             self._committed[spec.key] = committed, {spec.attempt.task.job}

@@ -21,11 +21,14 @@ from qoop.catalog.errors import FunctionFailed
 from qoop.catalog.functions.function import UserFunction
 from qoop.engine.failures import Stopped
 from qoop.engine.functions.filters import Ledger
-from qoop.engine.functions.measured import Called, Meter, plain
+from qoop.engine.functions.measured import FunctionCalls, Meter, plain
 from qoop.engine.task import TaskSpec
 
 _RESULT = re.compile("Failed to cast value|Unable to transform python value")
 _LOOK = 0.02  # seconds between looks at whether the task is to end
+_TELL = 0.1  # seconds of a task after which what its functions took is told first; then whenever that time has doubled
+
+Tell = Callable[[tuple[FunctionCalls, ...]], None]
 
 
 class Calls:
@@ -36,15 +39,18 @@ class Calls:
         self.meters: dict[str, Meter] = {}
         self._before: dict[str, tuple[int, int, float]] = {}
         self._between: Callable[[], None] = lambda: None
+        self._tell: Tell = lambda _: None
+        self._began, self._told = 0.0, 0.0
         self._raised: BaseException | None = None
         self._looked = 0.0
 
-    def begin(self, between: Callable[[], None]) -> None:
-        """A task begins. between: raises Stopped if it is to end."""
+    def begin(self, between: Callable[[], None], tell: Tell = lambda _: None) -> None:
+        """A task begins. between: raises Stopped if it is to end. tell: is told what has been seen while it runs."""
         self._before = {key: (meter.rows, meter.timed, meter.seconds) for key, meter in self.meters.items()}
-        self._between, self._raised = between, None
+        self._between, self._tell, self._raised = between, tell, None
+        self._began, self._told = perf_counter(), _TELL
 
-    def seen(self) -> tuple[Called, ...]:
+    def seen(self) -> tuple[FunctionCalls, ...]:
         """The calls of the task so far."""
         found = []
         for key, meter in sorted(self.meters.items()):
@@ -52,7 +58,7 @@ class Calls:
             called, looked = meter.rows - rows, meter.timed - timed
             if called:
                 each = (meter.seconds - seconds) / looked if looked else meter.seconds / max(1, meter.timed)
-                found.append(Called(key, called, each * called))
+                found.append(FunctionCalls(key, called, each * called))
         return tuple(found)
 
     def raise_cause(self, error: duckdb.Error, spec: TaskSpec) -> None:
@@ -133,6 +139,9 @@ class Calls:
     def _look(self, now: float) -> None:
         self._looked = now
         self._between()
+        if now - self._began >= self._told and (seen := self.seen()):
+            self._told = 2 * (now - self._began)
+            self._tell(seen)
 
     def _failed(self, function: UserFunction, error: BaseException) -> BaseException:
         """The error as it is to come out of the task."""

@@ -13,7 +13,7 @@ _QUICK, _TIMED_AT_FIRST, _SKIPPED = 100e-6, 64, 15
 
 
 @value
-class Called:
+class FunctionCalls:
     """The calls of one function in one task. function: its key. rows: it was called for. seconds: it took."""
 
     function: str

@@ -150,6 +150,21 @@ def calls_python(expr: Expr) -> bool:
     return any(isinstance(node, Call) and node.op in (PYTHON, VOLATILE_PYTHON) for node in walk(expr))
 
 
+def python_calls(expr: Expr) -> tuple[str, ...]:
+    """The functions of Python that computing the expression calls once each, by their keys.
+
+    >>> python_calls(Call("not", (Call(PYTHON, (), '"f@1"()', "BOOLEAN"),), "(NOT {0})", "BOOLEAN"))
+    ('f@1',)
+    """
+    calls = (node for node in walk(expr) if isinstance(node, Call) and node.op in (PYTHON, VOLATILE_PYTHON))
+    return tuple(call.template.partition("(")[0].strip('"') for call in calls)
+
+
+def is_movable_call(expr: Expr) -> bool:
+    """True if the expression calls Python, and gives the same wherever it is computed."""
+    return calls_python(expr) and not is_volatile(expr)
+
+
 def may_raise(expr: Expr) -> bool:
     """True if the expression can fail on some rows (so a filter ahead of it may guard it)."""
     return any(isinstance(node, Call) and node.op in RAISING for node in walk(expr))

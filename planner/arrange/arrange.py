@@ -2,6 +2,9 @@
 
     ──inline──> ──reduce build sides──> ──order joins──> ──loosen joins──> ──aggregate early──> ──transfer──>
 
+Predicates that call Python stay below the joins, or are taken above all of them before these are ordered and put down
+again where the fewest rows are left; whichever costs less, if a variant does not say.
+
 Each step depends on one or two of the choices of a variant (:class:`~qoop.planner.variants.Logical`); a step that was
 taken by the same choices from the same relation is not taken again.
 """
@@ -9,17 +12,21 @@ taken by the same choices from the same relation is not taken again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
+from typing import Literal as OneOf
 
 from qoop.planner.algebra.interning import Interner
 from qoop.planner.algebra.relation import Relation
 from qoop.planner.arrange.eager_aggregation import eager_aggregation
 from qoop.planner.arrange.inline import inline_shared
+from qoop.planner.arrange.late_calls import lifted, put_down
 from qoop.planner.arrange.reduce_build_sides import reduce_build_sides
 from qoop.planner.arrange.transfer import transfer
 from qoop.planner.arrange.work import Work
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
+from qoop.planner.estimate.tree_cost import seconds_once
 from qoop.planner.exchange import exchange_cost
 from qoop.planner.join_order import Known, reorder
 from qoop.planner.rules import apply_rules
@@ -28,6 +35,7 @@ from qoop.planner.rules.semi_joins import semi_joins
 from qoop.planner.variants import Aim, Logical
 
 _USUAL = Logical()
+_EARLY_OR_LATE: tuple[OneOf["early", "late"], ...] = ("early", "late")
 
 
 def arranged(relation: Relation, cardinality: Cardinality, cost: CostModel, choices: Logical = _USUAL) -> Relation:
@@ -50,10 +58,18 @@ class Arranger:
 
     def of(self, relation: Relation, choices: Logical) -> Relation:
         """The relation as these choices arrange it."""
+        if self.cost.calls and choices.calls == "cheapest":
+            found = [self.of(relation, replace(choices, calls=calls)) for calls in _EARLY_OR_LATE]
+            return min(found, key=lambda one: seconds_once(self.cost, one, self.cardinality))
         if choices.inline:
             relation = self._once(relation, _inlined)
+        late = bool(self.cost.calls) and choices.calls == "late"
+        if late:
+            relation = self._once(relation, lifted)
         relation = self._once(relation, self._reduced)
         relation = self.ordered(relation, choices)
+        if late:
+            relation = self._once(relation, self._put_down)
         relation = self._once(relation, _loosened if choices.loosen else prune_columns)
         relation = self._once(relation, self._early, choices.eager_gain)
         if choices.transfer_gain < inf:
@@ -70,6 +86,9 @@ class Arranger:
         if known is None:
             known = self._taken[key] = (relation, self.interner.of(step(relation, *choices)))
         return known[1]
+
+    def _put_down(self, relation: Relation) -> Relation:
+        return put_down(relation, self.cardinality)
 
     def _reduced(self, relation: Relation) -> Relation:
         return reduce_build_sides(relation, self.cardinality)

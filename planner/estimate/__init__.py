@@ -9,6 +9,7 @@
     doubts.py          where a filter hangs on what only footers tell
     skipping.py        the part of a table that a scan reads
     cardinality.py     rows, distinct values and bytes of every operator
+    calls.py           what functions of Python cost
     cost.py            constants of a machine
     tree_cost.py       seconds of an operator tree
     observed.py        true rows, bytes and seconds of earlier runs, by signature

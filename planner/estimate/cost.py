@@ -9,7 +9,9 @@ between.  To foretell when a plan ends they do have to be near.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import field, fields, replace
+from typing import Any
 
 from qoop.catalog.value import value
 from qoop.planner.packing import SERIAL_PART, on_threads
@@ -35,6 +37,8 @@ class CostModel:
     serial_part: of a task with several threads, the part of its seconds that only one of them can do.
     hash_entry_bytes: memory of a hash table entry besides its columns.
     cached_rows: rows of a hash table of which half miss the cache when it is probed.
+    calls: seconds a row of the functions of Python that the query at hand may call, by their keys. They are no
+        constants of a machine, and two models are not told apart by them.
     """
 
     scan_row: float = 1e-9
@@ -59,17 +63,25 @@ class CostModel:
     serial_part: float = SERIAL_PART
     hash_entry_bytes: float = 24.0
     cached_rows: float = 50_000.0
+    calls: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def on_threads(self, seconds: float, threads: float) -> float:
         """The seconds that work of one thread takes on several (:func:`~qoop.planner.packing.on_threads`)."""
         return on_threads(seconds, threads, self.serial_part)
 
+    def having(self, constants: Mapping[str, float]) -> CostModel:
+        """The model with other constants, by name."""
+        changed: dict[str, Any] = dict(constants)
+        return replace(self, **changed)
+
     def times(self, factor: float) -> CostModel:
         """The constants of a machine, or an engine, that takes `factor` times as long for everything."""
-        seconds = {
-            item.name: getattr(self, item.name) * factor for item in fields(self) if item.name not in _NO_SECONDS
-        }
-        return replace(self, **seconds)
+        times = (item.name for item in fields(self) if item.name not in _NO_SECONDS)
+        return self.having({name: getattr(self, name) * factor for name in times})
+
+    def calling(self, rows: Mapping[str, float]) -> float:
+        """Seconds to call functions of Python. rows: for how many rows each."""
+        return sum(self.calls.get(key, 0.0) * count for key, count in rows.items())
 
     def build(self, rows: float, width: float) -> float:
         """Seconds to put rows of `width` bytes into a hash table."""
@@ -97,7 +109,7 @@ class CostModel:
         return rows * (width + self.hash_entry_bytes)
 
 
-_NO_SECONDS = frozenset({"serial_part", "hash_entry_bytes", "cached_rows"})
+_NO_SECONDS = frozenset({"serial_part", "hash_entry_bytes", "cached_rows", "calls"})
 
 DEFAULT = CostModel()
 """The constants that ship, for a usual machine."""

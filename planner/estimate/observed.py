@@ -43,10 +43,20 @@ class Observation:
 
 @value
 class Observations:
-    """Observations by signature and by meaning. tables: what each observed meaning is over."""
+    """Observations by signature and by meaning. tables: what each observed meaning is over.
+
+    calls: seconds a row of functions of Python, by their keys. waits: seconds beyond all estimates that reading a table
+    (`plan.read_table`) takes, once and as a whole.
+    """
 
     by_signature: Mapping[Signature, Observation] = field(default_factory=dict)
     tables: frozenset[Tables] = frozenset()
+    calls: Mapping[str, float] = field(default_factory=dict)
+    waits: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.by_signature or self.calls or self.waits)
 
     def __or__(self, newer: Observations) -> Observations:
         """Both; where they differ the newer holds.
@@ -54,7 +64,12 @@ class Observations:
         >>> (Observations({"s": Observation(1)}) | Observations({"s": Observation(2)})).by_signature
         {'s': Observation(rows=2, bytes=None, seconds=None, memory=None, reads=None)}
         """
-        return Observations({**self.by_signature, **newer.by_signature}, self.tables | newer.tables)
+        return Observations(
+            {**self.by_signature, **newer.by_signature},
+            self.tables | newer.tables,
+            {**self.calls, **newer.calls},
+            {**self.waits, **newer.waits},
+        )
 
     def estimate(
         self, signature: Signature, width: int, planned: Estimate, reads: frozenset[str] = frozenset()

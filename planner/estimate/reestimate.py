@@ -15,7 +15,7 @@ from math import prod
 
 from qoop.planner.estimate.cost import BASE_MEMORY, DEFAULT
 from qoop.planner.estimate.observed import Observation, Observations
-from qoop.planner.plan import Estimate, Plan, Stage, StageId
+from qoop.planner.plan import CallEstimate, Estimate, Plan, Stage, StageId, read_table
 
 ROW_SECONDS = DEFAULT.build_row + DEFAULT.miss_row + DEFAULT.aggregate_row + DEFAULT.group_row
 """The seconds that one more row takes at most: to join and to group it. A stage believed to read next to nothing
@@ -23,6 +23,9 @@ takes some time even so, which does not grow with the rows."""
 
 ROW_BYTES = 128.0
 """The bytes that one more row makes a task hold at most: some columns and its place in a hash table."""
+
+LEAST_SECONDS = 1e-4
+"""The seconds that a task takes at least, however quick its functions are."""
 
 NO_MEMORY: Mapping[StageId, float] = {}
 
@@ -40,13 +43,38 @@ def reestimated(plan: Plan, observed: Observations, memory: Mapping[StageId, flo
     growth: dict[StageId, float] = {}
     stages: list[Stage] = []
     for stage in plan.stages:
-        estimate = _grown(stage, plan, growth, _seen(stage, observed))
+        estimate = _timed(stage, _grown(stage, plan, growth, _seen(stage, observed)), growth, observed)
         if memory.get(stage.id, 0.0) > estimate.task_memory:
             estimate = replace(estimate, task_memory=memory[stage.id])
         growth[stage.id] = max(1.0, estimate.rows) / max(1.0, stage.estimate.rows)
         stages.append(stage if estimate == stage.estimate else replace(stage, estimate=estimate))
     same = all(new is old for new, old in zip(stages, plan.stages, strict=True))
     return plan if same else replace(plan, stages=tuple(stages))
+
+
+def _timed(stage: Stage, grown: Estimate, growth: Mapping[StageId, float], observed: Observations) -> Estimate:
+    """The estimate with what was seen of the seconds that nobody can foretell: of functions of Python, and of tables
+    that have to be waited for. There are as many more calls as there are rows to read."""
+    factor = prod(growth[id] for id in dict.fromkeys(item.stage for item in stage.stage_inputs))
+    calls = tuple(_seen_call(one, factor, observed) for one in stage.estimate.calls)
+    more = sum(new.seconds - old.seconds for new, old in zip(calls, stage.estimate.calls, strict=True))
+    for item in stage.table_inputs if observed.waits else ():
+        more += observed.waits.get(read_table(item.table, item.version), 0.0) / (stage.width if item.split else 1)
+    if not more:
+        return grown
+    return replace(grown, task_seconds=max(LEAST_SECONDS, grown.task_seconds + more), calls=calls)
+
+
+def _seen_call(call: CallEstimate, factor: float, observed: Observations) -> CallEstimate:
+    row_seconds = observed.calls.get(call.function, call.row_seconds)
+    if factor == 1.0 and row_seconds == call.row_seconds:
+        return call
+    return CallEstimate(call.function, call.rows * factor, row_seconds)
+
+
+def _without_calls(estimate: Estimate) -> float:
+    """The seconds of a task that are not those of functions of Python."""
+    return max(0.0, estimate.task_seconds - sum(one.seconds for one in estimate.calls))
 
 
 def _seen(stage: Stage, observed: Observations) -> Observation | None:
@@ -66,14 +94,14 @@ def _grown(stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Obse
     if factor == 1.0 and rows == old.rows:
         return old
     read = [(plan.by_id[id].estimate.rows, growth[id]) for id in sources]
-    work = _work(read, old.rows, rows, reads_table=bool(stage.table_inputs))
+    work, own = _work(read, old.rows, rows, reads_table=bool(stage.table_inputs)), _without_calls(old)
     most = max(1.0, *(grown for _, grown in read)) if read else 1.0
     more = _more(stage, plan, growth, rows)
     return replace(
         old,
         rows=rows,
         bytes=size,
-        task_seconds=min(old.task_seconds * work, old.task_seconds + more * ROW_SECONDS),
+        task_seconds=old.task_seconds - own + min(own * work, own + more * ROW_SECONDS),
         task_memory=min(_grown_memory(old.task_memory, most), old.task_memory + more * ROW_BYTES),
         task_wants=min(_grown_memory(old.task_wants, most), old.task_wants + more * ROW_BYTES),
     )

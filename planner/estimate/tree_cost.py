@@ -22,6 +22,7 @@ from qoop.planner.algebra.relation import (
     Sort,
     Window,
 )
+from qoop.planner.estimate.calls import calls_of
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.skipping import scanned
@@ -65,6 +66,11 @@ def spared_seconds(cost: CostModel, relation: Relation, cardinality: Cardinality
 
 def own_seconds(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
     """Cpu seconds of the top operator alone."""
+    own = _without_calls(cost, relation, cardinality)
+    return own + cost.calling(calls_of(relation, cardinality, cost.calls)) if cost.calls else own
+
+
+def _without_calls(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
     rows = cardinality.rows(relation)
     match relation:
         case Scan():

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
-from qoop.planner.algebra.expr import TRUE, Column, Expr
+from qoop.planner.algebra.expr import TRUE, Column, Expr, columns_of_all, is_movable_call
 from qoop.planner.algebra.grouping_sets import SplitSets
 from qoop.planner.algebra.relation import (
     Aggregate,
@@ -36,9 +36,12 @@ from qoop.planner.algebra.relation import (
     Sort,
     Values,
     Window,
+    walk,
     with_inputs,
 )
+from qoop.planner.algebra.traversal import filtered
 from qoop.planner.algebra.two_phase import TwoPhase, two_phase
+from qoop.planner.estimate.calls import sum_of
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import BASE_MEMORY, CostModel
 from qoop.planner.exchange.distribution import (
@@ -52,6 +55,7 @@ from qoop.planner.exchange.distribution import (
     common_keys,
     common_partition,
     equi_pairs,
+    fragment_nodes,
     hashed_within,
     is_nested,
     is_repeatable,
@@ -63,7 +67,7 @@ from qoop.planner.exchange.distribution import (
 )
 from qoop.planner.exchange.exchange_cost import Costs, JoinSeconds, Known
 from qoop.planner.exchange.top_ranks import TopRanks, top_ranks
-from qoop.planner.plan import Estimate, Resources
+from qoop.planner.plan import CallEstimate, Estimate, Resources
 from qoop.planner.variants import USUAL, Thresholds
 
 _HALF_JOINS = frozenset({"semi", "anti", "mark"})
@@ -86,7 +90,22 @@ def place_exchanges(
     """
     costs = Costs(cardinality, cost, available, thresholds, Known() if known is None else known)
     placer = _Placer(cardinality, costs, tables, thresholds, readers_keys(relation))
+    if cost.calls:
+        placer.above = _calls_above(relation, costs)
     return placer.end(placer.place(relation), "gather")
+
+
+def _calls_above(relation: Relation, costs: Costs) -> Mapping[int, float]:
+    """By id of a scan, the seconds of the calls of Python that its own task can make of its rows."""
+    found: dict[int, float] = {}
+    for node in walk(relation):
+        below, seconds = node, 0.0
+        while isinstance(below, Filter | Project | Join):
+            seconds += costs.cost.calling(costs.calls(below))
+            below = below.inputs[0]
+        if seconds and isinstance(below, Scan):
+            found[id(below)] = max(found.get(id(below), 0.0), seconds)
+    return found
 
 
 class _Placer:
@@ -104,6 +123,7 @@ class _Placer:
         self.tables = tables
         self.limits = limits
         self.shared: dict[str, tuple[Exchange, Placed]] = {}
+        self.above: Mapping[int, float] = {}
         self.fillers = 0
         self.wishes = wishes
 
@@ -168,8 +188,17 @@ class _Placer:
         memory = tables + self.costs.bytes(rows, relation) / width
         slots = self.costs.threads if width == 1 and seconds > self.limits.threads_seconds else 1
         asked = min(memory, self.costs.most_memory(slots))
-        estimate = Estimate(rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), asked, memory)
+        calls = self.calls(relation, width)
+        estimate = Estimate(rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), asked, memory, calls)
         return Fragment(placed.meaning, placed.partial, width, slots, estimate)
+
+    def calls(self, relation: Relation, width: int) -> tuple[CallEstimate, ...]:
+        """The calls of functions of Python in a task of the fragment."""
+        row_seconds = self.costs.cost.calls
+        if not row_seconds:
+            return ()
+        found = sum_of(map(self.costs.calls, fragment_nodes(relation)))
+        return tuple(CallEstimate(key, rows / width, row_seconds.get(key, 0.0)) for key, rows in sorted(found.items()))
 
     def gathered(self, placed: Placed) -> Placed:
         """The same rows, all in one task."""
@@ -215,7 +244,7 @@ class _Placer:
     def scan(self, node: Scan) -> Placed:
         rows, seconds, splits = self.rows(node), self.work(node), self.tables.get(node.table, 1)
         least = self.limits.spread_seconds if self.slots > 1 else self.limits.task_seconds
-        if splits > 1 and seconds >= least:
+        if splits > 1 and seconds + self.above.get(id(node), 0.0) >= least:
             return Placed(
                 node, lambda n: replace(node, parts=n), rows, spread=True, splits=splits, seconds=seconds
             )  # fmt: skip
@@ -228,7 +257,21 @@ class _Placer:
     def filter(self, node: Filter) -> Placed:
         if isinstance(node.input, Window):
             return self.stack(node, self.window(node.input, self.place(node.input.input), top_ranks(node)))
+        if isinstance(node.input, Join) and any(map(is_movable_call, node.predicates)):
+            return self.late_calls(node)
         return self.stack(node, self.place(node.input))
+
+    def late_calls(self, node: Filter) -> Placed:
+        """Predicates that call Python above a join: the rows that they see are a stage of their own, or DuckDB would
+        push them below the join. So these are counted, and kept, before the first call; to pass them on costs little
+        next to calling. Where the calls take long they are hashed over tasks."""
+        costly = tuple(filter(is_movable_call, node.predicates))
+        below = filtered(node.input, (one for one in node.predicates if one not in costly))
+        above, child = Filter(below, costly), self.place(below)
+        keys = tuple(column for column in below.columns if column in columns_of_all(costly))
+        if keys and self.costs.cost.calling(self.costs.calls(above)) > self.limits.task_seconds:
+            return self.stack(above, self.hashed(child, keys))
+        return self.stack(above, self.staged(child))
 
     def opaque(self, node: Opaque) -> Placed:
         seconds = max(self.work(node), self.limits.threads_seconds * 1.01)  # of unknown cost: all slots

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from math import ceil
 
@@ -10,6 +10,7 @@ from qoop.catalog.value import value
 from qoop.planner.algebra.grouping_sets import SplitSets, split_sets
 from qoop.planner.algebra.relation import Aggregate, Join, Relation
 from qoop.planner.estimate import tree_cost
+from qoop.planner.estimate.calls import calls_of
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import BASE_MEMORY, CostModel
 from qoop.planner.exchange.distribution import EquiPair, Placed, fragment_nodes, partner_keys
@@ -60,6 +61,10 @@ class Costs:
                 tree_cost.own_seconds(self.cost, relation, self.cardinality),
             )
         return known[1]
+
+    def calls(self, relation: Relation) -> Mapping[str, float]:
+        """The rows for which this operator alone calls functions of Python, by function."""
+        return calls_of(relation, self.cardinality, self.cost.calls) if self.cost.calls else {}
 
     def splits(self, aggregate: Aggregate) -> tuple[SplitSets, ...]:
         """The ways to take the aggregate's grouping sets apart."""

@@ -14,9 +14,8 @@ from qoop.planner.algebra.expr import (
     Call,
     Column,
     Expr,
-    calls_python,
     columns_of,
-    is_volatile,
+    is_movable_call,
     quote,
 )
 from qoop.planner.algebra.relation import (
@@ -71,10 +70,10 @@ def in_any_order(predicates: Sequence[Expr]) -> list[str]:
     >>> in_any_order([f, equals(a, a), g])
     ['(a = a)', '/*in any order:*/ f(a) /*or*/ AND g(a) /*.*/']
     """
-    costly = [str(one) for one in predicates if calls_python(one) and not is_volatile(one)]
+    costly = [str(one) for one in predicates if is_movable_call(one)]
     if len(costly) < 2 or any("/*" in text for text in costly):
         return list(map(str, predicates))
-    others = [str(one) for one in predicates if not calls_python(one) or is_volatile(one)]
+    others = [str(one) for one in predicates if not is_movable_call(one)]
     begin, between, end = MARKS
     return [*others, begin + between.join(costly) + end]
 

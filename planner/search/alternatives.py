@@ -29,7 +29,7 @@ from qoop.planner.search.candidate import (
     stage_key,
 )
 from qoop.planner.search.fallback_plans import fallback_plans
-from qoop.planner.variants import RARE, VARIANTS, Variant
+from qoop.planner.variants import CALLING, RARE, VARIANTS, Variant
 
 MOST_PLANS = 64
 """Candidates of one query at most."""
@@ -69,7 +69,7 @@ def full_pool(planning: Planning, grid: Grid, most: int = 1024) -> Pool:
 def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Iterator[tuple[Variant, Resources]]:
     """Variants with resources, without those that cannot lead to another plan than one before."""
     seen: set[tuple[object, ...]] = set()
-    for variant in variants:
+    for variant in (*variants, *CALLING) if planning.cost.calls else variants:
         relation = planning.arranged(variant.logical)
         least, most = variant.slots
         for available in (available for available in grid.availability if least <= available.cpu <= most):
@@ -92,7 +92,7 @@ def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
     covers the most shares not yet covered; of several the one that shares most stages with those kept already,
     then the one that is nearest to the best over all shares. Where that takes more plans than necessary, and it can be
     told (:mod:`qoop.planner.algebra.cover`), the fewest. Then come plans that are cheap to switch to
-    (:mod:`qoop.planner.search.fallback_plans`).
+    (:mod:`qoop.planner.search.fallback_plans`), and those for whatever functions of Python turn out to take.
 
     tolerance: as a fraction, up to MOST_TOLERANCE. Raises PlanError if it is not.
     """
@@ -102,7 +102,20 @@ def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
     regret = [_regret(pool, place) for place in range(len(covers))]
     chosen = smallest_cover(covers, _without_redundant(_greedy(pool, covers, regret), covers), regret)
     more = fallback_plans(pool, chosen, tolerance) if len(pool.candidates) > len(chosen) else ()
+    more = tuple(dict.fromkeys((*more, *_for_any_calls(pool))))
+    more = tuple(place for place in more if place not in chosen)
     return Alternatives(pool, (*chosen, *more), len(more))
+
+
+def _for_any_calls(pool: Pool) -> Sequence[int]:
+    """Of a query that calls functions of Python the plan with the least calls and the one with the least other work:
+    one of them is good, whatever it turns out that the functions take."""
+    calling = [one.finish.calling() for one in pool.candidates]
+    if not any(calling):
+        return ()
+    work = [one.finish.work() for one in pool.candidates]
+    least_calls = min(range(len(work)), key=lambda place: (calling[place], work[place]))
+    return least_calls, min(range(len(work)), key=lambda place: work[place] - calling[place])
 
 
 def _greedy(pool: Pool, covers: Sequence[frozenset[int]], regret: Sequence[float]) -> list[int]:

@@ -18,7 +18,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -167,7 +167,7 @@ def calibrate(rows: int = ROWS, told: Callable[[str], object] = lambda query: No
         Measurement(query, seconds, sum(constants[name] * amount for name, amount in amounts.items()))
         for query, amounts, seconds in probes
     )
-    model = replace(DEFAULT, **constants, serial_part=serial_part)
+    model = DEFAULT.having({**constants, "serial_part": serial_part})
     return Calibration(model, measurements, time.perf_counter() - begun)
 
 
@@ -281,7 +281,7 @@ class _Planned:
 
 def _only(constant: str) -> CostModel:
     """A model in which nothing but one constant costs anything."""
-    return replace(DEFAULT, **{**dict.fromkeys(MEASURED, 0.0), constant: 1.0})
+    return DEFAULT.having({**dict.fromkeys(MEASURED, 0.0), constant: 1.0})
 
 
 def _seconds(connection: duckdb.DuckDBPyConnection, sql: str) -> float:

@@ -49,6 +49,7 @@ from qoop.control.messages import (
 from qoop.control.ticks import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Starting, Tick
 from qoop.control.trace_codec import TraceCodec
 from qoop.engine.events import (
+    CallsSeen,
     CapacityNotice,
     CheckpointLost,
     CheckpointSaved,
@@ -68,10 +69,11 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 6
+VERSION = 7
 
 EVENTS = (
-    TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, MachineJoined, MachineLost, SlotsChanged, CapacityNotice,
+    TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, MachineJoined, MachineLost, SlotsChanged,
+    CapacityNotice,
     CheckpointLost, CheckpointSaved,
 )  # fmt: skip
 MESSAGES = (

@@ -102,6 +102,20 @@ def _tables(shell: Shell, name: str) -> None:
     shell.show_rows(columns, right=("rows", "columns"))
 
 
+def _functions(shell: Shell, _: str) -> None:
+    functions = shell.session.functions().values()
+    if not functions:
+        shell.say("no functions of Python; Session.register_function makes some known, in a program")
+        return
+    taken = shell.session.planning.row_seconds()
+    columns = {
+        "function": [one.signature for one in functions],
+        "called by": ["vector" if one.vectorised else "row" for one in functions],
+        "for 1,000 rows": [span(1e3 * taken[one.key]) if one.key in taken else "" for one in functions],
+    }
+    shell.show_rows(columns, right=("for 1,000 rows",))
+
+
 def _kind(table: Table) -> str:
     return type(table.source).__name__.removesuffix("Source").lower()
 
@@ -356,6 +370,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command(
                 ("d", "describe", "tables", "dt", "schema"), "[TABLE]", "tables, or one with its statistics", _tables
             ),
+            Command(("functions", "df"), "", "functions of Python, and what they have taken", _functions),
             Command(("register", "open", "attach"), "[NAME] PATH", "make a file, folder or database known", _register),
         ),
     ),

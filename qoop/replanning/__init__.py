@@ -12,6 +12,7 @@
     robust.py         the launch plan that is good on all likely shares
     likely.py         which shares are likely
     observations.py   what a session saw of its stages
+    seconds_seen.py   what functions of Python, and slow tables, have taken so far
     baselines.py      planners that choose once, and the best choice in hindsight
     regret_budget.py  what was spent against the advice of the greedy choice
     demand.py         how many slots a plan has a use for

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from qoop.catalog.value import value
 from qoop.engine.task import Content, JobId, content_of, own_non_deterministic
-from qoop.planner.estimate.observed import Observation, Observations, observe
+from qoop.planner.estimate.observed import NOTHING, Observation, Observations, observe
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
@@ -40,7 +40,8 @@ Seen = tuple[Plan, StageId, Observation]
 @value
 class Asked:
     """A question with what its answer takes. before: what was observed when the options were estimated; news: since
-    then. found: the alternatives are among the options."""
+    then; seconds: of functions and of tables that had to be waited for, so far. found: the alternatives are among the
+    options."""
 
     question: Question
     before: Observations
@@ -48,11 +49,12 @@ class Asked:
     adaptive: Adaptive
     job: JobId
     found: bool
+    seconds: Observations = NOTHING
 
     @cached_property
     def observed(self) -> Observations:
         """All that was observed."""
-        observed = self.before
+        observed = self.before if self.seconds.empty else self.before | self.seconds
         for plan, stage, observation in self.news:
             observed = observed | observe(plan, {stage: observation})
         return observed
@@ -152,7 +154,7 @@ def searched(asked: Asked, question: Question, found: Sequence[Candidate]) -> Qu
 
 def reestimate_all(question: Question, observed: Observations) -> Question:
     """The question with the estimates of its options put right."""
-    if not observed.by_signature and not question.finished.memory:
+    if observed.empty and not question.finished.memory:
         return question
     options = tuple(reestimate(option, observed, question.finished.memory) for option in question.options)
     same = all(new is old for new, old in zip(options, question.options, strict=True))

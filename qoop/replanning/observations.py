@@ -86,6 +86,7 @@ class Seen:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._lock = threading.Lock()
+        self._calls: dict[str, float] = {}
         self._groups: dict[Tables, _Group] = {}
         self._order: dict[Signature, Tables] = {}
 
@@ -108,6 +109,21 @@ class Seen:
             while len(self._order) > self._most:
                 self._forget(next(iter(self._order)))
 
+    def add_calls(self, row_seconds: Mapping[str, float]) -> None:
+        """Remember the seconds a row of functions of Python. Other than those of stages they are known by nobody else,
+        and differ by far more than how busy the machine is."""
+        with self._lock:
+            for key, seconds in row_seconds.items():
+                self._calls.pop(key, None)
+                self._calls[key] = seconds
+            while len(self._calls) > self._most:
+                self._calls.pop(next(iter(self._calls)))
+
+    def calls(self) -> Mapping[str, float]:
+        """The seconds a row of functions of Python, by their keys, as they were seen last."""
+        with self._lock:
+            return dict(self._calls)
+
     def over(self, tables: Mapping[str, str]) -> Observations:
         """The facts seen over these tables (version by lower-case name) and no others: all that matters to a query."""
         read = frozenset(tables.items())
@@ -117,7 +133,7 @@ class Seen:
             for group in groups.values():
                 found |= group.known
                 found |= group.news
-        return Observations(found, frozenset(below for below, group in groups.items() if group.news))
+        return Observations(found, frozenset(below for below, group in groups.items() if group.news), self.calls())
 
     def _remember(self, stage: Stage, one: Observation, tables: Tables) -> None:
         group = self._groups.setdefault(tables, _Group())

@@ -24,6 +24,7 @@ from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, search_seconds
 from qoop.replanning.decision import SHARE, START, Option, Question, Stay, Switch, useful
 from qoop.replanning.regret_budget import RegretBudget
+from qoop.replanning.seconds_seen import SecondsSeen
 from qoop.replanning.triggers import Cause, changed
 
 EAGER_PART = 0.02
@@ -55,6 +56,7 @@ class Replanner:
         self._begun = False
         self._plan = launch
         self._news: list[Seen] = []
+        self._seconds = SecondsSeen()
         self._misestimates = 0
         self._told = NOTHING
         self._waiting: dict[str, Cause] = {}
@@ -181,7 +183,7 @@ class Replanner:
         return self._by_duckdb and answer.searched is not None and isinstance(answer.decision, Switch)
 
     def _look(self, now: float) -> None:
-        history = self._run.history
+        history, timed = self._run.history, False
         while self._seen < len(history):
             record = history[self._seen]
             self._seen += 1
@@ -194,9 +196,12 @@ class Replanner:
                 case StageDone(_, stage, _, rows, size_of, _, estimated):
                     self._news.append((self._plan, stage, Observation(rows, size_of)))
                     self._misestimates += self._adaptive.triggers.misjudged(rows, estimated)
+            timed |= self._seconds.take(record, self._plan)
             cause = self._adaptive.triggers.cause(record, self._basis, self._without_a_slot)
             if cause is not None:
                 self._wait(cause, now)
+        if timed:
+            self._look_at_seconds(now)
         if not self._begun and self._run.plans and self._run.share is not None:
             self._begun = True
             searching = search_seconds(self._options[0].candidate.plan)
@@ -204,6 +209,16 @@ class Replanner:
                 self._wait(Cause(START, "the alternatives became known", urgent=True), now)
             elif self._by_duckdb:
                 self._again = now + max(LOOK_AGAIN, 2.0 * self._work_left(self._run.share))
+
+    def _look_at_seconds(self, now: float) -> None:
+        """Functions or tables have told what they took. While a question is open its answer may put all right."""
+        if self._asked or self._run.ending:
+            return
+        option = self._options[self._running]
+        left = {stage.id: tasks for stage, tasks in self._run.left() if stage.id in option.candidate.plan.by_id}
+        cause = self._adaptive.triggers.seconds_cause(option, left, self._told | self._seconds.observed)
+        if cause is not None:
+            self._wait(cause, now)
 
     @property
     def _by_duckdb(self) -> bool:
@@ -243,7 +258,7 @@ class Replanner:
             self._losses,
         )
         news, self._news = tuple(self._news), []
-        asked = Asked(question, self._told, news, self._adaptive, self._job, self._found)
+        asked = Asked(question, self._told, news, self._adaptive, self._job, self._found, self._seconds.observed)
         return lambda: answer(asked)
 
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:

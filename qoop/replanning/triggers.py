@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from math import inf
+from math import inf, log
 
 from qoop.catalog.value import value
-from qoop.engine.history import MemoryExhausted, MemoryRaised, Record, ShareTold, StageDone, size
-from qoop.planner.plan import Resources
-from qoop.replanning.decision import SHARE
+from qoop.engine.history import MemoryExhausted, MemoryRaised, Record, ShareTold, StageDone, size, span
+from qoop.planner.estimate.observed import Observations
+from qoop.planner.plan import Plan, Resources, StageId
+from qoop.replanning.decision import SHARE, Option, reestimate
+
+LEAST_ROW_SECONDS = 1e-9
 
 
 @value
@@ -32,6 +36,8 @@ class Triggers:
         that one of both must reach to matter.
     search: factor by which the best plan known takes longer than was believed before the rows were known, from which
         on the search runs again, with what was seen in place of estimates.
+    work: factor by which the work that is left must change, in the light of what functions of Python or tables that are
+        slow to read have taken so far, and `least_seconds` by how many seconds.
     quiet: seconds without a further change after which a decision is taken; a burst of changes is one decision.
     longest: seconds after the first change when it is taken even so.
     """
@@ -40,6 +46,8 @@ class Triggers:
     rows: float = 4.0
     least_rows: float = 10_000
     search: float = 2.0
+    work: float = 1.5
+    least_seconds: float = 0.05
     quiet: float = 0.01
     longest: float = 0.1
 
@@ -60,10 +68,29 @@ class Triggers:
                 return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(had)}, all there is", urgent=True)
         return None
 
+    def seconds_cause(self, option: Option, left: Mapping[StageId, int], observed: Observations) -> Cause | None:
+        """The reason that is given by the seconds of functions and of tables. option: the plan that runs. left: tasks
+        of its stages. observed: what it was estimated with, and these seconds."""
+        corrected = reestimate(option, observed, {})
+        if corrected is option:
+            return None
+        plan = option.candidate.plan
+        before, after = (_work(one.candidate.plan, left) for one in (option, corrected))
+        low, high = sorted((before, after))
+        if high - low < self.least_seconds or high < self.work * low:
+            return None
+        why = _unforeseen(plan, observed)
+        return Cause("seconds", f"{why}, so what is left takes {span(after)} of work, not {span(before)}")
+
     def misjudged(self, rows: float, estimated: float) -> bool:
         """True if the two numbers of rows are a reason to think again."""
         low, high = sorted((max(1.0, rows), max(1.0, estimated)))
         return high >= self.least_rows and high > self.rows * low
+
+
+def _work(plan: Plan, left: Mapping[StageId, int]) -> float:
+    """Seconds of one thread of so many tasks of each stage, by estimate."""
+    return sum(plan.by_id[id].estimate.task_seconds * tasks for id, tasks in left.items())
 
 
 def changed(before: Resources, after: Resources) -> float:
@@ -74,6 +101,17 @@ def changed(before: Resources, after: Resources) -> float:
     """
     pairs = ((before.cpu, after.cpu), (before.memory, after.memory), (before.network, after.network))
     return max((abs(new - old) / old if old else inf) if new != old else 0.0 for old, new in pairs)
+
+
+def _unforeseen(plan: Plan, seen: Observations) -> str:
+    """What took other seconds than was believed, as a clause: the function that is furthest from it, or a table."""
+    calls = {one.function: one.row_seconds for stage in plan.stages for one in stage.estimate.calls}
+    known = [key for key in calls if seen.calls.get(key)]
+    if not known:
+        return f"{' and '.join(seen.waits)} has to be waited for"
+    key = max(known, key=lambda key: abs(log(seen.calls[key] / max(calls[key], LEAST_ROW_SECONDS))))
+    times = f"{span(seen.calls[key] * 1e3)} for 1,000 rows where {span(calls[key] * 1e3)} were believed"
+    return f"{key.partition('@')[0]} takes {times}"
 
 
 def _movement(before: Resources, after: Resources) -> str:

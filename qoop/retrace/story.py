@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from qoop.engine.history import (
+    Called,
     Failed,
     Record,
     Released,
@@ -23,7 +24,7 @@ from qoop.engine.history import (
     span,
 )
 
-_LEFT_OUT = (Started, Succeeded, Stopped, Released, Saved)
+_LEFT_OUT = (Started, Called, Succeeded, Stopped, Released, Saved)
 
 
 def story(history: Sequence[Record], full: bool = False) -> list[str]:

@@ -14,4 +14,5 @@
     views.py         queries with a name
     files.py         files that a query reads by path
     keeping.py       where created tables are kept
+    showing.py       the answer to SHOW FUNCTIONS
 """

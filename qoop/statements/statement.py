@@ -1,4 +1,4 @@
-"""A statement of a session: a query, a SET, an EXPLAIN, SHOW TABLES, CREATE, DROP or COPY. All else is refused.
+"""A statement of a session: a query, a SET, an EXPLAIN, a SHOW, CREATE, DROP or COPY. All else is refused.
 
 DuckDB's own parser splits the text and says of what kind each statement is, so its idea of SQL is ours.
 """
@@ -56,6 +56,11 @@ class ShowTables:
 
 
 @value
+class ShowFunctions:
+    """SHOW FUNCTIONS: those of Python."""
+
+
+@value
 class _Parsed:
     """A statement as DuckDB's parser sees it. parameters: their names."""
 
@@ -64,7 +69,7 @@ class _Parsed:
     parameters: frozenset[str]
 
 
-Statement = Query | SetOption | Explain | ShowTables | CreateView | CreateTable | Drop | Copy
+Statement = Query | SetOption | Explain | ShowTables | ShowFunctions | CreateView | CreateTable | Drop | Copy
 
 
 @lru_cache(maxsize=128)
@@ -184,7 +189,7 @@ def _statement(item: _Parsed) -> Statement:
     words = Words(item.query)
     text = words.rest  # without comments before it
     if item.type == duckdb.StatementType.SELECT and not words.take("PRAGMA"):  # DuckDB takes some for a SELECT
-        return ShowTables() if _shows_tables(words) else Query(_as_query(text))
+        return _shown(words) or Query(_as_query(text))
     if item.type == duckdb.StatementType.EXPLAIN and words.take("EXPLAIN"):
         analyze = words.take("ANALYZE")
         return Explain(query_text(words.rest), "analyze" if analyze else "plan")
@@ -193,8 +198,8 @@ def _statement(item: _Parsed) -> Statement:
     read = _OTHERS.get(item.type)
     if read is None:
         raise QueryError(f"{item.type.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
-                         "CREATE VIEW, CREATE TABLE … AS, DROP, COPY … TO, SET, RESET, EXPLAIN, DESCRIBE, SUMMARIZE "
-                         "and SHOW TABLES; data comes in through register() or FROM 'file'")  # fmt: skip
+                         "CREATE VIEW, CREATE TABLE … AS, DROP, COPY … TO, SET, RESET, EXPLAIN, DESCRIBE, SUMMARIZE, "
+                         "SHOW TABLES and SHOW FUNCTIONS; data comes in through register() or FROM 'file'")  # fmt: skip
     return read(text)
 
 
@@ -205,9 +210,13 @@ _OTHERS: dict[duckdb.StatementType, Callable[[str], CreateView | CreateTable | D
 }
 
 
-def _shows_tables(words: Words) -> bool:
-    shows = words.take("SHOW", "TABLES") or words.take("SHOW", "ALL", "TABLES")
-    return shows and (words.next is None or words.next.says(";"))
+def _shown(words: Words) -> ShowTables | ShowFunctions | None:
+    found: ShowTables | ShowFunctions | None = None
+    if words.take("SHOW", "TABLES") or words.take("SHOW", "ALL", "TABLES"):
+        found = ShowTables()
+    elif words.take("SHOW", "FUNCTIONS"):
+        found = ShowFunctions()
+    return found if words.next is None or words.next.says(";") else None
 
 
 def _as_query(text: str) -> str:

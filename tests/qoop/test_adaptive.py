@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qoop.catalog.errors import CheckpointError, OutOfMemory
+from qoop.catalog.sources.memory import ArrowSource
+from qoop.catalog.table import Table
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest, PinAsked
@@ -19,12 +23,13 @@ from qoop.control.ticks import Found
 from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
-from qoop.engine.events import Committed, Event, SlotsChanged
-from qoop.engine.history import Decided, MemoryExhausted, Succeeded
+from qoop.engine.events import CallsSeen, Committed, Event, SlotsChanged
+from qoop.engine.functions.measured import FunctionCalls
+from qoop.engine.history import Decided, MemoryExhausted, Started, Succeeded
 from qoop.engine.state import State
-from qoop.engine.task import CheckpointKey, TaskSpec, checkpoint_key
+from qoop.engine.task import AttemptId, CheckpointKey, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.estimate.observed import Observations
-from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.planner.plan import CallEstimate, Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Decision, Question, switch_to
@@ -32,6 +37,8 @@ from qoop.replanning.triggers import changed
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)
+F = "f@1"
+TABLES = {"t": Table("t", (), "1", ArrowSource("t", pa.table({"x": [1]})), 1)}
 
 
 def available(slots: float) -> Resources:
@@ -39,7 +46,8 @@ def available(slots: float) -> Resources:
 
 
 def plan(text: str) -> Plan:
-    """One stage a line: ``id width seconds_of_a_task [reads …] [as=signature]``; the last one is the root."""
+    """One stage a line: ``id width seconds_of_a_task [reads …] [as=signature] [calls=rows] [table=split|whole]``; the
+    last one is the root. calls: of the function f, a task, believed to take 1 us a row."""
     return Plan(tuple(_stage(line.split()) for line in text.strip().splitlines()), COLUMNS)
 
 
@@ -49,11 +57,18 @@ def _stage(words: list[str]) -> Stage:
     return Stage(
         name,
         "",
-        tuple(StageInput(read, read, "all") for read in rest if "=" not in read and read != "island"),
+        (
+            *(StageInput(read, read, "all") for read in rest if "=" not in read and read != "island"),
+            *(TableInput("t", "t", "1", ("x",), one == "split") for name, one in options.items() if name == "table"),
+        ),
         COLUMNS,
         int(width),
         options.get("as", name),
-        estimate=Estimate(rows=float(options.get("rows", width)), task_seconds=float(seconds)),
+        estimate=Estimate(
+            rows=float(options.get("rows", width)),
+            task_seconds=float(seconds),
+            calls=(CallEstimate(F, float(options["calls"]), 1e-6),) if "calls" in options else (),
+        ),
         shareable="island" not in rest,
     )
 
@@ -87,7 +102,7 @@ class Bench:
             return [Candidate(other, "") for other in (others if len(self.searches) == 1 else again)]
 
         adaptive = Adaptive(find, available(self.slots), **options)  # type: ignore[arg-type]
-        return self.cluster.submit(JobRequest(launch, adaptive=adaptive, reuse=reuse))
+        return self.cluster.submit(JobRequest(launch, TABLES, adaptive=adaptive, reuse=reuse))
 
     def demand_aware(self) -> None:
         for _ in range(10_000):
@@ -221,6 +236,76 @@ def test_where_no_plan_is_good_the_search_runs_again_with_what_was_seen() -> Non
     assert len(bench.searches) == 2
     assert not bench.searches[0].by_signature and bench.searches[1].by_signature["scan"].rows == 1_000_000_000
     assert moves(handle) == "AB"
+
+
+# --- seconds that nobody could know -------------------------------------------------------------------------
+
+EARLY = plan("scan 8 0.1 calls=10000\nroot 1 1 scan")
+LATE = plan("keys 2 1\njoin 2 1 keys calls=100\nroot 1 1 join as=late")
+
+
+def dear(spec: TaskSpec) -> Outcome:
+    """A row of f takes 1 ms."""
+    rows = int(sum(one.rows for one in spec.stage.estimate.calls))
+    seconds = spec.stage.estimate.task_seconds + rows / 1e3
+    return Outcome(seconds, called=(FunctionCalls(F, rows, rows / 1e3),) if rows else ())
+
+
+def test_a_dear_function_brings_the_plan_that_calls_it_less() -> None:
+    handle = Bench(2, script=dear).run(EARLY, LATE)
+    (record,) = decisions(handle)
+    assert record.cause.startswith("f takes 1.0 s for 1,000 rows where 1 ms were believed")
+    assert moves(handle) == "AB" and len([one for one in handle.history() if isinstance(one, Started)]) == 2 + 2 + 5
+
+
+def test_what_an_attempt_tells_while_it_runs_counts_as_well() -> None:
+    told = CallsSeen(AttemptId(TaskId("job1", "scan", 0), 1), (FunctionCalls(F, 100, 0.1),))
+    late = replace(told, attempt=AttemptId(TaskId("job1", "scan", 0), 99))
+    bench = Bench(2, (0.2, late), (0.4, told), script=dear)
+    handle = bench.run(EARLY, LATE)
+    assert moves(handle) == "AB" and bench.clock.now() < 5
+    assert "had called f@1 for 100 rows in 100 ms" in "\n".join(map(str, handle.history()))
+
+
+def test_a_cheap_function_brings_the_plan_back_that_does_less_of_the_rest() -> None:
+    believed = plan("scan 8 10 calls=10000000\nroot 1 1 scan")
+    told = CallsSeen(AttemptId(TaskId("job1", "join", 0), 3), (FunctionCalls(F, 10_000, 1e-5),))
+    handle = Bench(2, (2.5, told)).run(plan("keys 2 1\njoin 8 20 keys calls=9000000\nroot 1 1 join as=late"), believed)
+    assert moves(handle) == "AB", "it was believed to take 80 s, of which the function is all but a second"
+
+
+def test_seconds_as_believed_are_no_reason_to_think() -> None:
+    def as_believed(spec: TaskSpec) -> Outcome:
+        return replace(
+            as_estimated(spec), called=tuple(FunctionCalls(F, 10, 1.2e-5) for _ in spec.stage.estimate.calls)
+        )
+
+    assert decisions(Bench(2, script=as_believed).run(EARLY, LATE)) == []
+
+
+READS = plan("scan 8 0.1 table=split\nroot 1 1 scan")
+ONCE_READ = plan("other 2 1\nroot 1 1 other as=late")
+
+
+def far_away(spec: TaskSpec) -> Outcome:
+    """Each task that reads the table waits for the network."""
+    waits = 5.0 if spec.stage.table_inputs else 0.0
+    return Outcome(spec.stage.estimate.task_seconds + waits, cpu_seconds=spec.stage.estimate.task_seconds)
+
+
+def test_a_table_that_must_be_waited_for_brings_the_plan_that_does_not_read_it() -> None:
+    handle = Bench(2, script=far_away).run(READS, ONCE_READ)
+    (record,) = decisions(handle)
+    assert record.cause == "table t 1 has to be waited for, so what is left takes 31.6 s of work, not 1.6 s"
+    assert moves(handle) == "AB"
+
+
+def test_a_busy_machine_is_no_slow_table() -> None:
+    def busy(spec: TaskSpec) -> Outcome:
+        seconds = spec.stage.estimate.task_seconds
+        return Outcome(3 * seconds, cpu_seconds=seconds)
+
+    assert decisions(Bench(2, script=busy).run(READS, ONCE_READ)) == []
 
 
 # --- memory -----------------------------------------------------------------------------------------------

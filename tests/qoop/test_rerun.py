@@ -25,10 +25,19 @@ from qoop.control.trace import INPUTS, OUTPUTS, Chain, MemoryTrace
 from qoop.control.trace_codec import read_error, write_error
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
-from qoop.engine.events import CapacityNotice, CheckpointLost, MachineJoined, MachineLost, SlotsChanged, TaskFailed
+from qoop.engine.events import (
+    CallsSeen,
+    CapacityNotice,
+    CheckpointLost,
+    MachineJoined,
+    MachineLost,
+    SlotsChanged,
+    TaskFailed,
+)
+from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.history import Ended
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
-from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.planner.plan import CallEstimate, Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.greedy import Greedy
@@ -105,6 +114,28 @@ def shrunk() -> World:
     world.submit(WIDE, NARROW)
     world.demand_aware()
     return world
+
+
+def test_what_functions_took_is_in_the_trace_and_decides_again(tmp_path: Path) -> None:
+    """An attempt tells it while it runs, others at their end."""
+
+    def dear(spec: TaskSpec) -> Outcome:
+        called = (FunctionCalls("f@1", 10_000, 10.0),) if spec.stage.estimate.calls else ()
+        return Outcome(10.1 if called else 1.0, called=called)
+
+    scan = stage("scan", 16, 1)
+    scan = replace(scan, estimate=replace(scan.estimate, calls=(CallEstimate("f@1", 10_000, 1e-6),)))
+    world = World(script=dear)
+    told = FunctionCalls("f@1", 100, 0.1)
+    world.backend.happen(CallsSeen(AttemptId(TaskId("job1", "scan", 0), 1), (told,)), 100.4)
+    handle = world.submit(
+        plan(scan, stage("root", 1, 1, "scan")), plan(stage("late", 4, 1), stage("root", 1, 1, "late"))
+    )
+    world.demand_aware()
+    again = rerun(world.recording(tmp_path))
+    assert again.difference is None and again.decisions == 1
+    (job,) = again.jobs
+    assert job.history == handle.history() and any("f takes" in str(record) for record in job.history)
 
 
 # --- simulated ----------------------------------------------------------------------------------------------
@@ -234,6 +265,9 @@ class Lot:
                 happen(TaskFailed(AttemptId(TaskId("job1", "scan", 0), 1), ExecutionError("late"), True), now)
             case 13:
                 self.resize()
+            case 14:
+                attempt = AttemptId(TaskId("job1", "scan", 0), self.random.randint(1, 3))
+                happen(CallsSeen(attempt, (FunctionCalls("f@1", 10, self.random.random()),)), now)
 
     def suspend(self, handle: JobHandle) -> None:
         self.world.cluster.post(SuspendAsked(handle.id, "bundle"))
@@ -381,7 +415,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 6', '"version": 5'), "is of version 5; only 6"),
+        (tamper("qoop-trace", '"version": 7', '"version": 5'), "is of version 5; only 7"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

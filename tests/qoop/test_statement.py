@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qoop.catalog.errors import ParseError, QueryError
-from qoop.statements.statement import Explain, Query, SetOption, ShowTables, query_text, statements
+from qoop.statements.statement import Explain, Query, SetOption, ShowFunctions, ShowTables, query_text, statements
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,7 @@ def test_all_that_gives_rows_is_a_query(text: str) -> None:
         ("-- all\nexplain alternatives FROM t", Explain("FROM t", "alternatives")),
         ("EXPLAIN  History\nFROM t", Explain("FROM t", "history")),
         ("SHOW TABLES;", ShowTables()),
+        ("show functions", ShowFunctions()),
         ("DESCRIBE t;", Query("FROM (DESCRIBE t)")),
         ("summarize FROM t", Query("FROM (summarize FROM t)")),
     ],
