@@ -99,7 +99,6 @@ class Calls:
         call, meter, takes_null = function.call, self._meter(function), function.takes_null
 
         def one_row(*values: Any) -> Any:
-            meter.rows += 1
             try:
                 if meter.skip:
                     meter.skip -= 1
@@ -130,7 +129,6 @@ class Calls:
                     raise TypeError("it returned NULLs, which null_handling='special' would allow")
             except BaseException as error:
                 raise self._failed(function, error) from error
-            meter.rows += len(made)
             meter.add(len(made), perf_counter() - began)
             return made
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from threading import get_ident
 
 import duckdb
 import pyarrow as pa
 
 from qoop.catalog.functions.function import UserFunction
-from qoop.engine.functions.measured import Meter, plain, row_seconds
+from qoop.engine.functions.measured import Meter, row_seconds
 from qoop.engine.functions.ordering import (
+    AT_FIRST,
+    COUNTED,
     ORDER,
     PASSED,
     Counter,
@@ -45,6 +48,9 @@ class Filters:
         self._orders: list[list[Order]] = []
         self._counters: list[list[Counter]] = []
         self._meters: list[list[list[list[Meter]]]] = []
+        self._asked: list[int] = []
+        self._weights: list[int] = []
+        self._answered: dict[tuple[int, int], tuple[int, int]] = {}
         self.moved = False
 
     def begin(self, sql: str, functions: tuple[UserFunction, ...]) -> str:
@@ -56,6 +62,8 @@ class Filters:
         self._counters = [[self._ledger.predicates.setdefault(p, Counter()) for p in texts] for texts in self._texts]
         self._meters = [[[m for key, m in meters.items() if key in p] for p in texts] for texts in self._texts]
         self._orders = [self._choices(number) for number in range(len(self._texts))]
+        self._asked, self._weights = [0] * len(self._texts), [1] * len(self._texts)
+        self._answered = {}
         return in_orders(sql, self._orders)
 
     def keep_to_text(self) -> None:
@@ -88,18 +96,41 @@ class Filters:
         ]
 
     def _order(self, numbers: pa.ChunkedArray) -> pa.Array:
+        """The branch for a vector, and the same one until DuckDB has asked for every WHEN up to it."""
         number = numbers[0].as_py()
-        place = best(self._orders[number], self._seen(number))
-        self.moved = self.moved or place != 0
-        return pa.repeat(pa.scalar(place, pa.int32()), len(numbers))
+        asker = number, get_ident()
+        branch, again = self._answered.get(asker) or (0, 0)
+        if not again:
+            branch = self._branch(number)
+            again = 1 + min(branch, 2 * len(self._orders[number]) - 2)
+        self._answered[asker] = branch, again - 1
+        return pa.repeat(pa.scalar(branch, pa.int32()), len(numbers))
+
+    def _branch(self, number: int) -> int:
+        """The best order, as it is or, for some vectors, counted."""
+        orders = self._orders[number]
+        place = best(orders, self._seen(number))
+        self.moved = self.moved or orders[place] != tuple(range(len(orders[place])))
+        self._asked[number] += 1
+        at_first = self._asked[number] <= AT_FIRST
+        self._weights[number] = 1 if at_first else COUNTED
+        return place + len(orders) if at_first or self._asked[number] % COUNTED == 0 else place
 
     def _passed(self, numbers: pa.ChunkedArray, places: pa.ChunkedArray, flags: pa.ChunkedArray) -> pa.ChunkedArray:
         import pyarrow.compute as pc  # few kernels call functions of Python
 
         with self._ledger.lock:
-            counter = self._counters[numbers[0].as_py()][places[0].as_py()]
-            counter.add(len(flags), pc.sum(plain(flags)).as_py() or 0)
+            number = numbers[0].as_py()
+            counter, weight = self._counters[number][places[0].as_py()], self._weights[number]
+            counter.add(weight * len(flags), weight * (pc.sum(_numbers(flags)).as_py() or 0))
         return flags
+
+
+def _numbers(flags: pa.ChunkedArray) -> pa.ChunkedArray:
+    """BOOLEANs as they can be summed: where no value may lose anything DuckDB gives them as bytes."""
+    if getattr(flags.type, "extension_name", "") != "arrow.bool8":
+        return flags
+    return pa.chunked_array([chunk.storage for chunk in flags.chunks], pa.int8())
 
 
 def _seconds(functions: list[list[Meter]]) -> float | None:

@@ -31,20 +31,26 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 class Meter:
     """Rows and seconds of one function in one kernel. Of many quick calls only some are timed.
 
-    skip: calls until the next that is timed.
+    skip: calls until the next that is timed. Calls that are not are counted with the next one that is.
     """
 
-    __slots__ = ("rows", "seconds", "skip", "timed")
+    __slots__ = ("_counted", "_skipped", "seconds", "skip", "timed")
 
     def __init__(self) -> None:
-        self.rows, self.timed, self.seconds, self.skip = 0, 0, 0.0, 0
+        self._counted, self._skipped, self.timed, self.seconds, self.skip = 0, 0, 0, 0.0, 0
+
+    @property
+    def rows(self) -> int:
+        """The rows that the function was called for."""
+        return self._counted + self._skipped - self.skip
 
     def add(self, rows: int, seconds: float) -> None:
-        """Count a call that was timed."""
+        """Count a call that was timed, and those before it that were not."""
+        self._counted += rows + self._skipped
         self.timed += rows
         self.seconds += seconds
         quick = seconds < _QUICK and self.timed >= _TIMED_AT_FIRST
-        self.skip = _SKIPPED if quick else 0
+        self.skip = self._skipped = _SKIPPED if quick else 0
 
 
 def row_seconds(meters: Sequence[Meter]) -> float | None:

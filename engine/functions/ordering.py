@@ -4,7 +4,11 @@ The planner prints a filter with several predicates that call Python as ``/*in a
 Nobody knows beforehand what these cost and how many rows they leave, so the kernel has DuckDB ask for an order with
 every vector of 2048 rows, and counts what goes into each predicate and what comes out:
 
-    CASE order() WHEN 0 THEN p, then q of what is left WHEN 1 THEN q, then p of what is left END
+    CASE order() WHEN 0 THEN p, then q of what is left WHEN 1 THEN q, then p of what is left
+                 WHEN 2 THEN as 0, and count ELSE as 1, and count END
+
+Counting takes as long as calling a quick function, so it is done for the first vectors, and then for one in
+:data:`COUNTED`. DuckDB asks anew for each WHEN, so the order that is known to be the best stands first.
 
 The best order is that of the rank (selectivity - 1) / cost (Hellerstein and Stonebraker 1993); with numbers that are
 taken for independent it is the order of the least expected cost, which `best` takes. The rows are the same in any
@@ -29,6 +33,9 @@ ORDER, PASSED = "order of predicates", "rows that pass"
 
 _FILTER = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.S)
 _ALL_ORDERS = 3
+AT_FIRST, COUNTED = 6, 8
+"""Vectors that are counted at first, and of the later ones one in so many."""
+
 _FORGET = 65_536
 """Rows of a predicate after which what was seen before counts half: data may change along a table."""
 
@@ -45,38 +52,41 @@ def filters_of(sql: str) -> list[tuple[str, ...]]:
 
 
 def orders_of(count: int, best: Order | None = None) -> list[Order]:
-    """The orders that can be chosen among for each vector; the first is that of the text. best: as far as is known.
+    """The orders that can be chosen among for each vector, that of the text among them. best: as far as is known; it is
+    the first.
 
-    >>> orders_of(2)
-    [(0, 1), (1, 0)]
+    >>> orders_of(2), orders_of(2, (1, 0))
+    ([(0, 1), (1, 0)], [(1, 0), (0, 1)])
     """
     text = tuple(range(count))
-    if count <= _ALL_ORDERS:
-        return list(permutations(text))
     known = best or text
-    return list(dict.fromkeys([text, *((*known[place:], *known[:place]) for place in text)]))
+    if count <= _ALL_ORDERS:
+        return list(dict.fromkeys([known, *permutations(text)]))
+    return list(dict.fromkeys([known, text, *((*known[place:], *known[:place]) for place in text)]))
 
 
 def in_orders(sql: str, orders: Sequence[Sequence[Order]]) -> str:
-    """The SQL of a stage with its filters in the orders that can be chosen among, each filter by its number."""
+    """The SQL of a stage with its filters in the orders that can be chosen among, each filter by its number: first all
+    orders as they are, then all of them with what they count."""
     numbers = iter(range(len(orders)))
 
     def printed(found: re.Match[str]) -> str:
         number = next(numbers)
         predicates = found.group(1).split(_AND)
-        cases = " ".join(
-            f"WHEN {place} THEN {_chain(number, predicates, order)}" for place, order in enumerate(orders[number])
-        )
+        chains = [_chain(predicates, order) for order in orders[number]]
+        told = [f'"{PASSED}"({number}::INTEGER, {place}::INTEGER, {one})' for place, one in enumerate(predicates)]
+        chains += [_chain(told, order) for order in orders[number]]
+        *first, last = chains
+        cases = " ".join(f"WHEN {place} THEN {chain}" for place, chain in enumerate(first)) + f" ELSE {last}"
         return f'(CASE "{ORDER}"({number}::INTEGER) {cases} END)'
 
     return _FILTER.sub(printed, sql)
 
 
-def _chain(number: int, predicates: Sequence[str], order: Order) -> str:
+def _chain(predicates: Sequence[str], order: Order) -> str:
     text = "true"
     for place in reversed(order):
-        asked = f'"{PASSED}"({number}::INTEGER, {place}::INTEGER, {predicates[place]})'
-        text = f"CASE WHEN {asked} THEN {text} ELSE false END"
+        text = f"CASE WHEN {predicates[place]} THEN {text} ELSE false END"
     return text
 
 

@@ -89,7 +89,7 @@ class Triggers:
 
 
 def _work(plan: Plan, left: Mapping[StageId, int]) -> float:
-    """Seconds of one thread of so many tasks of each stage, by estimate."""
+    """Seconds of one thread by estimate. left: tasks, by stage."""
     return sum(plan.by_id[id].estimate.task_seconds * tasks for id, tasks in left.items())
 
 
@@ -104,7 +104,7 @@ def changed(before: Resources, after: Resources) -> float:
 
 
 def _unforeseen(plan: Plan, seen: Observations) -> str:
-    """What took other seconds than was believed, as a clause: the function that is furthest from it, or a table."""
+    """The function that is furthest from what was believed of it, or else a table, as a clause."""
     calls = {one.function: one.row_seconds for stage in plan.stages for one in stage.estimate.calls}
     known = [key for key in calls if seen.calls.get(key)]
     if not known:

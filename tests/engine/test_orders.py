@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.engine.functions.ordering import Seen, best, filters_of, in_orders, orders_of
+from qoop.engine.functions.ordering import ORDER, PASSED, Seen, best, filters_of, in_orders, orders_of
 from qoop.planner.plan import MARKS
 
 VECTOR = 2048
@@ -99,9 +101,28 @@ def test_the_marks_of_a_stage() -> None:
     assert filters_of(sql) == [("f(a)", "g(a)")]
     assert in_orders(sql, [[(1, 0)]]) == (
         'SELECT a FROM t WHERE b AND (CASE "order of predicates"(0::INTEGER) WHEN 0 THEN '
+        "CASE WHEN g(a) THEN CASE WHEN f(a) THEN true ELSE false END ELSE false END ELSE "
         'CASE WHEN "rows that pass"(0::INTEGER, 1::INTEGER, g(a)) THEN '
         'CASE WHEN "rows that pass"(0::INTEGER, 0::INTEGER, f(a)) THEN true ELSE false END ELSE false END END)'
     )
+
+
+def test_no_row_is_lost_if_the_answer_changes_between_two_whens() -> None:
+    """DuckDB asks anew for each WHEN, and threads of one task ask at once."""
+    begin, between, end = MARKS
+    sql = f"SELECT count(*) FROM range(20000) AS t(i) WHERE {begin}i % 2 = 0{between}i % 3 = 0{end}"
+    answers, integer = cycle([1, 2, 0, 3, 3, 1, 2]), duckdb.sqltype("INTEGER")
+    with duckdb.connect() as connection:
+        connection.create_function(
+            ORDER, lambda n: pa.repeat(pa.scalar(next(answers), pa.int32()), len(n)), [integer], integer, type="arrow",
+            side_effects=True,
+        )  # fmt: skip
+        boolean = duckdb.sqltype("BOOLEAN")
+        connection.create_function(
+            PASSED, lambda n, p, flags: flags, [integer, integer, boolean], boolean, type="arrow"
+        )
+        found = connection.sql(in_orders(sql, [orders_of(2)])).fetchall()
+    assert found == [(len(range(0, 20000, 6)),)]
 
 
 def test_the_order_of_least_cost_is_that_of_the_rank() -> None:
@@ -109,4 +130,4 @@ def test_the_order_of_least_cost_is_that_of_the_rank() -> None:
     by_rank = sorted(range(4), key=lambda place: (seen[place].selectivity - 1) / (seen[place].seconds or 1))
     orders = orders_of(4, tuple(by_rank))
     assert orders[best(orders, seen)] == tuple(by_rank)
-    assert orders[0] == (0, 1, 2, 3) and len(orders) == 5
+    assert orders[0] == tuple(by_rank) and orders[1] == (0, 1, 2, 3) and len(orders) == 5
