@@ -13,9 +13,8 @@ from qoop.planner.plan import Resources, StageId
 
 Record = Union[
     "Switched", "Started", "Regranted", "Called", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone",
-    "MemoryRaised",
-    "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold", "CapacityAnnounced", "StageDone", "Decided",
-    "Ended",
+    "MemoryRaised", "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold", "CapacityAnnounced",
+    "StageDone", "Decided", "Ended",
 ]  # fmt: skip
 
 

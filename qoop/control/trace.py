@@ -73,8 +73,7 @@ VERSION = 7
 
 EVENTS = (
     TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, MachineJoined, MachineLost, SlotsChanged,
-    CapacityNotice,
-    CheckpointLost, CheckpointSaved,
+    CapacityNotice, CheckpointLost, CheckpointSaved,
 )  # fmt: skip
 MESSAGES = (
     Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, PinAsked, ResizeAsked,
