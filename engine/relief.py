@@ -29,7 +29,8 @@ from qoop.catalog.opening import open_duckdb
 POOL = pa.system_memory_pool()
 """For rows that are made by one thread and freed by another."""
 
-_PAUSE = 0.02  # seconds between looks while there is work
+_PAUSE, _LONGEST = 0.02, 0.2  # seconds between looks while there is work: as long as there is room for what may come
+_FASTEST = 4e9  # bytes a second that a process takes at most
 _LINGER = 1.0  # seconds without work after which nobody looks
 _CROWDED = 0.8  # of the memory: above it, what is free goes back in the midst of work
 _GROWTH = 0.05  # of the memory, that must have come since the last time
@@ -92,13 +93,16 @@ class Relief:
                 self._instance = None
 
     def _watch(self) -> None:
-        while self._waits_for_work():
+        pause = _PAUSE
+        while self._waits_for_work(pause):
             self.relieve(_CROWDED, _GROWTH)
+            room = _CROWDED * self.memory - anonymous_memory()
+            pause = min(_LONGEST, max(_PAUSE, room / _FASTEST))
 
-    def _waits_for_work(self) -> bool:
+    def _waits_for_work(self, pause: float) -> bool:
         """True if there is work after a pause; if there is none for long, the thread is gone."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed, _PAUSE)
+            self._changed.wait_for(lambda: self._closed, pause)
             self._changed.wait_for(lambda: self._closed or self._work > 0, _LINGER)
             if self._closed or not self._work:
                 self._thread = None

@@ -8,7 +8,7 @@ every vector of 2048 rows, and counts what goes into each predicate and what com
                  WHEN 2 THEN as 0, and count ELSE as 1, and count END
 
 Counting takes as long as calling a quick function, so it is done for the first vectors, and then for one in
-:data:`COUNTED`. DuckDB asks anew for each WHEN, so the order that is known to be the best stands first.
+:data:`COUNTED`. DuckDB asks again for each WHEN, so the order that is known to be the best stands first.
 
 The best order is that of the rank (selectivity - 1) / cost (Hellerstein and Stonebraker 1993); with numbers that are
 taken for independent it is the order of the least expected cost, which `best` takes. The rows are the same in any
@@ -34,7 +34,7 @@ ORDER, PASSED = "order of predicates", "rows that pass"
 _FILTER = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.S)
 _ALL_ORDERS = 3
 AT_FIRST, COUNTED = 6, 8
-"""Vectors that are counted at first, and of the later ones one in so many."""
+"""Vectors that are counted at first, and how many later ones come to each that is counted."""
 
 _FORGET = 65_536
 """Rows of a predicate after which what was seen before counts half: data may change along a table."""

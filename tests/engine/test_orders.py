@@ -108,7 +108,7 @@ def test_the_marks_of_a_stage() -> None:
 
 
 def test_no_row_is_lost_if_the_answer_changes_between_two_whens() -> None:
-    """DuckDB asks anew for each WHEN, and threads of one task ask at once."""
+    """DuckDB asks again for each WHEN, and threads of one task ask at once."""
     begin, between, end = MARKS
     sql = f"SELECT count(*) FROM range(20000) AS t(i) WHERE {begin}i % 2 = 0{between}i % 3 = 0{end}"
     answers, integer = cycle([1, 2, 0, 3, 3, 1, 2]), duckdb.sqltype("INTEGER")
