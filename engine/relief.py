@@ -29,7 +29,7 @@ from qoop.catalog.opening import open_duckdb
 POOL = pa.system_memory_pool()
 """For rows that are made by one thread and freed by another."""
 
-_PAUSE, _LONGEST = 0.02, 0.2  # seconds between looks while there is work: as long as there is room for what may come
+_PAUSE, _LONGEST = 0.02, 0.2  # seconds between looks while there is work: longer where much more may come
 _FASTEST = 4e9  # bytes a second that a process takes at most
 _LINGER = 1.0  # seconds without work after which nobody looks
 _CROWDED = 0.8  # of the memory: above it, what is free goes back in the midst of work
@@ -96,8 +96,8 @@ class Relief:
         pause = _PAUSE
         while self._waits_for_work(pause):
             self.relieve(_CROWDED, _GROWTH)
-            room = _CROWDED * self.memory - anonymous_memory()
-            pause = min(_LONGEST, max(_PAUSE, room / _FASTEST))
+            spare = _CROWDED * self.memory - anonymous_memory()
+            pause = min(_LONGEST, max(_PAUSE, spare / _FASTEST))
 
     def _waits_for_work(self, pause: float) -> bool:
         """True if there is work after a pause; if there is none for long, the thread is gone."""
