@@ -39,7 +39,7 @@ class Config:
     trace: the file, or folder, that what happens is written to; None: it is not.
     tables: the folder of the tables that are created, as Parquet files; None: they live in memory.
     staged: queries run in stages only.
-    persist: which outputs go to the folder of checkpoints. statistics, policy: see `connect`.
+    persist: which outputs go to the folder of checkpoints. statistics, policy, tenant: see `connect`.
     watch_machine: see `connect`; None: nobody has said.
     files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
@@ -63,6 +63,7 @@ class Config:
     staged: bool = False
     statistics: Statistics = "pilot"
     policy: PolicyName = "greedy"
+    tenant: str = ""
     demand_aware: bool = False
     ray: str | None = None
     watch_machine: bool | None = None

@@ -197,6 +197,7 @@ OPTIONS = (
         "policy", '"greedy": the plan that ends first on the share at hand; or "robust", "forecast"', one_of(*POLICIES),
         lambda: POLICIES[0],
     ),
+    SessionOption("tenant", "all queries are for the same one", as_it_is, lambda: ""),
     SessionOption("demand_aware", "false: shares do not depend on what plans have a use for", on_or_off, lambda: False),
     SessionOption(
         "watch_machine",

@@ -99,6 +99,7 @@ def connect(
     persist: str | None = None,
     staged: bool | None = None,
     policy: str | None = None,
+    tenant: str | None = None,
     demand_aware: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
     ray: str | None = None,
@@ -134,6 +135,8 @@ def connect(
         that a failure would cost outweighs the writing (:mod:`qoop.replanning.worthwhile`).
     staged: whether queries run in stages only. False by default: DuckDB's own plan of the whole query is one of the
         alternatives, and the usual one where the query is short.
+    tenant: whom the queries are for, where `Session.submit` names nobody else: slots are shared between tenants first,
+        then between the jobs of each.
     policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is, "robust"
         starts with a plan that is good on likely shares, too, "forecast" expects the share to go on to move as it has.
     demand_aware: whether other jobs are promised the share that a job's plan has no use for, so that they may choose
@@ -372,12 +375,14 @@ class Session:
         parameters: Parameters = (),
         resume: bool | None = None,
         plan: Plan | None = None,
+        tenant: str | None = None,
     ) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
-        parameters: as for `sql`.
-        weight: its part of the slots relative to other jobs, above 0. timeout: seconds, above 0, after which it is
-        cancelled and `result` raises Timeout. resume: take what earlier queries, even of another process, have left,
+        parameters: as for `sql`. tenant: whom it is for, by default for whom the session is: slots are shared between
+        tenants first, then between the jobs of each.
+        weight: its part of the slots relative to other jobs of its tenant, above 0. timeout: seconds, above 0, after
+        which it is cancelled and `result` raises Timeout. resume: take what earlier queries, even of another process, have left,
         and run only the rest; by default as the session's `reuse` says. plan: run this plan of the query, one of its
         `alternatives`, in place of the usual one; then nothing is taken over unless `resume` says so.
 
@@ -386,9 +391,16 @@ class Session:
         query = self._pivoted(query_text(with_parameters(text, parameters)))
         planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
-        return self.start(planned, weight, timeout, reuse)
+        return self.start(planned, weight, timeout, reuse, tenant)
 
-    def start(self, planned: Planned, weight: float = 1.0, timeout: float | None = None, resume: bool = False) -> Job:
+    def start(
+        self,
+        planned: Planned,
+        weight: float = 1.0,
+        timeout: float | None = None,
+        resume: bool = False,
+        tenant: str | None = None,
+    ) -> Job:
         """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`."""
         self._tables.check_open()
         request = JobRequest(
@@ -404,6 +416,7 @@ class Session:
             text=planned.bound.text,
             limits=Limits(near=self.config.ray is not None, locked=self.config.locked),
             functions=tuple(planned.bound.functions.values()),
+            tenant=self.config.tenant if tenant is None else tenant,
         )
         if resume:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])

@@ -56,6 +56,7 @@ from qoop.control.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.control.remaining_work import RunRemainingWork
 from qoop.control.revocation import Fate, decide, offers, shared_evenly
 from qoop.control.spare_resources import regranted, with_spare_memory, with_spare_slots
+from qoop.control.tenants import Tenants
 from qoop.control.ticks import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Tick
 from qoop.control.trace import Trace
 from qoop.engine.backends.base import Backend
@@ -134,6 +135,7 @@ class Cluster:
         self._jobs: dict[JobId, _Job] = {}
         self._coming: dict[JobId, _Job] = {}  # whose message has not been opened
         self._waiting = Waiting()
+        self._tenants = Tenants()
         self._elastic: set[JobId] = set()  # jobs that may have attempts whose resources can change
         self._extra = ExtraSlots() if extra_slots else None
         self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
@@ -437,6 +439,7 @@ class Cluster:
     def _admit(self, job: _Job, now: float) -> None:
         run, plan = job.run, job.request.plan
         self._jobs[run.job] = job
+        self._tenants.add(run.job, job.request.tenant, job.request.weight)
         if self._journal is not None:
             self._journal.begin(run.job, job.request.text)
         if job.deadline is not None:
@@ -494,6 +497,7 @@ class Cluster:
                 if self._journal is not None:
                     self._journal.end(name, job.run.history)
                 self._waiting.drop(name)
+                self._tenants.remove(name)
                 for known in (self._due, self._deadlines):
                     known.pop(name, None)
                 self._driver.remove(name)
@@ -638,12 +642,12 @@ class Cluster:
 
     def _request(self, job: _Job) -> Request:
         run, replanner = job.run, job.replanner
-        used, ready = self._driver.used_by(run.job), run.ready()
+        used, ready, weight = self._driver.used_by(run.job), run.ready(), self._tenants.weight(run.job)
         if replanner is None:
-            return Request(run.job, job.arrival, job.request.weight, used, ready, job.remaining_work)
+            return Request(run.job, job.arrival, weight, used, ready, job.remaining_work)
         if replanner.slots is not None:
             ready = within(ready, used, replanner.slots)
-        return Request(run.job, job.arrival, job.request.weight, used, ready, job.remaining_work, replanner.wanted)
+        return Request(run.job, job.arrival, weight, used, ready, job.remaining_work, replanner.wanted)
 
     def _patience(self, timeout: float | None) -> float | None:
         """The time that the loop may wait for events: until the next deadline, at most `timeout`."""

@@ -29,7 +29,7 @@ class JobRequest:
     """A job to run, and how.
 
     tables: the pinned tables by name. settings: SET options besides those of the plan.
-    weight: of the fair share, above 0. timeout: seconds after which the job fails with Timeout.
+    tenant: whom it is for. weight: within its tenant, above 0. timeout: seconds after which the job fails with Timeout.
     durable: outputs must survive the process. saving: which stages' that is worthwhile for; None: all must.
     reuse: look for checkpoints that the backend has already.
     adaptive: how it may change plan while it runs; None: it keeps the plan.
@@ -48,6 +48,7 @@ class JobRequest:
     adaptive: Adaptive | None = None
     saving: Worthwhile | None = None
     functions: tuple[UserFunction, ...] = ()
+    tenant: str = ""
 
     def __post_init__(self) -> None:
         if not self.weight > 0:
