@@ -382,9 +382,9 @@ class Session:
         parameters: as for `sql`. tenant: whom it is for, by default for whom the session is: slots are shared between
         tenants first, then between the jobs of each.
         weight: its part of the slots relative to other jobs of its tenant, above 0. timeout: seconds, above 0, after
-        which it is cancelled and `result` raises Timeout. resume: take what earlier queries, even of another process, have left,
-        and run only the rest; by default as the session's `reuse` says. plan: run this plan of the query, one of its
-        `alternatives`, in place of the usual one; then nothing is taken over unless `resume` says so.
+        which it is cancelled and `result` raises Timeout. resume: take what earlier queries, even of another process,
+        have left, and run only the rest; by default as the session's `reuse` says. plan: run this plan of the query,
+        one of its `alternatives`, in place of the usual one; then nothing is taken over unless `resume` says so.
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
