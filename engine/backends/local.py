@@ -294,11 +294,16 @@ class LocalBackend:
         return sum(attempt.extra for attempt in list(self._attempts.values()))
 
     def _help(self, work: Callable[..., None], *arguments: object, name: str) -> None:
-        """Do something in a background thread; `close` waits for it."""
+        """Do something in a background thread; `close` waits for it. At the end of the interpreter, where Python lets
+        no thread begin (from 3.12 on), it is done at once."""
         thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            work(*arguments)
+            return
         self._helpers = [other for other in self._helpers if other.is_alive()]
         self._helpers.append(thread)
-        thread.start()
 
     def _revoke(self) -> None:
         """Make the attempts that do not fit smaller, or stop them; those begun first stay first, having done most."""

@@ -30,7 +30,7 @@ COLUMNS = """
 def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same rows by several writers: with dictionaries, compressed or not, or without them."""
     path: Path = tmp_path_factory.mktemp("footers") / "t.parquet"
-    rows = duckdb.sql(f"SELECT {COLUMNS} FROM range({ROWS}) r(i)")
+    rows = duckdb.connect().sql(f"SELECT {COLUMNS} FROM range({ROWS}) r(i)")  # one that no other test has used
     if request.param == "duckdb":
         rows.write_parquet(str(path), row_group_size=40_960)
         return path
@@ -61,9 +61,9 @@ def test_footers_tell_nulls_extremes_and_about_how_many_values(example: Path, tm
     assert stats.rows == ROWS and stats.guessed == stats.columns.keys() and "list" not in stats.columns
     blind = {"name", "real", "moment"} if not _has_dictionaries(example) else set()
     for name, column in stats.columns.items():
-        [(nulls, distinct)] = duckdb.sql(
-            f"SELECT count(*) - count({name}), count(DISTINCT {name}) FROM '{example}'"
-        ).fetchall()
+        [(nulls, distinct)] = (
+            duckdb.connect().sql(f"SELECT count(*) - count({name}), count(DISTINCT {name}) FROM '{example}'").fetchall()
+        )
         assert column.nulls == nulls, name
         if name not in blind | {"customer", "ticket"}:
             assert column.distinct == pytest.approx(distinct, rel=0.05), name
@@ -80,10 +80,14 @@ def _has_dictionaries(path: Path) -> bool:
 @pytest.mark.usefixtures("no_rows_read")
 def test_row_groups_that_hold_different_values_are_told_from_those_that_hold_the_same(tmp_path: Path) -> None:
     """Of either column a row group holds a twelfth of the values of its range."""
-    rows = duckdb.sql(
-        "SELECT (hash(i // 12) % 60000)::INTEGER AS own, (hash(i % 4000) % 60000)::INTEGER AS shared "
-        f"FROM range({ROWS}) r(i)"
-    ).to_arrow_table()
+    rows = (
+        duckdb.connect()
+        .sql(
+            "SELECT (hash(i // 12) % 60000)::INTEGER AS own, (hash(i % 4000) % 60000)::INTEGER AS shared "
+            f"FROM range({ROWS}) r(i)"
+        )
+        .to_arrow_table()
+    )
     pq.write_table(rows, tmp_path / "t.parquet", row_group_size=50_000)
     stats = known(tmp_path / "t.parquet", tmp_path)
     for name in ("own", "shared"):
