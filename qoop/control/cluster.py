@@ -638,7 +638,8 @@ class Cluster:
                 self._order(job, self._jobs[job].run.give_up([attempt], why, now=now))
 
     def _running(self) -> list[Running]:
-        return [item for job in self._jobs.values() for item in job.run.running()]
+        """All attempts on slots that machines have."""
+        return [item for job in self._jobs.values() for item in job.run.running() if not item.extra]
 
     def _request(self, job: _Job) -> Request:
         run, replanner = job.run, job.replanner
