@@ -59,7 +59,6 @@ from qoop.schedulers.demand_aware import DemandAware
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.reserving import Reserving
 from qoop.session_tables import SessionTables
-from qoop.statements import copying
 from qoop.statements.keeping import DRAFTS
 from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
@@ -351,6 +350,8 @@ class Session:
                     self._tables.definitions.create_table(name, made)
                 return _count(made)
             case Copy(text, path, options):
+                from qoop.statements import copying
+
                 folder = copying.allowed(path, options, self.config.copy_to) if self.config.locked else None
                 made = self.execute(Query(text), watch)
                 made.copy_to(path, options, folder, self._writers(made))

@@ -12,7 +12,6 @@ import duckdb
 from qoop.catalog.asking import ask, has_name
 from qoop.catalog.errors import FunctionError, UnknownFunction
 from qoop.catalog.functions.function import UserFunction
-from qoop.catalog.functions.version import version_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VERSION = re.compile(r"[A-Za-z0-9._-]+")
@@ -49,6 +48,8 @@ def described(
     types = tuple(_type(one, f"a parameter of {name}") for one in parameters)
     result = _type(return_type, f"the result of {name}")
     promises = f"{types} {result} {vectorised} {deterministic} {null_handling}"
+    from qoop.catalog.functions.version import version_of  # few sessions have functions
+
     found = version if version is not None else version_of(function)
     return UserFunction(
         name, _joined(found, promises), types, result, vectorised, deterministic, null_handling == "special", function
