@@ -19,7 +19,7 @@ import ctypes
 import resource
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import duckdb
 import pyarrow as pa
@@ -59,8 +59,10 @@ class Relief:
         with self._changed:
             self._work += 1
             if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._watch, name="qoop-relief", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._watch, name="qoop-relief", daemon=True)
+                with suppress(RuntimeError):  # at the end of the interpreter Python lets no thread begin
+                    thread.start()
+                    self._thread = thread
             self._changed.notify_all()
         try:
             yield

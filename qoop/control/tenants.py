@@ -1,7 +1,7 @@
 """Tenants: who several jobs are for. Resources are shared between tenants first, then between the jobs of each.
 
-Max-min fairness with weights at both levels comes to a weight of each job: its part of its tenant, as jobs come and go.
-So somebody with twenty queries has one share, and schedulers need not know of tenants.
+Each job has a weight, its part of its tenant as jobs come and go, so schedulers need not know of tenants. Somebody with
+twenty queries has one share. What a job has no use for goes to all others by their weights, not to its tenant's first.
 """
 
 from __future__ import annotations
