@@ -77,7 +77,7 @@ def test_a_pandas_index_is_not_a_column(catalog: Catalog) -> None:
 
 def test_types_are_duckdbs(catalog: Catalog, tmp_path: Path) -> None:
     select = "SELECT 1::HUGEINT h, 1.5::DECIMAL(7,2) d, DATE '2020-01-01' t, [1, 2] l, {'a': 1} s, true b"
-    duckdb.execute(f"COPY ({select}) TO '{tmp_path}/t.parquet'")
+    duckdb.connect().execute(f"COPY ({select}) TO '{tmp_path}/t.parquet'")
     table = catalog.register("t", str(tmp_path / "t.parquet"))
     expected = duckdb.execute(f"DESCRIBE SELECT * FROM '{tmp_path}/t.parquet'").fetchall()
     assert table.columns == tuple((row[0], row[1]) for row in expected)
@@ -326,9 +326,9 @@ def test_a_write_within_one_tick_of_the_clock_is_noticed(
     monkeypatch.setattr("qoop.catalog.sources.seen.os", SimpleNamespace(stat=coarse_stat))
     path = tmp_path / f"t.{kind}"
     for number in range(10, 20):
-        duckdb.execute(f"COPY (SELECT {number} AS a) TO '{path}'")
+        duckdb.connect().execute(f"COPY (SELECT {number} AS a) TO '{path}'")
         table = catalog.register("t", path)
-        duckdb.execute(f"COPY (SELECT {number + 1} AS a) TO '{path}'")
+        duckdb.connect().execute(f"COPY (SELECT {number + 1} AS a) TO '{path}'")
         with pytest.raises(TableChanged):
             table.check()
 

@@ -44,7 +44,9 @@ COLUMNS = """
 def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("stats")
     path = folder / "t.parquet"
-    duckdb.execute(f"COPY (SELECT {COLUMNS} FROM range({request.param}) r(i)) TO '{path}' (ROW_GROUP_SIZE 20480)")
+    duckdb.connect().execute(
+        f"COPY (SELECT {COLUMNS} FROM range({request.param}) r(i)) TO '{path}' (ROW_GROUP_SIZE 20480)"
+    )
     with Catalog(folder / "cache") as catalog:
         catalog.register("t", path)
         yield path, catalog.stats("t")
@@ -168,7 +170,9 @@ def test_distinct_values_of_huge_tables_grow_as_their_blocks_say(
     monkeypatch.setattr(collecting, "DISTINCT_ROWS", 400_000)
     monkeypatch.setattr(collecting, "SAMPLE_ROWS", 1_000)
     columns = "i AS all_new, (hash(i) % 20000)::BIGINT AS everywhere, i // 4 AS clustered"
-    duckdb.execute(f"COPY (SELECT {columns} FROM range(1600000) r(i)) TO '{tmp_path}/t.parquet' (ROW_GROUP_SIZE 2048)")
+    duckdb.connect().execute(
+        f"COPY (SELECT {columns} FROM range(1600000) r(i)) TO '{tmp_path}/t.parquet' (ROW_GROUP_SIZE 2048)"
+    )
     with Catalog(tmp_path / "cache") as catalog:
         catalog.register("t", tmp_path / "t.parquet")
         stats = catalog.stats("t").columns
@@ -179,7 +183,7 @@ def test_distinct_values_of_huge_tables_grow_as_their_blocks_say(
 
 def test_locality_tells_how_sorted_a_table_is(tmp_path: Path) -> None:
     columns = "i AS sorted, i // 30000 AS level, 300000 - i AS falling, hash(i) % 1000 AS anyhow, i % 7 AS cycle"
-    duckdb.execute(f"COPY (SELECT {columns} FROM range(300000) r(i)) TO '{tmp_path}/t.parquet'")
+    duckdb.connect().execute(f"COPY (SELECT {columns} FROM range(300000) r(i)) TO '{tmp_path}/t.parquet'")
     with Catalog(tmp_path / "cache") as catalog:
         catalog.register("t", tmp_path / "t.parquet")
         found = {name: column.locality for name, column in catalog.stats("t").columns.items()}
@@ -189,7 +193,7 @@ def test_locality_tells_how_sorted_a_table_is(tmp_path: Path) -> None:
 
 
 def test_statistics_are_the_same_every_time(tmp_path: Path) -> None:
-    duckdb.execute(f"COPY (SELECT hash(i) % 99999 AS x, i FROM range(300000) r(i)) TO '{tmp_path}/t.parquet'")
+    duckdb.connect().execute(f"COPY (SELECT hash(i) % 99999 AS x, i FROM range(300000) r(i)) TO '{tmp_path}/t.parquet'")
     results = []
     for run in ("one", "two"):
         with Catalog(tmp_path / run) as catalog:
@@ -205,7 +209,7 @@ def test_a_sample_in_stripes_shows_all_parts_alike(tmp_path: Path, monkeypatch: 
     rows = 480_000 // files
     for number in range(files):
         select = f"SELECT {number * rows} + i AS id, ({number * rows} + i) // 9600 AS slow FROM range({rows}) r(i)"
-        duckdb.execute(f"COPY ({select}) TO '{tmp_path}/{number:02}.parquet'")
+        duckdb.connect().execute(f"COPY ({select}) TO '{tmp_path}/{number:02}.parquet'")
     with Catalog(tmp_path / "cache") as catalog:
         table = catalog.register("t", tmp_path)
         sql = table.source.sample((("id", "BIGINT"), ("slow", "BIGINT")), table.rows // 10_000)
@@ -229,7 +233,9 @@ def test_every_kind_of_source_has_statistics(tmp_path: Path, kind: str) -> None:
                 database.execute("CREATE TABLE t AS FROM v")
             catalog.register_database(tmp_path / "d.duckdb")
         else:
-            duckdb.execute(f"COPY (SELECT i AS x, 's' || i % 7 AS s FROM range(250000) r(i)) TO '{tmp_path}/t.{kind}'")
+            duckdb.connect().execute(
+                f"COPY (SELECT i AS x, 's' || i % 7 AS s FROM range(250000) r(i)) TO '{tmp_path}/t.{kind}'"
+            )
             catalog.register("t", tmp_path / f"t.{kind}")
         stats = catalog.stats("t")
         assert (stats.rows, stats.columns["x"].minimum, stats.columns["x"].maximum) == (250_000, 0, 249_999)
@@ -263,7 +269,9 @@ class Counting:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    duckdb.execute(f"COPY (SELECT i AS a, i % 5 AS b, 'x' AS c FROM range(100) r(i)) TO '{tmp_path}/t.parquet'")
+    duckdb.connect().execute(
+        f"COPY (SELECT i AS a, i % 5 AS b, 'x' AS c FROM range(100) r(i)) TO '{tmp_path}/t.parquet'"
+    )
     return tmp_path / "t.parquet"
 
 
@@ -387,7 +395,7 @@ def test_data_changed_or_damaged_since_registration(file: Path, tmp_path: Path) 
         file.write_bytes(bytes(content))
         with pytest.raises(SourceError, match="cannot read table t"):
             catalog.stats("t")
-        duckdb.execute(f"COPY (SELECT 1 AS a, 2 AS b, 3 AS c) TO '{file}'")
+        duckdb.connect().execute(f"COPY (SELECT 1 AS a, 2 AS b, 3 AS c) TO '{file}'")
         with pytest.raises(TableChanged):
             catalog.stats("t")
 

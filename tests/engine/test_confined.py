@@ -28,7 +28,7 @@ def kernel(tmp_path: Path) -> Iterator[Kernel]:
 
 def written(path: Path, form: str = "parquet") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    duckdb.execute(f"COPY (SELECT range AS i FROM range(3)) TO '{path}' (FORMAT {form})")
+    duckdb.connect().execute(f"COPY (SELECT range AS i FROM range(3)) TO '{path}' (FORMAT {form})")
     return path
 
 

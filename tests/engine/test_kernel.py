@@ -69,7 +69,7 @@ def rows(table: pa.Table) -> list[tuple[object, ...]]:
 
 
 def parquet_table(path: Path, sql: str, rows_per_group: int = 2048) -> Table:
-    duckdb.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE {rows_per_group})")
+    duckdb.connect().execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE {rows_per_group})")
     return Catalog().register("t", str(path))
 
 
@@ -360,7 +360,7 @@ def test_a_missing_file(kernel: Kernel, tmp_path: Path, many_rows: Table) -> Non
 
 
 def test_a_file_changed_after_planning(kernel: Kernel, tmp_path: Path, many_rows: Table) -> None:
-    duckdb.execute(f"COPY (SELECT 1::BIGINT AS a, 'x' AS b) TO '{tmp_path}/t.parquet' (FORMAT parquet)")
+    duckdb.connect().execute(f"COPY (SELECT 1::BIGINT AS a, 'x' AS b) TO '{tmp_path}/t.parquet' (FORMAT parquet)")
     spec = a_spec(a_scan(many_rows, "SELECT a AS n FROM t", N), tables={"t": many_rows})
     error, retryable = failure(kernel, spec)
     assert type(error) is TableChanged and not retryable and error.stage == "s1"

@@ -216,12 +216,12 @@ def test_an_input_that_is_gone_is_lost(backend: LocalBackend) -> None:
 
 def test_a_table_that_changed_under_the_task(backend: LocalBackend, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    duckdb.execute(f"COPY (SELECT range AS n FROM range(10)) TO '{path}' (FORMAT parquet)")
+    duckdb.connect().execute(f"COPY (SELECT range AS n FROM range(10)) TO '{path}' (FORMAT parquet)")
     table = Catalog().register("t", str(path))
     stage = Stage("scan", "SELECT n FROM t", (TableInput("t", "t", table.version, ("n",), True),), N, 1, "scan")
     assert isinstance(run(backend, a_spec(stage, tables={"t": table}))[0], TaskSucceeded)
     backend.release("job", [checkpoint_key(stage, 0)])
-    duckdb.execute(f"COPY (SELECT range AS n FROM range(11)) TO '{path}' (FORMAT parquet)")
+    duckdb.connect().execute(f"COPY (SELECT range AS n FROM range(11)) TO '{path}' (FORMAT parquet)")
     (event,) = run(backend, a_spec(stage, tables={"t": table}))
     assert isinstance(event, TaskFailed) and isinstance(event.error, TableChanged) and not event.retryable
 

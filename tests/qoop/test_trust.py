@@ -24,7 +24,7 @@ RIGHT = [(100, 4950)]
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     (tmp_path / "data").mkdir()
-    duckdb.execute(f"COPY (SELECT i AS a FROM range(1000) r(i)) TO '{tmp_path}/data/t.parquet'")
+    duckdb.connect().execute(f"COPY (SELECT i AS a FROM range(1000) r(i)) TO '{tmp_path}/data/t.parquet'")
     return tmp_path / "data"
 
 
