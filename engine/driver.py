@@ -255,19 +255,18 @@ class Driver:
         """Attempts on slots that their machines have not got, in the order in which they began."""
         return self._extra
 
-    def settle(self, attempt: AttemptId) -> bool:
+    def settle(self, attempt: AttemptId) -> None:
         """Give an attempt on an extra slot one of its machine's, and its memory, if they are free."""
         charge = self._charges.get(attempt)
         if charge is None or charge.machine not in self._capacity:
-            return False
+            return
         if not charge.resources.fits(self.available(charge.machine).free):
-            return False
+            return
         self._discharge(attempt)
         self._charge(attempt, _Charge(charge.job, charge.machine, charge.resources))
         if charge.job in self.runs:
             self.runs[charge.job].settle(attempt)
         self._backend.settle(attempt)
-        return True
 
     def _discharge(self, attempt: AttemptId) -> None:
         charge = self._charges.pop(attempt, None)

@@ -210,7 +210,7 @@ class Kernel:
     @contextlib.contextmanager
     def _elastic(self, instance: Instance, spec: TaskSpec) -> Iterator[None]:
         """Let a task that may be have other threads and memory while it runs."""
-        if spec.most < 2:
+        if not spec.most:
             yield
             return
         self._running = spec.attempt, instance

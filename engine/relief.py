@@ -70,16 +70,18 @@ class Relief:
             with self._changed:
                 self._work -= 1
 
-    def relieve(self, share: float, growth: float = 0.0) -> None:
+    def relieve(self, share: float, growth: float = 0.0) -> int:
         """Give back what is free if the process holds more than a share of its memory, and, with `growth`, that
-        fraction of the whole more than after the last time."""
+        fraction of the whole more than after the last time. Returns the bytes that it holds then."""
         threshold = share * self.memory
         if growth:
             threshold = max(threshold, self._after + growth * self.memory)
-        if anonymous_memory() > threshold:
+        held = anonymous_memory()
+        if held > threshold:
             with self._giving:
                 self._give_back()
-                self._after = anonymous_memory()
+                held = self._after = anonymous_memory()
+        return held
 
     def close(self) -> None:
         """Look no more."""
@@ -97,8 +99,7 @@ class Relief:
     def _watch(self) -> None:
         pause = _PAUSE
         while self._waits_for_work(pause):
-            self.relieve(_CROWDED, _GROWTH)
-            spare = _CROWDED * self.memory - anonymous_memory()
+            spare = _CROWDED * self.memory - self.relieve(_CROWDED, _GROWTH)
             pause = min(_LONGEST, max(_PAUSE, spare / _FASTEST))
 
     def _waits_for_work(self, pause: float) -> bool:

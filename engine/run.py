@@ -72,7 +72,7 @@ from qoop.engine.invariants import check_attempts, check_frontier
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskId, TaskSpec
-from qoop.planner.packing import on_threads
+from qoop.planner.packing import pace
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 
 
@@ -267,9 +267,7 @@ class Run:
     def most_slots(self, task: TaskId) -> float:
         """The slots that a task can use: of the share, where DuckDB plans the whole query; else what it asks for."""
         stage = self.plan.by_id[task.stage]
-        if not stage.whole or self.share is None:
-            return 0.0
-        return min(float(stage.slots), floor(self.share.cpu))
+        return self.slots_of_share(stage.slots) if stage.whole else 0.0
 
     def give_up(self, attempts: Iterable[AttemptId], why: str, *, now: float) -> list[Command]:
         """Stop these attempts; once they have reported, their tasks are ready again."""
@@ -286,13 +284,16 @@ class Run:
         attempt = self._attempts.get(id.number)
         if attempt is None or attempt.stopping or not attempt.most:
             return []
-        attempt.asked = resources
+        attempt.asked = True
         return [Regrant(id, resources)]
 
     def elastic(self) -> tuple[Running, ...]:
         """Attempts that can be granted other resources now."""
-        asked = {attempt.id for attempt in self._attempts.values() if attempt.asked is not None}
-        return tuple(one for one in self.running() if one.most and not one.extra and one.attempt not in asked)
+        return tuple(
+            self._running(attempt)
+            for attempt in self._attempts.values()
+            if attempt.most and not (attempt.stopping or attempt.extra or attempt.asked)
+        )
 
     def settle(self, id: AttemptId) -> None:
         """An attempt that ran on an extra slot has one of its machine's from now on."""
@@ -374,18 +375,12 @@ class Run:
 
     def running(self) -> tuple[Running, ...]:
         """Attempts that have not been told to stop, in the order in which they began."""
-        return tuple(
-            Running(
-                attempt.id,
-                attempt.machine,
-                attempt.resources,
-                attempt.started,
-                self._demands.seconds(attempt.stage),
-                attempt.most,
-                attempt.extra,
-            )
-            for attempt in self._attempts.values()
-            if not attempt.stopping
+        return tuple(self._running(attempt) for attempt in self._attempts.values() if not attempt.stopping)
+
+    def _running(self, attempt: Attempt) -> Running:
+        seconds = self._demands.seconds(attempt.stage)
+        return Running(
+            attempt.id, attempt.machine, attempt.resources, attempt.started, seconds, attempt.most, attempt.extra
         )
 
     def left(self) -> tuple[tuple[Stage, int], ...]:
@@ -422,7 +417,7 @@ class Run:
                 content, spent = attempt.key.content, now - attempt.since
                 if attempt.most:
                     there = self.slots_of_share(attempt.most)
-                    spent *= on_threads(1.0, there) / on_threads(1.0, attempt.resources.cpu)
+                    spent *= pace(attempt.resources.cpu, there)
                 elif attempt.stage.stage.whole:
                     slots[content] = attempt.resources.cpu
                 running[content] = (*running.get(content, ()), spent)

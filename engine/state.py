@@ -27,7 +27,7 @@ from typing import Protocol
 from qoop.catalog.value import value
 from qoop.engine.frontier import StageNode
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId
-from qoop.planner.packing import on_threads
+from qoop.planner.packing import pace
 from qoop.planner.plan import Plan, Resources, StageId
 
 
@@ -97,8 +97,8 @@ class Saving(Protocol):
 class Attempt:
     """A living attempt. void: its output rests on data that is being made again and must not be used.
 
-    most: slots that it can be granted while it runs; 0: it keeps its resources to the end. asked: the resources that it
-    was told to go on with, until it says which it has. since: when it would have begun to be as far as it is, with the
+    most: slots that it can be granted while it runs; 0: it keeps its resources to the end. asked: it was told to go on
+    with others, and has not said yet which it has. since: when it would have begun to be as far as it is, with the
     slots that it has now. extra: it runs on a slot that its machine has not got.
     """
 
@@ -112,11 +112,10 @@ class Attempt:
     void: bool = False
     most: int = 0
     extra: bool = False
-    asked: Resources | None = None
+    asked: bool = False
     since: float = 0.0
 
     def regrant(self, resources: Resources, now: float) -> None:
         """It has these resources from now on."""
-        pace = on_threads(1.0, resources.cpu) / on_threads(1.0, self.resources.cpu)
-        self.since = now - (now - self.since) * pace
-        self.resources, self.asked = resources, None
+        self.since = now - (now - self.since) * pace(self.resources.cpu, resources.cpu)
+        self.resources, self.asked = resources, False

@@ -114,6 +114,15 @@ def on_threads(seconds: float, threads: float, serial_part: float = SERIAL_PART)
     return seconds * (serial_part + (1.0 - serial_part) / max(1.0, threads))
 
 
+def pace(before: float, after: float) -> float:
+    """The times that work takes on as many threads as there are after a change, were it to take one before.
+
+    >>> pace(1.0, 9.0), pace(9.0, 1.0)
+    (0.2, 5.0)
+    """
+    return on_threads(1.0, after) / on_threads(1.0, before)
+
+
 def cap(demand: Resources, machines: Iterable[Resources]) -> Resources:
     """The demand, or as much of it as an empty machine has if it fits none of them.
 
@@ -170,20 +179,6 @@ def _part(held: Resources, free: Resources, capacity: Resources) -> Resources | 
         return None
     by_slots = float(floor(capacity.memory * slots / capacity.cpu))
     return replace(held, cpu=slots, memory=min(held.memory, free.memory, max(by_slots, 1.0)))
-
-
-def first_fit(demands: Sequence[Resources], capacity: Resources) -> list[int]:
-    """Indices of the demands that fit together if each, in turn, takes its resources if they are still free.
-
-    >>> first_fit([Resources(2, 10), Resources(3, 10), Resources(1, 10)], Resources(3, 100))
-    [0, 2]
-    """
-    kept, free = [], capacity
-    for index, demand in enumerate(demands):
-        if demand.fits(free):
-            kept.append(index)
-            free = free - demand
-    return kept
 
 
 class Packer:

@@ -90,14 +90,18 @@ class _Attempt:
     """
 
     spec: TaskSpec
-    resources: Resources
-    had: Resources
-    extra: bool
+    resources: Resources = field(init=False)
+    had: Resources = field(init=False)
+    extra: bool = field(init=False)
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     kernel: Kernel | None = None
     revoked: bool = False
+
+    def __post_init__(self) -> None:
+        self.resources = self.had = self.spec.resources
+        self.extra = self.spec.extra
 
     def check(self) -> None:
         if self.stop.is_set():
@@ -167,7 +171,7 @@ class LocalBackend:
             self._events.put(_revoked(spec))
             return
         self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
-        attempt = self._attempts[spec.attempt] = _Attempt(spec, spec.resources, spec.resources, spec.extra)
+        attempt = self._attempts[spec.attempt] = _Attempt(spec)
         with self._changed:
             self._work.append(attempt)
             self._changed.notify()
@@ -324,7 +328,6 @@ class LocalBackend:
 
     def _change(self, attempt: _Attempt, must: bool) -> None:
         """Have the kernel of an attempt go on with the resources it is to have, and tell. must: else it is stopped."""
-        resources = attempt.resources
         try:
             while not self._changed_to(attempt, resources := attempt.resources):
                 if attempt.stop.is_set() or attempt.ended.wait(_INSIST):

@@ -36,7 +36,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskSpec
-from qoop.planner.packing import on_threads, shrunk_to_fit
+from qoop.planner.packing import on_threads, pace, shrunk_to_fit
 from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ class _Effort:
     since: float
     slowness: float
     plan: int = 0
+
+    def advance(self, now: float) -> None:
+        """Take off what has been done by now."""
+        self.work -= (now - self.since) / self.slowness
+        self.since = now
 
 
 Device = Literal["disk", "network"]
@@ -446,8 +451,8 @@ class SimulatedBackend:
         factor = self._factor(machine, sum(effort.threads for effort in here))
         for effort in here:
             if effort.slowness != factor:
-                effort.work -= (now - effort.since) / effort.slowness
-                effort.since, effort.slowness = now, factor
+                effort.advance(now)
+                effort.slowness = factor
                 self._plan_end(effort)
 
     def _factor(self, machine: MachineId, threads: float) -> float:
@@ -559,10 +564,9 @@ class SimulatedBackend:
         before, running.spec = running.spec.resources, replace(running.spec, resources=resources)
         effort = running.effort
         if effort is not None:
-            now = self.clock.now()
-            effort.work -= (now - effort.since) / effort.slowness
-            effort.work *= on_threads(1.0, resources.cpu) / on_threads(1.0, before.cpu)
-            effort.since, effort.threads = now, resources.cpu
+            effort.advance(self.clock.now())
+            effort.work *= pace(before.cpu, resources.cpu)
+            effort.threads = resources.cpu
             self._plan_end(effort)
             self._crowd(running.machine)
         return self._report(TaskRegranted(attempt, resources))

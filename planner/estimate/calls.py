@@ -47,12 +47,12 @@ def _of_filter(relation: Filter, cardinality: Cardinality, row_seconds: Mapping[
     """Predicates that do not call Python come first; of those that do the cheapest, which sees what these leave."""
     cheap = [one for one in relation.predicates if not calls_python(one)]
     rows = cardinality.rows(relation.input) * cardinality.selectivity(conjunction(cheap), relation.input)
-    found: dict[str, float] = {}
+    found: list[Rows] = []
     costly = [one for one in relation.predicates if calls_python(one)]
     for one in sorted(costly, key=lambda one: sum(row_seconds.get(key, 0.0) for key in python_calls(one))):
-        _add(found, _for_each(rows, [one]))
+        found.append(_for_each(rows, [one]))
         rows *= cardinality.selectivity(one, relation.input)
-    return found
+    return sum_of(found)
 
 
 def _pairs(join: Join, cardinality: Cardinality) -> float:
@@ -64,21 +64,13 @@ def _pairs(join: Join, cardinality: Cardinality) -> float:
 
 
 def _for_each(rows: float, exprs: Sequence[Expr]) -> Rows:
-    found: dict[str, float] = {}
-    for expr in exprs:
-        for key in python_calls(expr):
-            found[key] = found.get(key, 0.0) + rows
-    return found
-
-
-def _add(to: dict[str, float], more: Rows) -> None:
-    for key, rows in more.items():
-        to[key] = to.get(key, 0.0) + rows
+    return sum_of({key: rows} for expr in exprs for key in python_calls(expr))
 
 
 def sum_of(parts: Iterable[Rows]) -> Rows:
     """The calls of several operators together."""
     found: dict[str, float] = {}
     for part in parts:
-        _add(found, part)
+        for key, rows in part.items():
+            found[key] = found.get(key, 0.0) + rows
     return found

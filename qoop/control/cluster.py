@@ -578,27 +578,26 @@ class Cluster:
             if found is None:
                 return
             grant, available = found
-            job = self._jobs[grant.job]
-            grant = with_spare_slots(grant, available, job.run.most_slots(grant.task))
-            start = self._driver.apply(with_spare_memory(grant, available, self._waiting), now)
-            if start.spec.most:
-                self._elastic.add(grant.job)
-            self._waiting.put(self._request(job))
+            grant = with_spare_slots(grant, available, self._jobs[grant.job].run.most_slots(grant.task))
+            self._start(with_spare_memory(grant, available, self._waiting), now)
+
+    def _start(self, grant: Grant, now: float) -> None:
+        """Start what was granted; its job waits for what it has ready besides."""
+        if self._driver.apply(grant, now).spec.most:
+            self._elastic.add(grant.job)
+        self._waiting.put(self._request(self._jobs[grant.job]))
 
     def _grant_extra(self, extra: ExtraSlots, now: float) -> None:
         """Start a task of each job that has waited for long enough with nothing running, as far as machines go."""
-        for request in extra.due(list(self._waiting), lambda job: self._jobs[job].run, now):
+        for request in extra.due(self._waiting, lambda job: self._jobs[job].run, now):
             grant = extra_grant(request, self._driver.availability(), self._driver.extra())
             if grant is not None:
-                start = self._driver.apply(grant, now)
-                if start.spec.most:
-                    self._elastic.add(grant.job)
-                self._waiting.put(self._request(self._jobs[grant.job]))
+                self._start(grant, now)
 
     def _regrant_all(self, now: float) -> None:
         """Let elastic attempts have the slots of their share: fewer as soon as another job waits for them, more as soon
         as they are free."""
-        wanted = {request.job for request in self._waiting if request.demands}
+        wanted = {request.job for request in self._waiting}
         for name in list(self._elastic):
             run = self._jobs[name].run if name in self._jobs else None
             found = run.elastic() if run is not None else ()

@@ -91,6 +91,15 @@ def test_memory_that_goes_is_given_back(backend: LocalBackend) -> None:
     assert kept.memory <= MEMORY / 8 and answer(backend, events) == [1000]
 
 
+def test_memory_that_goes_is_given_back_by_one_that_can_have_no_more_slots(backend: LocalBackend) -> None:
+    spec = elastic(1, most=1, memory=400e6)
+    backend.start("local", spec)
+    backend.resize(1, MEMORY // 4)
+    events = ended(backend)
+    (kept,) = regranted(events)
+    assert kept == Resources(1, MEMORY / 8) and answer(backend, events) == [1000]
+
+
 def test_without_a_slot_it_has_to_go(backend: LocalBackend) -> None:
     backend.start("local", elastic(2))
     backend.resize(0, None)

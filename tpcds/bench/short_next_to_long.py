@@ -19,6 +19,7 @@ import duckdb
 
 from qoop.session import connect
 from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.queries import texts
 
 SHORT = "SELECT i_category, count(*), avg(i_current_price) FROM item GROUP BY i_category ORDER BY 1"
@@ -52,7 +53,7 @@ class ShortResult:
     long_next_to: float
 
     def line(self) -> str:
-        alone, late = median(self.alone), percentile(self.next_to, 0.95)
+        alone, late = median(self.alone), quantile(self.next_to, 0.95)
         return (
             f"{self.side:7s} {alone:8.3f} {median(self.next_to):8.3f} {late:8.3f} {max(self.next_to):8.3f}"
             f" {late / alone:8.2f} {self.long_next_to / self.long_alone:10.2f}"
@@ -60,16 +61,6 @@ class ShortResult:
 
 
 HEADER = "side       alone  next to      95%     most  95%:alone  long:long without"
-
-
-def percentile(values: Sequence[float], part: float) -> float:
-    """The value that this part of all do not exceed.
-
-    >>> percentile([3.0, 1.0, 2.0], 0.5), percentile([1.0, 2.0], 0.95)
-    (2.0, 2.0)
-    """
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def run(options: ShortOptions, tell: Callable[[str], None] = print) -> list[ShortResult]:

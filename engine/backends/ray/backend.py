@@ -243,17 +243,18 @@ class RayBackend:
 
     def regrant(self, attempt: AttemptId, resources: Resources) -> None:
         """Let an elastic attempt go on with other resources."""
-        with self._lock:
-            found = self._attempts.get(attempt)
-            if found is not None:
-                found[0].orders.append(Change(attempt, resources))
+        self._pass_on(attempt, Change(attempt, resources))
 
     def settle(self, attempt: AttemptId) -> None:
         """Have its node count it among those that have a slot."""
+        self._pass_on(attempt, Settle(attempt))
+
+    def _pass_on(self, attempt: AttemptId, order: Order) -> None:
+        """Tell the node of an attempt, if that has not ended."""
         with self._lock:
             found = self._attempts.get(attempt)
             if found is not None:
-                found[0].orders.append(Settle(attempt))
+                found[0].orders.append(order)
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Raises ConfigError."""
