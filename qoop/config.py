@@ -8,8 +8,10 @@ anything is written or which cluster is used. :data:`qoop.options.OPTIONS` lists
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +19,8 @@ from qoop import options
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.user_folders import config_directory
 from qoop.catalog.value import value
-from qoop.options import IN_FILES, OPTIONS, SessionOption
+from qoop.options import IN_FILES, OPTIONS, SCHEDULERS, SessionOption
+from qoop.schedulers.terms import USUAL_PRIORITY
 
 Persist = Literal["all", "worthwhile"]
 Statistics = Literal["pilot", "footers", "full"]
@@ -39,7 +42,8 @@ class Config:
     trace: the file, or folder, that what happens is written to; None: it is not.
     tables: the folder of the tables that are created, as Parquet files; None: they live in memory.
     staged: queries run in stages only.
-    persist: which outputs go to the folder of checkpoints. statistics, policy, tenant: see `connect`.
+    persist: which outputs go to the folder of checkpoints.
+    statistics, policy, tenant, tenants, priority, deadline, scheduler: see `connect`.
     watch_machine: see `connect`; None: nobody has said.
     files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
@@ -64,6 +68,10 @@ class Config:
     statistics: Statistics = "pilot"
     policy: PolicyName = "greedy"
     tenant: str = ""
+    tenants: Mapping[str, float] = field(default_factory=dict)
+    priority: float = USUAL_PRIORITY
+    deadline: float = math.inf
+    scheduler: str = SCHEDULERS[0]
     demand_aware: bool = False
     ray: str | None = None
     watch_machine: bool | None = None
@@ -168,6 +176,8 @@ def _refuse_places(path: Path, values: Mapping[str, object], own: Path) -> None:
 def _as_text(name: str, value: object) -> str:
     if name == "copy_to" and isinstance(value, list):
         return os.pathsep.join(map(str, value))
+    if name == "tenants" and isinstance(value, dict):
+        return ",".join(f"{tenant}={weight}" for tenant, weight in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

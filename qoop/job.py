@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from qoop.planner.planner import Planning
     from qoop.planner.sql.bind import Bound
     from qoop.replanning.adaptive import Adaptive
+    from qoop.schedulers.terms import Terms
     from qoop.session import Session
 
 
@@ -151,6 +152,11 @@ class Job:
     def plans(self) -> tuple[Plan, ...]:
         """The plans it has run, in order; the n-th is that of the record `Switched` with number n."""
         return self._handle.plans()
+
+    @property
+    def terms(self) -> Terms:
+        """The terms it was submitted on: for which tenant, how soon its answer is needed."""
+        return self._handle.terms
 
     @property
     def state(self) -> str:

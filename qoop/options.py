@@ -19,9 +19,13 @@ from qoop.catalog.paths import absolute
 from qoop.catalog.sizes import parse_bytes
 from qoop.catalog.value import value
 from qoop.monitor.available import available_memory, available_slots
+from qoop.schedulers.terms import USUAL_PRIORITY, tenant_weights
 
 POLICIES = ("greedy", "robust", "forecast")
 """The names of the policies that choose plans (:mod:`qoop.replanning.policies`); the first is the usual one."""
+
+SCHEDULERS = ("max_min",)
+"""The names of the policies that share resources between jobs (:mod:`qoop.schedulers`); the first is the usual one."""
 
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _LEAST_MEMORY = 16 * 2**20
@@ -60,6 +64,25 @@ def seconds(name: str, value: float | str) -> float:
     if isinstance(value, bool) or not found >= 0:
         raise ConfigError(f"{name} must be a number of seconds, at least 0 (inf: for ever), not {value!r}")
     return found
+
+
+def number(name: str, value: float | str) -> float:
+    """Any number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} must be a number, not {value!r}") from error
+
+
+def policy_name(name: str, value: str) -> str:
+    """A scheduler, by the name of its policy or as a call with parameters."""
+    if value in SCHEDULERS:
+        return value
+    if "(" not in str(value):
+        raise ConfigError(f"{name} must be one of {', '.join(SCHEDULERS)}, not {value!r}")
+    from qoop.schedulers.described import made  # loads the engine, which the command line asks for later
+
+    return repr(made(value))
 
 
 def on_or_off(name: str, value: bool | str) -> bool:
@@ -197,7 +220,14 @@ OPTIONS = (
         "policy", '"greedy": the plan that ends first on the share at hand; or "robust", "forecast"', one_of(*POLICIES),
         lambda: POLICIES[0],
     ),
-    SessionOption("tenant", "all queries are for the same one", as_it_is, lambda: ""),
+    SessionOption("tenant", "all queries are for the same one", as_it_is, lambda: "", settable=True),
+    SessionOption("tenants", "every tenant has the weight 1", tenant_weights, dict, trusted=True),
+    SessionOption("priority", "5, of 1 to 10", number, lambda: USUAL_PRIORITY, settable=True),
+    SessionOption("deadline", "none: seconds by which answers are needed", seconds, lambda: math.inf, settable=True),
+    SessionOption(
+        "scheduler", '"max_min": shares by weight; or another of qoop.schedulers.described', policy_name,
+        lambda: SCHEDULERS[0],
+    ),
     SessionOption("demand_aware", "false: shares do not depend on what plans have a use for", on_or_off, lambda: False),
     SessionOption(
         "watch_machine",

@@ -45,7 +45,7 @@ from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.monitor.judging import Size
-from qoop.options import SETTABLE, on_or_off
+from qoop.options import OPTIONS, SCHEDULERS, SETTABLE, on_or_off
 from qoop.plan_cache import PlanCache
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
@@ -55,9 +55,7 @@ from qoop.replanning.observations import committed, outputs
 from qoop.replanning.worthwhile import Worthwhile
 from qoop.result import Result
 from qoop.retrace.story import story
-from qoop.schedulers.demand_aware import DemandAware
-from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.reserving import Reserving
+from qoop.schedulers.terms import Terms
 from qoop.session_tables import SessionTables
 from qoop.statements.keeping import DRAFTS
 from qoop.statements.parameters import Parameters, with_parameters
@@ -83,6 +81,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.control.arbiter import RayShare
     from qoop.drawing.explaining import Format
+    from qoop.schedulers.base import Scheduler
 
 
 def connect(
@@ -99,6 +98,10 @@ def connect(
     staged: bool | None = None,
     policy: str | None = None,
     tenant: str | None = None,
+    tenants: Mapping[str, float] | str | None = None,
+    priority: float | None = None,
+    deadline: float | None = None,
+    scheduler: str | None = None,
     demand_aware: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
     ray: str | None = None,
@@ -136,6 +139,11 @@ def connect(
         alternatives, and the usual one where the query is short.
     tenant: whom the queries are for, where `Session.submit` names nobody else: slots are shared between tenants first,
         then between the jobs of each.
+    tenants: the weights of tenants, such as ``{"dashboards": 2}``; those of others are 1.
+    priority: of the queries among those of their tenant, 1 to 10 and 5 by default; for schedulers that ask.
+    deadline: seconds from its submission by which the answer of a query is needed; none by default. It ends nothing:
+        whether it will be met is in the status of the job, and schedulers may go by it.
+    scheduler: how jobs share the slots: "max_min", by weight; or a policy of :mod:`qoop.schedulers.described`.
     policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is, "robust"
         starts with a plan that is good on likely shares, too, "forecast" expects the share to go on to move as it has.
     demand_aware: whether other jobs are promised the share that a job's plan has no use for, so that they may choose
@@ -186,9 +194,14 @@ class Session:
         self._trace = TraceFile(config.trace) if config.trace is not None else None
         share = _share(config)
         self.backend = _backend(config, share)
-        scheduler = DemandAware(Reserving(MaxMin())) if config.demand_aware else None
+        self._terms = Terms(config.tenant, 1.0, config.priority, config.deadline)
         self.cluster = Cluster(
-            self.backend, scheduler, None, self._trace, True, config.wait_for_capacity, extra_slots=not config.ray
+            self.backend,
+            _scheduler(config),
+            trace=self._trace,
+            wait_for_capacity=config.wait_for_capacity,
+            extra_slots=not config.ray,
+            tenants=config.tenants,
         )
         if share is not None:
             share.wants = self.cluster.wanted
@@ -377,11 +390,13 @@ class Session:
         resume: bool | None = None,
         plan: Plan | None = None,
         tenant: str | None = None,
+        priority: float | None = None,
+        deadline: float | None = None,
     ) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
         parameters: as for `sql`. tenant: whom it is for, by default for whom the session is: slots are shared between
-        tenants first, then between the jobs of each.
+        tenants first, then between the jobs of each. priority, deadline: as for `connect`, by default the session's.
         weight: its part of the slots relative to other jobs of its tenant, above 0. timeout: seconds, above 0, after
         which it is cancelled and `result` raises Timeout. resume: take what earlier queries, even of another process,
         have left, and run only the rest; by default as the session's `reuse` says. plan: run this plan of the query,
@@ -392,15 +407,14 @@ class Session:
         query = self._pivoted(query_text(with_parameters(text, parameters)))
         planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
-        return self.start(planned, weight, timeout, reuse, tenant)
+        return self.start(planned, timeout, reuse, self._terms_with(weight, tenant, priority, deadline))
 
     def start(
         self,
         planned: Planned,
-        weight: float = 1.0,
         timeout: float | None = None,
         resume: bool = False,
-        tenant: str | None = None,
+        terms: Terms | None = None,
     ) -> Job:
         """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`."""
         self._tables.check_open()
@@ -408,7 +422,6 @@ class Session:
             planned.plan,
             planned.tables,
             planned.bound.settings,
-            weight,
             timeout,
             durable=self.config.checkpoints is not None,
             saving=Worthwhile() if self.config.persist == "worthwhile" else None,
@@ -417,7 +430,7 @@ class Session:
             text=planned.bound.text,
             limits=Limits(near=self.config.ray is not None, locked=self.config.locked),
             functions=tuple(planned.bound.functions.values()),
-            tenant=self.config.tenant if tenant is None else tenant,
+            terms=self._terms if terms is None else terms,
         )
         if resume:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
@@ -425,6 +438,16 @@ class Session:
         self.planning.started(planned, handle)
         suspend = partial(self._suspend, handle, planned)
         return Job(handle, planned, lambda: self._take(handle), self.backend.read, suspend)
+
+    def _terms_with(self, weight: float, tenant: str | None, priority: float | None, deadline: float | None) -> Terms:
+        """The session's, but for those that are given."""
+        had = self._terms
+        return Terms(
+            had.tenant if tenant is None else tenant,
+            weight,
+            had.priority if priority is None else priority,
+            had.deadline if deadline is None else deadline,
+        )
 
     @interruptible()
     def resume(
@@ -569,7 +592,8 @@ class Session:
     def set(self, name: str, value: object) -> None:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
 
-        slots and memory are options, too: what `resize` does, by default "auto". So is watch_machine, see `connect`.
+        slots and memory are options, too: what `resize` does, by default "auto". So are watch_machine, tenant, priority
+        and deadline, see `connect`.
 
         Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
         """
@@ -579,6 +603,10 @@ class Session:
         if name.lower() == "watch_machine":
             self._tables.check_open()
             self._set_watch(on_or_off(name, bool(self.config.watch_machine) if value is None else str(value)))
+            return
+        if name.lower() in ("tenant", "priority", "deadline"):
+            self._tables.check_open()
+            self._set_terms(name.lower(), value)
             return
         known, checked = option(name, None if value is None else str(value))
         self._tables.check_open()
@@ -591,6 +619,12 @@ class Session:
         """Of a text; the program itself may do more."""
         if self.config.locked and name.lower() in SETTABLE:
             raise Forbidden(f"{name} is not for SQL to set in a locked session; there are {', '.join(options())}")
+
+    def _set_terms(self, name: str, value: object) -> None:
+        [found] = [one for one in OPTIONS if one.name == name]
+        told = getattr(self.config, name) if value is None else found.read(name, value)
+        terms: dict[str, Any] = {name: told}
+        self._terms = replace(self._terms, **terms)
 
     def _set_watch(self, on: bool) -> None:
         if on and self.config.ray is not None:
@@ -765,13 +799,22 @@ def _backend(config: Config, share: RayShare | None) -> LastingBackend:
     return RayBackend(config.ray, _retention(config), config.spill, config.runtime_env, share=share, tls=config.ray_tls)
 
 
+def _scheduler(config: Config) -> Scheduler | None:
+    """None: the usual one."""
+    if config.scheduler == SCHEDULERS[0] and not config.demand_aware:
+        return None
+    from qoop.schedulers.described import named
+
+    return named(config.scheduler, config.demand_aware)
+
+
 def _share(config: Config) -> RayShare | None:
     """The part of the machines that is left by other sessions, where there may be any."""
     if config.ray is None:
         return None
     from qoop.control.arbiter import RayShare
 
-    return RayShare(reserves=config.ray_reserve)
+    return RayShare(config.tenant, config.tenants.get(config.tenant, 1.0), config.ray_reserve)
 
 
 def _retention(config: Config) -> Retention:

@@ -46,6 +46,7 @@ from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer
 from qoop.replanning.decision import Switch
 from qoop.schedulers.base import Scheduler
+from qoop.schedulers.terms import Terms
 
 T = TypeVar("T")
 
@@ -177,14 +178,14 @@ class SimulatedJob:
     """A job to come. at: seconds after the start when it is submitted. adaptive: how it may change plan; None: not.
 
     tables: those that the plans read, where somebody wants to look at them; tasks are told of them and read none.
-    limits: what it allows itself before it gives up.
+    limits: what it allows itself before it gives up. terms: whom it is for, and how soon it is needed.
     """
 
     name: str
     at: float
     plan: Plan
     adaptive: Adaptive | None = None
-    weight: float = 1.0
+    terms: Terms = Terms()
     tables: Mapping[str, Table] = field(default_factory=_AnyTable)
     limits: Limits = USUAL_LIMITS
 
@@ -285,6 +286,7 @@ def simulate(
     switch_seconds: float = 0.0,
     crowding: Callable[[float], float] | None = None,
     kernels: Kernels | None = None,
+    tenants: Mapping[str, float] | None = None,
 ) -> SimulatedRun:
     """Run the jobs on the fleet until all have ended, or nothing can happen any more.
 
@@ -293,7 +295,7 @@ def simulate(
     decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
     switch_seconds: that it takes to go over to another one: tasks go on, but nothing is begun and no report is heard.
     crowding: how many times as long everything takes on a machine while that many threads work there; None: as alone.
-    kernels: what it costs to open, to warm and to interrupt one; None: nothing.
+    kernels: what it costs to open, to warm and to interrupt one; None: nothing. tenants: weights, see `Cluster`.
     Raises ConfigError if two jobs have one name.
     """
     if len({job.name for job in jobs}) < len(jobs):
@@ -303,7 +305,7 @@ def simulate(
     for at, event in fleet.changes:
         backend.happen(event, at)
     planner = _VirtualPlanner(backend, decision_seconds, switch_seconds)
-    cluster = Cluster(backend, scheduler, backend.clock, thread=False, planner=planner)
+    cluster = Cluster(backend, scheduler, backend.clock, thread=False, planner=planner, tenants=tenants)
     handles: dict[str, JobHandle] = {}
 
     def arrive(job: SimulatedJob) -> None:
@@ -321,7 +323,7 @@ def simulate(
 
 
 def _submit(cluster: Cluster, job: SimulatedJob) -> JobHandle:
-    request = JobRequest(job.plan, job.tables, (), job.weight, text=job.name, limits=job.limits, adaptive=job.adaptive)
+    request = JobRequest(job.plan, job.tables, text=job.name, limits=job.limits, adaptive=job.adaptive, terms=job.terms)
     return cluster.submit(request)
 
 

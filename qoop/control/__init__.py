@@ -9,7 +9,6 @@
     sizing.py           how large a session is
     announcements.py    the sizes that the machines are to have later
     revocation.py       what to do when capacity is about to go
-    tenants.py          whom jobs are for: shares of tenants first, then of the jobs of each
     extra_slots.py      a slot on top of those there are, for a job that waits with nothing running
     spare_resources.py  what a task may have of slots and memory that nobody needs
     planner_thread.py   where decisions are worked out

@@ -1,10 +1,10 @@
 """Several sessions share the nodes of one Ray cluster: an actor that all of them know by name divides the slots.
 
-It runs between sessions the scheduler that divides slots between the jobs of one: `MaxMin`. What one has no use for
-goes to the others, evenly if none has. Every session tells it a few times a second what it wants and holds, and is told
-what it may have; each hears that as slots of its machines, and so as shares of its jobs. Nothing is taken from attempts
-under way: a session that is to have fewer slots begins nothing in them, and another gets them once they are free. A
-session that is not heard of any more has died; what it had is free.
+Between sessions it runs the scheduler that divides slots between the jobs of one: `MaxMin`, by the same weights of
+tenants. What one has no use for goes to the others, evenly if none has. Every session tells it a few times a second
+what it wants and holds, and is told what it may have; each hears that as slots of its machines, and so as shares of its
+jobs. Nothing is taken from attempts under way: a session that is to have fewer slots begins nothing in them, and
+another gets them once they are free. A session that is not heard of any more has died; what it had is free.
 
 The actor also reserves the resources of the nodes in Ray's accounts, as long as there are sessions.
 """
@@ -46,6 +46,7 @@ _logger = logging.getLogger(__name__)
 @dataclass(slots=True)
 class _Session:
     arrival: int
+    tenant: str
     weight: float
     heard: float
     wants: float = 0.0
@@ -61,15 +62,16 @@ class Arbiter:
         self._sessions: dict[str, _Session] = {}
         self._arrivals = count()
 
-    def tick(self, session: str, weight: float, wants: float, slots: Slots, used: Slots) -> Slots:
+    def tick(self, session: str, tenant: str, weight: float, wants: float, slots: Slots, used: Slots) -> Slots:
         """The resources that a session may have of each machine from now on.
 
+        tenant: whom it is for: slots are shared between tenants by their weights, then between the sessions of each.
         wants: slots that it has a use for. slots: of the machines there are. used: what its attempts take now.
         """
         now = self._now()
         self.living()
-        mine = self._sessions.setdefault(session, _Session(next(self._arrivals), weight, now))
-        mine.weight, mine.wants, mine.used, mine.heard = weight, wants, used, now
+        mine = self._sessions.setdefault(session, _Session(next(self._arrivals), tenant, weight, now))
+        mine.tenant, mine.weight, mine.wants, mine.used, mine.heard = tenant, weight, wants, used, now
         target = self._targets(slots)[session]
         mine.given = {name: max(0, min(target[name], slots[name] - self._taken(name, mine))) for name in slots}
         return mine.given
@@ -113,10 +115,13 @@ class Arbiter:
 
     def _next(self, counts: Mapping[str, int], total: int, wanted: bool) -> str | None:
         requests = [
-            Request(name, one.arrival, one.weight, Resources(counts[name]), (_one_slot(name),))
+            Request(
+                name, one.arrival, 1.0, Resources(counts[name]),
+                (_one_slot(name),) if not wanted or counts[name] < one.wants else (),
+                tenant=one.tenant, tenant_weight=one.weight,
+            )
             for name, one in self._sessions.items()
-            if not wanted or counts[name] < one.wants
-        ]
+        ]  # fmt: skip
         available = Available(Resources(total), Resources(total - sum(counts.values())))
         grant = MaxMin().next_grant(requests, {"all": available}) if requests else None
         return None if grant is None else grant.job
@@ -136,12 +141,14 @@ class RayArbiter:
         self._reservation = Reservation()
         threading.Thread(target=self._keep_resources, name="qoop-ray-resources", daemon=True).start()
 
-    def tick(self, session: str, reserves: bool, weight: float, wants: float, slots: Slots, used: Slots) -> Slots:
+    def tick(
+        self, session: str, reserves: bool, tenant: str, weight: float, wants: float, slots: Slots, used: Slots
+    ) -> Slots:
         """As `Arbiter.tick`. reserves: Ray gives nobody else resources on the nodes."""
         with self._lock:
             if reserves:
                 self._reserving.add(session)
-            return self._arbiter.tick(session, weight, wants, slots, used)
+            return self._arbiter.tick(session, tenant, weight, wants, slots, used)
 
     def leave(self, session: str) -> int:
         """As `Arbiter.leave`."""
@@ -178,10 +185,12 @@ def _one_slot(session: str) -> Demand:
 class RayShare:
     """A session's part of a Ray cluster, as its backend asks for it. wants: how many slots it has a use for now.
 
+    tenant, weight: whom the session is for, and that tenant's weight.
     reserves: whether Ray is to give the resources of the nodes to nobody else meanwhile.
     """
 
-    def __init__(self, weight: float = 1.0, reserves: bool = True) -> None:
+    def __init__(self, tenant: str = "", weight: float = 1.0, reserves: bool = True) -> None:
+        self._tenant = tenant
         self.wants: Callable[[], float] = lambda: 0.0
         self._reserves = reserves
         self._weight = weight
@@ -195,7 +204,8 @@ class RayShare:
         try:
             if self._actor is None:
                 self._actor = _arbiter(ray)
-            asked = self._actor.tick.remote(self._name, self._reserves, self._weight, self.wants(), slots, used)
+            told = self._name, self._reserves, self._tenant, self._weight
+            asked = self._actor.tick.remote(*told, self.wants(), slots, used)
             given: Slots = ray.get(asked, timeout=LEASE)
             return given
         except (ray.exceptions.RayError, ValueError):  # it is gone with its node; the next one knows nothing yet

@@ -6,7 +6,7 @@ One thread owns the backend and all runs. Callers talk to it through a mailbox: 
     backend.wait() -> events -> runs -> commands -> backend      engine/driver.py
 messages, deadlines, jobs that have ended
     if jobs or capacity changed: fair shares -> ShareChanged -> runs
-    until nothing fits: scheduler.next_grant(requests, available) -> Grant -> run -> Start -> backend
+    until nothing fits: scheduler.next_grant(requests, available, now) -> Grant -> run -> Start -> backend
 
 What comes out of a tick follows from the time, the events, the messages and what the backend answers when asked, and
 from nothing else; a trace holds all of these, so that the turn can be gone through again (:mod:`qoop.retrace.rerun`).
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -56,7 +56,6 @@ from qoop.control.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.control.remaining_work import RunRemainingWork
 from qoop.control.revocation import Fate, decide, offers, shared_evenly
 from qoop.control.spare_resources import regranted, with_spare_memory, with_spare_slots
-from qoop.control.tenants import Tenants
 from qoop.control.ticks import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Tick
 from qoop.control.trace import Trace
 from qoop.engine.backends.base import Backend
@@ -112,6 +111,7 @@ class Cluster:
     extra_slots: True: a job that waits with nothing running gets a slot on top of those there are
         (:mod:`qoop.control.extra_slots`).
     wait_for_capacity: seconds that a job waits while there is no slot at all, after which it fails with NoCapacity.
+    tenants: weights, above 0; those of others are 1.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class Cluster:
         wait_for_capacity: float = math.inf,
         planner: Planner | None = None,
         extra_slots: bool = False,
+        tenants: Mapping[str, float] | None = None,
     ) -> None:
         self.home = Home()
         self._lock = threading.RLock()
@@ -135,7 +136,7 @@ class Cluster:
         self._jobs: dict[JobId, _Job] = {}
         self._coming: dict[JobId, _Job] = {}  # whose message has not been opened
         self._waiting = Waiting()
-        self._tenants = Tenants()
+        self._tenant_weights = dict(tenants or {})
         self._elastic: set[JobId] = set()  # jobs that may have attempts whose resources can change
         self._extra = ExtraSlots() if extra_slots else None
         self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
@@ -157,8 +158,8 @@ class Cluster:
         self._now = self._clock.now()
         self._noted = True  # something of this turn
         if trace is not None:
-            kind = type(self._scheduler).__name__
-            opened = Opened(self._now, dict(backend.machines()), wait_for_capacity, kind, extra_slots)
+            machines, policy = dict(backend.machines()), repr(self._scheduler)
+            opened = Opened(self._now, machines, wait_for_capacity, policy, extra_slots, self._tenant_weights)
             trace.record(self._now, opened)
             trace.flush()
         self._journal = Journal() if thread else None  # a simulation is nobody's news
@@ -197,7 +198,10 @@ class Cluster:
         deadline = message.at + request.timeout if request.timeout is not None else None
         request = replace(request, plan=own_non_deterministic(request.plan, name))
         replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
-        remaining_work, handle = RunRemainingWork(run, self._clock), JobHandle(self, name, run, message.at)
+        remaining_work, handle = (
+            RunRemainingWork(run, self._clock),
+            JobHandle(self, name, run, message.at, request.terms),
+        )
         return _Job(handle, run, request, message.arrival, message.at, deadline, replanner, remaining_work)
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
@@ -439,7 +443,6 @@ class Cluster:
     def _admit(self, job: _Job, now: float) -> None:
         run, plan = job.run, job.request.plan
         self._jobs[run.job] = job
-        self._tenants.add(run.job, job.request.tenant, job.request.weight)
         if self._journal is not None:
             self._journal.begin(run.job, job.request.text)
         if job.deadline is not None:
@@ -497,7 +500,6 @@ class Cluster:
                 if self._journal is not None:
                     self._journal.end(name, job.run.history)
                 self._waiting.drop(name)
-                self._tenants.remove(name)
                 for known in (self._due, self._deadlines):
                     known.pop(name, None)
                 self._driver.remove(name)
@@ -618,10 +620,10 @@ class Cluster:
         """The scheduler's next grant, and the resources out of which it may have spare memory."""
         leaving = self._driver.leaving
         if not leaving:
-            grant = self._scheduler.next_grant(requests, availability)
+            grant = self._scheduler.next_grant(requests, availability, now)
             return None if grant is None else (grant, availability[grant.machine])
         for some, places in offers(requests, availability, leaving, self._running(), now):
-            grant = self._scheduler.next_grant(some, places)
+            grant = self._scheduler.next_grant(some, places, now)
             if grant is not None:
                 return grant, shared_evenly(places[grant.machine], availability[grant.machine])
         return None
@@ -642,12 +644,18 @@ class Cluster:
 
     def _request(self, job: _Job) -> Request:
         run, replanner = job.run, job.replanner
-        used, ready, weight = self._driver.used_by(run.job), run.ready(), self._tenants.weight(run.job)
-        if replanner is None:
-            return Request(run.job, job.arrival, weight, used, ready, job.remaining_work)
-        if replanner.slots is not None:
+        used, ready, asked = self._driver.used_by(run.job), run.ready(), job.request.terms
+        if replanner is not None and replanner.slots is not None:
             ready = within(ready, used, replanner.slots)
-        return Request(run.job, job.arrival, weight, used, ready, job.remaining_work, replanner.wanted)
+        return Request(
+            run.job, job.arrival, asked.weight, used, ready, job.remaining_work,
+            wanted=replanner.wanted if replanner is not None else None,
+            tenant=asked.tenant,
+            tenant_weight=self._tenant_weights.get(asked.tenant, 1.0),
+            since=job.submitted,
+            deadline=job.submitted + asked.deadline,
+            priority=asked.priority,
+        )  # fmt: skip
 
     def _patience(self, timeout: float | None) -> float | None:
         """The time that the loop may wait for events: until the next deadline, at most `timeout`."""
@@ -661,6 +669,8 @@ class Cluster:
             moments.append(self._give_up_at)
         if self._extra is not None and self._extra.next_at < math.inf:
             moments.append(self._extra.next_at)
+        if self._scheduler.wake_at < math.inf and self._waiting:
+            moments.append(self._scheduler.wake_at)
         if (announced := self._announcements.next_at) is not None:
             moments.append(announced)
         if not moments:

@@ -20,6 +20,7 @@ from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Plan
+from qoop.schedulers.terms import Terms
 
 if TYPE_CHECKING:
     from qoop.control.cluster import Cluster
@@ -37,8 +38,9 @@ _STREAM_PAUSE = 0.02
 class JobHandle:
     """A submitted job as its owner sees it. All methods may be called from any thread."""
 
-    def __init__(self, cluster: Cluster, job: JobId, run: Run, submitted: float) -> None:
+    def __init__(self, cluster: Cluster, job: JobId, run: Run, submitted: float, terms: Terms) -> None:
         self.id = job
+        self.terms = terms
         self.done: Future[tuple[Committed, ...]] = Future()
         self._cluster = cluster
         self._run = run

@@ -22,6 +22,7 @@ from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer, Useful
 from qoop.replanning.worthwhile import Worthwhile
+from qoop.schedulers.terms import Terms
 
 
 @value
@@ -29,7 +30,7 @@ class JobRequest:
     """A job to run, and how.
 
     tables: the pinned tables by name. settings: SET options besides those of the plan.
-    tenant: whom it is for. weight: within its tenant, above 0. timeout: seconds after which the job fails with Timeout.
+    timeout: seconds after which the job fails with Timeout.
     durable: outputs must survive the process. saving: which stages' that is worthwhile for; None: all must.
     reuse: look for checkpoints that the backend has already.
     adaptive: how it may change plan while it runs; None: it keeps the plan.
@@ -39,7 +40,6 @@ class JobRequest:
     plan: Plan
     tables: Mapping[str, Table] = field(default_factory=dict)
     settings: tuple[tuple[str, str], ...] = ()
-    weight: float = 1.0
     timeout: float | None = None
     durable: bool = False
     reuse: bool = False
@@ -48,11 +48,9 @@ class JobRequest:
     adaptive: Adaptive | None = None
     saving: Worthwhile | None = None
     functions: tuple[UserFunction, ...] = ()
-    tenant: str = ""
+    terms: Terms = Terms()
 
     def __post_init__(self) -> None:
-        if not self.weight > 0:
-            raise ConfigError(f"the weight of a job must be above 0, not {self.weight}")
         if self.timeout is not None and not self.timeout > 0:
             raise ConfigError(f"the timeout of a job must be above 0 seconds, not {self.timeout}")
 

@@ -8,6 +8,7 @@ answers when it is asked. Given the same again, the same comes out, which is wha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
@@ -19,13 +20,15 @@ from qoop.planner.plan import Resources
 
 @value
 class Opened:
-    """The cluster began at this time, with these machines. scheduler: its policy. extra_slots: see `Cluster`."""
+    """The cluster began at this time, with these machines. scheduler: the `repr` of its policy, from which it can be
+    made again (:mod:`qoop.schedulers.described`). extra_slots, tenants: see `Cluster`."""
 
     at: float
     machines: Mapping[MachineId, Resources]
     wait_for_capacity: float
     scheduler: str
     extra_slots: bool = False
+    tenants: Mapping[str, float] = field(default_factory=dict)
 
 
 @value

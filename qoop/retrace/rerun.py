@@ -39,9 +39,7 @@ from qoop.replanning.answers import Answer, Useful
 from qoop.replanning.decision import Policy
 from qoop.retrace.story import story
 from qoop.schedulers.base import Scheduler
-from qoop.schedulers.demand_aware import DemandAware
-from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.reserving import Reserving
+from qoop.schedulers.described import made
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,12 +47,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Output = Mapping[str, Any]
 """The output, as its line in the trace."""
-
-_OURS: Mapping[str, Callable[[], Scheduler]] = {
-    "Reserving": lambda: Reserving(MaxMin()),
-    "DemandAware": lambda: DemandAware(Reserving(MaxMin())),
-}
-"""The schedulers of sessions, by the name in a trace."""
 
 
 @value
@@ -145,12 +137,7 @@ def rerun(
     policy, scheduler: to be used in place of those of the trace: when would another have decided otherwise?
     Raises ConfigError if the trace was made with a scheduler of one's own and none is given.
     """
-    made = scheduler or _OURS.get(recording.opened.scheduler)
-    if made is None:
-        raise ConfigError(
-            f"the trace was made with the scheduler {recording.opened.scheduler}: give it to go through it"
-        )
-    again = _Again(recording, policy, made())
+    again = _Again(recording, policy, scheduler() if scheduler is not None else _recorded(recording.opened.scheduler))
     ticks, difference = 0, None
     for tick in recording.ticks:
         last = tick is recording.ticks[-1] and not recording.ended
@@ -159,6 +146,13 @@ def rerun(
             break
         ticks += 1
     return Rerun(ticks, again.decisions, again.jobs(), difference)
+
+
+def _recorded(scheduler: str) -> Scheduler:
+    try:
+        return made(scheduler)
+    except ConfigError as error:
+        raise ConfigError(f"the trace was made with the scheduler {scheduler}: give it to go through it") from error
 
 
 def stories(found: Rerun, job: JobId | None = None, full: bool = False) -> Iterator[str]:
@@ -328,6 +322,7 @@ class _Again:
             opened.wait_for_capacity,
             self._planner,
             opened.extra_slots,
+            opened.tenants,
         )
 
     @property

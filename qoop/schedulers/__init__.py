@@ -3,7 +3,10 @@
 ::
 
     base.py            the input and the answers of a scheduler
-    waiting.py         requests that wait, kept from one grant to the next
+    waiting.py         requests of all jobs, kept from one grant to the next
+    described.py       schedulers by name, and by what a trace says of them
+    terms.py           whom a job is for, and how soon its answer is needed
+    shares.py          shares by weight: of tenants first, then of the jobs of each
     max_min.py         max-min fairness, the usual one
     reserving.py       reserves resources for a task that was passed over too often
     demand_aware.py    promises to other jobs what a plan has no use for

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
 
 from qoop.catalog.value import value
 from qoop.engine.events import Demand, Grant
@@ -12,17 +13,23 @@ from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
+from qoop.schedulers.shares import even_shares
+from qoop.schedulers.terms import USUAL_PRIORITY
 
 
 @value
 class Request:
     """All that a scheduler may see of one active job.
 
-    arrival: counts jobs in the order they came. used: the resources that its attempts hold now.
+    arrival: counts jobs in the order they came. weight: within its tenant. used: the resources that its attempts hold
+        now.
     demands: its ready tasks, most urgent first; of equal tasks only the next one.
     remaining_work: what the job has still to do, by the estimates of its plan. Only policies that need it ask; ours,
         max-min fairness, does not.
     wanted: the most resources that its plan has a use for; None: unknown.
+    tenant: whom it is for. tenant_weight: of that tenant among all.
+    since: seconds of the clock at which it came. deadline: those by which its answer is needed; infinite: at no time.
+    priority: 1 to 10, the more the more urgent.
     """
 
     job: JobId
@@ -32,6 +39,11 @@ class Request:
     demands: tuple[Demand, ...]
     remaining_work: RemainingWork = UNKNOWN
     wanted: Resources | None = None
+    tenant: str = ""
+    tenant_weight: float = 1.0
+    since: float = 0.0
+    deadline: float = math.inf
+    priority: float = USUAL_PRIORITY
 
     @cached_property
     def least(self) -> Resources:
@@ -74,13 +86,25 @@ def _of_each(choose: Callable[[Iterable[float]], float], demands: Sequence[Deman
     )  # fmt: skip
 
 
-class Scheduler(Protocol):
-    """A policy: returns decisions, applies none (law 6)."""
+class Scheduler(ABC):
+    """A policy: returns decisions, applies none (law 6).
 
-    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
-        """The next task to start, given the resources that are free now; None if nothing can or should start."""
-        ...
+    Its parameters, a seed among them where it has one, are what its `repr` says, from which
+    :func:`qoop.schedulers.described.made` makes it again: so a trace that names it can be gone through again.
+    """
+
+    wake_at = math.inf
+    """The time of the clock at which it wants to be asked for a grant again, although nothing may have happened."""
+
+    @abstractmethod
+    def next_grant(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
+    ) -> Grant | None:
+        """The next task to start, given the resources that are free now; None if nothing can or should start.
+
+        requests: of jobs that have ready tasks. now: seconds of the clock.
+        """
 
     def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
-        """The resources that each job is promised in the long run: a guaranteed minimum, not a cap."""
-        ...
+        """The resources that each job is promised in the long run: a guaranteed minimum, not a cap. By the weights."""
+        return even_shares(requests, capacity)

@@ -8,27 +8,31 @@ leftover by shortest remaining work and then packing (section 3.3).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Request
-from qoop.schedulers.max_min import by_share, even_shares, first_fitting, with_available
+from qoop.schedulers.base import Request, Scheduler
+from qoop.schedulers.max_min import by_share, first_fitting, with_available
+from qoop.schedulers.shares import even_shares
 from qoop.schedulers.sjf import shortest_first
 
 
-class Carbyne:
+@dataclass(eq=False)
+class Carbyne(Scheduler):
     """First what each job needs of its fair share, the poorest first; then what is left, to the shortest job.
 
     Work conserving. It knows what a job needs by its :class:`~qoop.schedulers.remaining_work.RemainingWork`; a job that
     has not been told its share yet needs nothing.
     """
 
-    def __init__(self) -> None:
-        self._shares: dict[JobId, Resources] = {}
+    _shares: dict[JobId, Resources] = field(default_factory=dict, init=False, repr=False)
 
-    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+    def next_grant(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
+    ) -> Grant | None:
         if not with_available(availability)[0]:
             return None
         for request in by_share(requests, availability):

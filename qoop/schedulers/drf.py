@@ -7,23 +7,26 @@ the user with the lowest dominant share runs the next task, if it fits. With wei
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from qoop.engine.events import Grant
-from qoop.engine.task import JobId, MachineId
+from qoop.engine.task import MachineId
 from qoop.planner.packing import Available
-from qoop.planner.plan import Resources
-from qoop.schedulers.base import Request
-from qoop.schedulers.max_min import by_share, even_shares, most_free, with_available
+from qoop.schedulers.base import Request, Scheduler
+from qoop.schedulers.max_min import by_share, most_free, with_available
 
 
-class DRF:
+@dataclass(eq=False)
+class DRF(Scheduler):
     """The job with the least dominant share goes first, with the task it finds most urgent, where it first fits.
 
     The difference to :class:`~qoop.schedulers.max_min.MaxMin`: neither task nor machine is chosen by packing. If
     nothing of the job fits, the next one is tried, as where it is implemented (Mesos), so it is work conserving.
     """
 
-    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+    def next_grant(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
+    ) -> Grant | None:
         machines, places = with_available(availability)
         if not places:
             return None
@@ -36,6 +39,3 @@ class DRF:
                     if demand.resources.fits(available.free):
                         return Grant(request.job, demand.task, machine, demand.resources)
         return None
-
-    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
-        return even_shares(requests, capacity)

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from qoop.engine.events import Grant
-from qoop.engine.task import JobId, MachineId
+from qoop.engine.task import MachineId
 from qoop.planner.packing import Availability, Available, best_fit
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Request
+from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.waiting import Waiting
 
 
-class MaxMin:
-    """The job with the lowest current share goes first; within it the best aligned task and machine.
+@dataclass(eq=False)
+class MaxMin(Scheduler):
+    """The tenant with the lowest current share goes first; of its jobs the one with the lowest; within that the best
+    aligned task and machine.
 
-    The current share is the dominant share of what the job's attempts hold (as in DRF: Ghodsi et al., NSDI
-    2011), divided by its weight. If nothing of that job fits, the next one is tried, so nothing that some
-    ready task could use is left free.
+    The current share is the dominant share of what the attempts of a job, or of all jobs of a tenant, hold (as in DRF:
+    Ghodsi et al., NSDI 2011), divided by its weight. If nothing of that job fits, the next one is tried, so nothing
+    that some ready task could use is left free.
     """
 
-    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+    def next_grant(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
+    ) -> Grant | None:
         return first_fitting(by_share(requests, availability), availability)
-
-    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
-        return even_shares(requests, capacity)
 
 
 def by_share(requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Iterator[Request]:
-    """The requests, those with the lowest current share first; of equal ones those that came first."""
-    total = capacity_of(availability)
-    if isinstance(requests, Waiting):
-        return requests.by_share(total)
-    return iter(sorted(requests, key=lambda request: (request.share_of(total), request.arrival)))
+    """The requests, those of the tenant with the lowest current share first, of these those of the lowest; of equal
+    ones those that came first."""
+    waiting = requests if isinstance(requests, Waiting) else Waiting.of(requests)
+    return waiting.by_share(capacity_of(availability))
 
 
 def capacity_of(availability: Mapping[MachineId, Available]) -> Resources:
@@ -75,15 +76,3 @@ def with_available(availability: Mapping[MachineId, Available]) -> tuple[list[Ma
 def most_free(places: Sequence[Available]) -> tuple[float, float]:
     """The most slots that are free on any machine, and the most memory."""
     return max([place.free.cpu for place in places]), max([place.free.memory for place in places])
-
-
-def even_shares(requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
-    """The capacity, divided by the weights."""
-    weights = sum(request.weight for request in requests)
-    return {request.job: _times(capacity, request.weight / weights) for request in requests}
-
-
-def _times(resources: Resources, factor: float) -> Resources:
-    return Resources(
-        resources.cpu * factor, resources.memory * factor, resources.disk * factor, resources.network * factor
-    )

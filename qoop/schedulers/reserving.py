@@ -10,6 +10,7 @@ one machine is held back at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from qoop.engine.events import Demand, Grant
 from qoop.engine.task import JobId, MachineId, TaskId
@@ -19,19 +20,25 @@ from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.waiting import Waiting
 
 
-class Reserving:
+@dataclass(eq=False)
+class Reserving(Scheduler):
     """`policy`, with a limit on how often a task may be passed over.
 
     patience: number of grants, made in resources too small for a ready task, that it lets pass.
     """
 
-    def __init__(self, policy: Scheduler, patience: int = 16) -> None:
-        self._policy = policy
-        self._patience = patience
-        self._passed: dict[JobId, dict[TaskId, int]] = {}
-        self._reserved: tuple[TaskId, MachineId] | None = None
+    policy: Scheduler
+    patience: int = 16
+    _passed: dict[JobId, dict[TaskId, int]] = field(default_factory=dict, init=False, repr=False)
+    _reserved: tuple[TaskId, MachineId] | None = field(default=None, init=False, repr=False)
 
-    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+    @property
+    def wake_at(self) -> float:  # type: ignore[override]  # of the policy within
+        return self.policy.wake_at
+
+    def next_grant(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
+    ) -> Grant | None:
         if self._reserved is not None:
             demand = _find(requests, self._reserved[0])
             machine = self._reserved[1]
@@ -46,11 +53,11 @@ class Reserving:
             else:
                 known = availability if isinstance(availability, Availability) else Availability(availability.items())
                 availability = known.but(machine, Resources())
-        grant = self._policy.next_grant(requests, availability)
+        grant = self.policy.next_grant(requests, availability, now)
         return self._granted(grant, requests, availability) if grant is not None else None
 
     def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
-        return self._policy.fair_shares(requests, capacity)
+        return self.policy.fair_shares(requests, capacity)
 
     def _granted(self, grant: Grant, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant:
         if self._reserved is not None and self._reserved[0] == grant.task:
@@ -73,7 +80,7 @@ class Reserving:
 
     def _reserve(self, ready: Sequence[Demand], availability: Mapping[MachineId, Available]) -> None:
         for demand in ready:
-            if self._passed.get(demand.job, {}).get(demand.task, 0) >= self._patience:
+            if self._passed.get(demand.job, {}).get(demand.task, 0) >= self.patience:
                 fitting = [
                     name for name, available in availability.items() if demand.resources.fits(available.capacity)
                 ]

@@ -7,23 +7,27 @@ Discipline", Operations Research 1968), as cluster schedulers are compared with 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Request
+from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.max_min import first_fitting
 
 
-class SJF:
+@dataclass(eq=False)
+class SJF(Scheduler):
     """Least estimated slot seconds left; of equal ones the earlier job. What does not fit is passed over.
 
     It knows the work of a job by its :class:`~qoop.schedulers.remaining_work.RemainingWork`. A long job can wait for as
     long as shorter ones keep coming.
     """
 
-    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+    def next_grant(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
+    ) -> Grant | None:
         return first_fitting(shortest_first(requests), availability)
 
     def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:

@@ -8,43 +8,42 @@ Source: Grandl et al., "Multi-Resource Packing for Cluster Schedulers", SIGCOMM 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil
 
 from qoop.engine.events import Grant
-from qoop.engine.task import JobId, MachineId
+from qoop.engine.task import MachineId
 from qoop.planner.packing import Available, alignment
-from qoop.planner.plan import Resources
-from qoop.schedulers.base import Request
-from qoop.schedulers.max_min import by_share, even_shares, with_available
+from qoop.schedulers.base import Request, Scheduler
+from qoop.schedulers.max_min import by_share, with_available
 
 _Choice = tuple[float, Request, Grant]
 
 
-class Tetris:
+@dataclass(eq=False)
+class Tetris(Scheduler):
     """The task and machine of the highest ``alignment − ε · work left of its job``; ties go to the earlier job.
 
     fairness: knob f, from 0 to below 1. Only the ⌈(1 − f) · n⌉ of n waiting jobs with the lowest shares are looked at;
         0: efficiency alone, near 1: the poorest job alone. Where nothing of theirs fits, the others are asked, so it is
-        work conserving. Default as there.
+        work conserving. Default as there. Shares that jobs are told are even: what the knob draws towards, not a
+        guarantee.
     shortness: m, how much the work left counts besides the alignment. ε is m · (mean alignment / mean work left) of
         what could start now, so that the two are of one size whatever their units.
     """
 
-    def __init__(self, fairness: float = 0.25, shortness: float = 1.0) -> None:
-        self._fairness = fairness
-        self._shortness = shortness
+    fairness: float = 0.25
+    shortness: float = 1.0
 
-    def next_grant(self, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+    def next_grant(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
+    ) -> Grant | None:
         machines, places = with_available(availability)
         if not places:
             return None
-        some = ceil((1.0 - self._fairness) * len(requests))
+        some = ceil((1.0 - self.fairness) * len(requests))
         ordered, free = list(by_share(requests, availability)), list(zip(machines, places, strict=True))
         return self._best(ordered[:some], free) or self._best(ordered[some:], free)
-
-    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
-        """Even shares: what the knob draws towards, not a guarantee."""
-        return even_shares(requests, capacity)
 
     def _best(self, requests: Sequence[Request], availability: Sequence[tuple[MachineId, Available]]) -> Grant | None:
         choices = [choice for request in requests if (choice := _aligned(request, availability)) is not None]
@@ -52,7 +51,7 @@ class Tetris:
             return choices[0][2] if choices else None
         works = [request.remaining_work.work for _, request, _ in choices]
         total = sum(works)
-        epsilon = self._shortness * sum(score for score, _, _ in choices) / total if total > 0 else 0.0
+        epsilon = self.shortness * sum(score for score, _, _ in choices) / total if total > 0 else 0.0
         rated = [
             (score - epsilon * work, -request.arrival, grant)
             for (score, request, grant), work in zip(choices, works, strict=True)

@@ -1,12 +1,12 @@
-"""The requests of all jobs that wait for resources, kept from one grant to the next.
+"""The requests of all active jobs, kept from one grant to the next; those with ready tasks wait for resources.
 
-A cluster of many jobs makes thousands of grants a second, and from one to the next a single request changes. So the one
-with the lowest share is found in a heap, from which outdated entries are dropped as they come up.
+A cluster of many jobs makes thousands of grants a second, and from one to the next a single request changes. So of each
+tenant the one with the lowest share is found in a heap, from which outdated entries are dropped as they come up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, overload
@@ -21,14 +21,23 @@ _Entry = tuple[float, int, int, "Request"]
 
 
 class Waiting(Sequence["Request"]):
-    """Requests with demands, one for each job. A scheduler may go through them, or ask for them by share."""
+    """Requests with demands, one for each job. A scheduler may go through them, or ask for them by share.
+
+    Jobs without demands are known as well: what they hold counts for their tenants.
+    """
 
     def __init__(self) -> None:
         self._requests: dict[JobId, Request] = {}
-        self._heap: list[_Entry] = []
-        self._numbers = count()
-        self._capacity: Resources | None = None  # of which the shares in the heap are
+        self._tenants: dict[str, _Tenant] = {}
         self._bound: Resources | None = None
+
+    @classmethod
+    def of(cls, requests: Iterable[Request]) -> Waiting:
+        """These requests."""
+        waiting = cls()
+        for request in requests:
+            waiting.put(request)
+        return waiting
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -45,41 +54,38 @@ class Waiting(Sequence["Request"]):
 
     def put(self, request: Request) -> None:
         """Replace the request of the job; one without demands does not wait."""
+        tenant = self._tenants.get(request.tenant)
+        if tenant is None:
+            tenant = self._tenants[request.tenant] = _Tenant()
+        tenant.put(request)
         if not request.demands:
-            self.drop(request.job)
+            self._requests.pop(request.job, None)
             return
         before = self._requests.get(request.job)
         if before is not None:
             request.know(before)
         self._requests[request.job] = request
-        if self._capacity is not None:
-            heappush(self._heap, (request.share_of(self._capacity), request.arrival, next(self._numbers), request))
         if self._bound is not None and not request.most.fits(self._bound):
             self._bound = None
 
     def drop(self, job: JobId) -> None:
-        """The job waits no more."""
+        """The job has ended."""
         self._requests.pop(job, None)
+        for name, tenant in self._tenants.items():
+            if tenant.drop(job):
+                if not tenant.active:
+                    del self._tenants[name]
+                return
 
     def by_share(self, capacity: Resources) -> Iterator[Request]:
-        """The requests, those with the lowest current share of the capacity first, then those that came first."""
-        heap, requests = self._heap, self._requests
-        if capacity is not self._capacity or len(heap) > 4 * len(requests) + 64:
-            self._capacity = capacity
-            heap[:] = [
-                (request.share_of(capacity), request.arrival, next(self._numbers), request)
-                for request in requests.values()
-            ]
-            heapify(heap)
-        while heap and requests.get(heap[0][3].job) is not heap[0][3]:
-            heappop(heap)
-        if heap:
-            first = heap[0][3]
+        """The requests of the tenant with the lowest current share of the capacity first, and of each those with the
+        lowest; of equal ones those that came first."""
+        tenants = [(tenant, first) for tenant in self._tenants.values() if (first := tenant.first(capacity))]
+        if len(tenants) > 1:
+            tenants.sort(key=lambda one: (one[0].share(capacity), one[1].arrival))
+        for tenant, first in tenants:
             yield first
-            yield from sorted(
-                (request for request in requests.values() if request is not first),
-                key=lambda request: (request.share_of(capacity), request.arrival),
-            )
+            yield from tenant.but(first, capacity)
 
     @property
     def bound(self) -> Resources:
@@ -95,3 +101,61 @@ class Waiting(Sequence["Request"]):
     def tighten(self) -> None:
         """Have the bound worked out again: nothing is as large as it says."""
         self._bound = None
+
+
+class _Tenant:
+    """The active jobs of one tenant, what they hold together, and a heap of those that wait, by share."""
+
+    def __init__(self) -> None:
+        self.active: dict[JobId, Request] = {}
+        self._weight = 1.0
+        self._used = Resources()
+        self._waiting: dict[JobId, Request] = {}
+        self._heap: list[_Entry] = []
+        self._numbers = count()
+        self._capacity: Resources | None = None  # of which the shares in the heap are
+
+    def put(self, request: Request) -> None:
+        before = self.active.get(request.job)
+        had = before.used if before is not None else Resources()
+        if request.used is not had:
+            self._used = self._used - had + request.used
+        self.active[request.job] = request
+        self._weight = request.tenant_weight
+        if not request.demands:
+            self._waiting.pop(request.job, None)
+            return
+        self._waiting[request.job] = request
+        if self._capacity is not None:
+            heappush(self._heap, (request.share_of(self._capacity), request.arrival, next(self._numbers), request))
+
+    def drop(self, job: JobId) -> bool:
+        """True if the job was one of the tenant's."""
+        self._waiting.pop(job, None)
+        request = self.active.pop(job, None)
+        if request is not None:
+            self._used -= request.used
+        return request is not None
+
+    def share(self, capacity: Resources) -> float:
+        """The dominant share of what all of its jobs hold, divided by its weight; rounded as those of jobs are."""
+        return round(self._used.dominant_share(capacity) / self._weight, 9)
+
+    def first(self, capacity: Resources) -> Request | None:
+        """The request of the lowest share; None if no job waits."""
+        heap, waiting = self._heap, self._waiting
+        if capacity is not self._capacity or len(heap) > 4 * len(waiting) + 64:
+            self._capacity = capacity
+            heap[:] = [
+                (request.share_of(capacity), request.arrival, next(self._numbers), request)
+                for request in waiting.values()
+            ]
+            heapify(heap)
+        while heap and waiting.get(heap[0][3].job) is not heap[0][3]:
+            heappop(heap)
+        return heap[0][3] if heap else None
+
+    def but(self, first: Request, capacity: Resources) -> list[Request]:
+        """The other requests, by share."""
+        others = [request for request in self._waiting.values() if request is not first]
+        return sorted(others, key=lambda request: (request.share_of(capacity), request.arrival))

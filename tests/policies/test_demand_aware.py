@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -14,17 +14,21 @@ from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
+from qoop.engine.events import Grant
 from qoop.engine.history import Decided, ShareTold
 from qoop.engine.state import State
+from qoop.engine.task import MachineId
 from qoop.planner.finish import NOTHING
+from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Option
 from qoop.replanning.demand import TOLERANCE, useful_resources
 from qoop.schedulers.base import Request, Scheduler
-from qoop.schedulers.demand_aware import DemandAware, filled
+from qoop.schedulers.demand_aware import DemandAware
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.reserving import Reserving
+from qoop.schedulers.shares import filled
 
 WIDE = option("scan 2 4\nwide 60 10 scan\nroot 1 1 wide", "A")
 LEAN = option("scan 2 4\nlean 4 40 scan\nroot 1 1 lean", "B")  # 160 s of work in place of 600, at most 4 at a time
@@ -65,13 +69,17 @@ def test_nobody_gets_less_than_it_wants_of_its_fair_part(jobs: list[tuple[float,
         assert part <= limit + 1e-9 or all(p >= one - 1e-9 for p, one in zip(parts, limits, strict=True))
 
 
-class Recording:
+class Recording(Scheduler):
     """A scheduler that keeps what it was asked, and sees no plan."""
 
     def __init__(self, policy: Scheduler) -> None:
         self.policy = policy
         self.told: list[dict[str, float]] = []
-        self.next_grant = policy.next_grant
+
+    def next_grant(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
+    ) -> Grant | None:
+        return self.policy.next_grant(requests, availability, now)
 
     def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[str, Resources]:
         shares = self.policy.fair_shares(requests, capacity)

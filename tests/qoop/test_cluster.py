@@ -50,6 +50,7 @@ from qoop.engine.task import TaskId, TaskSpec, checkpoint_key
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.schedulers.base import Request
+from qoop.schedulers.terms import Terms
 
 GB = 2**30
 TWO_SLOTS = {"m": Resources(2, 8 * GB)}
@@ -85,8 +86,8 @@ class Bench:
             self.backend, clock=self.clock, trace=self.trace, thread=thread, wait_for_capacity=wait_for_capacity
         )
 
-    def submit(self, plan: Plan | None = None, **options: object) -> JobHandle:
-        return self.cluster.submit(JobRequest(plan or two_stages(), **options))  # type: ignore[arg-type]
+    def submit(self, plan: Plan | None = None, weight: float = 1.0, **options: object) -> JobHandle:
+        return self.cluster.submit(JobRequest(plan or two_stages(), terms=Terms(weight=weight), **options))  # type: ignore[arg-type]
 
     def demand_aware(self) -> None:
         """Turn the loop by hand until all jobs have ended, checking all invariants after every turn."""
@@ -251,10 +252,12 @@ def test_progress_and_history_can_be_read_at_any_time() -> None:
         assert sum(isinstance(record, Started) for record in handle.history()) == 4
 
 
-@pytest.mark.parametrize("options", [{"weight": 0.0}, {"weight": math.nan}, {"timeout": 0.0}])
+@pytest.mark.parametrize("options", [{"weight": 0.0}, {"weight": math.nan}, {"deadline": 0.0}, {"priority": 11}])
 def test_nonsense_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
-        JobRequest(two_stages(), **options)  # type: ignore[arg-type]
+        JobRequest(two_stages(), timeout=0.0)
+    with pytest.raises(ConfigError):
+        Terms(**options)  # type: ignore[arg-type]
 
 
 # --- turned by hand -----------------------------------------------------------------------------------------
@@ -421,7 +424,7 @@ def test_the_trace_is_json_lines() -> None:
     b.submit(two_stages(1))
     b.demand_aware()
     lines = list(b.trace.to_json())
-    assert lines[0].startswith('{"format": "qoop-trace", "version": 7, "qoop": ')
+    assert lines[0].startswith('{"format": "qoop-trace", "version": 8, "qoop": ')
     assert sum('"out": "Starting"' in line for line in lines) == 2
     assert sum('"in": "TaskSucceeded"' in line for line in lines) == 2
 
@@ -457,7 +460,7 @@ def test_whatever_comes_and_goes_no_resources_are_given_twice_and_all_jobs_end(
     backend = Strict({"m": Resources(2, 8 * GB)}, clock, kernels=Kernels(opening=slow, stopping=slow))
     cluster = Cluster(backend, clock=clock, thread=False)
     handles = [
-        cluster.submit(JobRequest(two_stages(width, seconds, f"q{i}", slots, GB), weight=i + 1.0))
+        cluster.submit(JobRequest(two_stages(width, seconds, f"q{i}", slots, GB), terms=Terms(weight=i + 1.0)))
         for i, (width, seconds, slots) in enumerate(jobs)
     ]
     for at, machine, available, notice in changes:

@@ -18,7 +18,7 @@ from qoop.options import FLAGS, IN_FILES, OPTIONS, SETTABLE, VARIABLES, SessionO
 ROOT = Path(__file__).parents[2]
 SAID = {
     "slots": "3", "memory": "1GB", "checkpoints": "/c", "checkpoint_budget": "2GB", "persist": "worthwhile",
-    "statistics": "full", "tenant": "x",
+    "statistics": "full", "tenant": "x", "tenants": "x=2", "priority": "7", "deadline": "30", "scheduler": "MaxMin()",
     "reuse": "yes", "spill": "/s", "replan": "no", "policy": "robust", "demand_aware": "on", "watch_machine": "on",
     "wait_for_capacity": "7", "plan_cache": "/p", "trace": "/t", "tables": "/d", "ray": "auto", "ray_reserve": "no",
     "ray_tls": "on", "locked": "on", "staged": "on", "copy_to": "/a:/b", "guard": "always",

@@ -44,6 +44,7 @@ from qoop.replanning.greedy import Greedy
 from qoop.retrace.rerun import Recording, read_trace, rerun
 from qoop.retrace.story import story
 from qoop.schedulers.max_min import MaxMin
+from qoop.schedulers.terms import Terms
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)
@@ -168,8 +169,8 @@ def test_another_hysteresis_is_a_difference(tmp_path: Path) -> None:
 
 def test_another_scheduler_is_a_difference(tmp_path: Path) -> None:
     class LastFirst(MaxMin):
-        def next_grant(self, requests, availability):  # type: ignore[no-untyped-def]
-            return super().next_grant(requests[-1:], availability)
+        def next_grant(self, requests, availability, now=0.0):  # type: ignore[no-untyped-def]
+            return super().next_grant(requests[-1:], availability, now)
 
     world = World(3)
     for _ in range(3):
@@ -229,7 +230,8 @@ class Lot:
     def submit(self) -> None:
         launch, *others = self.random.sample((*OPTIONS, ELASTIC), 3)
         handle = self.world.submit(
-            launch, *others, timeout=self.random.choice([None, None, 9.0, 1e6]), weight=self.random.choice([1.0, 2.5]),
+            launch, *others, timeout=self.random.choice([None, None, 9.0, 1e6]),
+            terms=Terms(weight=self.random.choice([1.0, 2.5])),
             reuse=self.random.random() < 0.5,
         )  # fmt: skip
         self.handles.append(handle)
@@ -415,7 +417,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 7', '"version": 5'), "is of version 5; only 7"),
+        (tamper("qoop-trace", '"version": 8', '"version": 5'), "is of version 5; only 8"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

@@ -11,12 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduler_world import empty, fill, request
 
+from qoop.catalog.errors import ConfigError
 from qoop.engine.events import Demand, Grant
+from qoop.options import SCHEDULERS
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request
+from qoop.schedulers.described import MODULES, NAMES, made, named
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.reserving import Reserving
+from qoop.session import connect
 
 
 def test_the_job_with_the_lowest_current_share_goes_first() -> None:
@@ -188,3 +192,21 @@ def test_resources_are_not_kept_for_a_task_that_is_gone() -> None:
     assert policy.next_grant([request("j1", (2, 10)), request("j2", (1, 10))], {"m": machine}) is None
     grant = policy.next_grant([request("j2", (1, 10))], {"m": machine})
     assert grant is not None and grant.job == "j2"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_scheduler_is_made_again_from_what_a_trace_says_of_it(name: str) -> None:
+    text = f"{name}(MaxMin())" if name in ("Reserving", "DemandAware") else f"{name}()"
+    scheduler = made(text)
+    again = made(repr(scheduler))
+    assert repr(again) == repr(scheduler) and type(again) is type(scheduler) and again.wake_at == scheduler.wake_at
+
+
+def test_every_scheduler_that_a_session_can_have_is_known_by_its_name() -> None:
+    assert tuple(NAMES) == SCHEDULERS
+    assert repr(named("max_min", demand_aware=True)) == "DemandAware(policy=Reserving(policy=MaxMin(), patience=16))"
+    for text in ("Nothing()", "MaxMin(", "1", "MaxMin(x=1)", "__import__('os')"):
+        with pytest.raises(ConfigError, match="describes no scheduler"):
+            made(text)
+    with pytest.raises(ConfigError, match="scheduler must be one of max_min"):
+        connect(scheduler="fastest")

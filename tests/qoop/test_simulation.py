@@ -17,6 +17,7 @@ from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, Tabl
 from qoop.planner.search.candidate import Candidate
 from qoop.profiles import CapacityProfile, Point, Stay
 from qoop.replanning.adaptive import Adaptive
+from qoop.schedulers.terms import Terms
 from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 
 COLUMNS = (("x", "INTEGER"),)
@@ -27,7 +28,7 @@ def job(name: str, at: float = 0.0, width: int = 8, weight: float = 1.0) -> Simu
     """A stage of that many tasks, which takes a second each, and a root that takes none."""
     scan = Stage("scan", "", (TableInput("t", "t", "", ("x",), True),), COLUMNS, width, f"{name}/scan")
     root = Stage("root", "", (StageInput("i", "scan", "all"),), COLUMNS, 1, f"{name}/root")
-    return SimulatedJob(name, at, Plan((scan, root), COLUMNS), weight=weight)
+    return SimulatedJob(name, at, Plan((scan, root), COLUMNS), terms=Terms(weight=weight))
 
 
 def a_second(spec: TaskSpec) -> Outcome:

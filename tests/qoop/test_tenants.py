@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -10,13 +13,17 @@ from hypothesis import strategies as st
 import qoop
 from qoop.control.cluster import Cluster
 from qoop.control.messages import JobRequest
-from qoop.control.tenants import Tenants
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
+from qoop.engine.events import Demand
 from qoop.engine.history import Ended, ShareTold
+from qoop.engine.task import TaskId
+from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
-
-JOBS = st.lists(st.tuples(st.sampled_from("xyz"), st.floats(0.1, 10)), min_size=1, max_size=12)
+from qoop.schedulers.base import Request
+from qoop.schedulers.max_min import MaxMin
+from qoop.schedulers.terms import Terms
+from qoop.schedulers.waiting import Waiting
 
 
 def plan(name: str, tasks: int) -> Plan:
@@ -24,20 +31,53 @@ def plan(name: str, tasks: int) -> Plan:
     return Plan((Stage(name, "", (), (("x", "INTEGER"),), tasks, name, estimate=estimate),), (("x", "INTEGER"),))
 
 
-@given(JOBS)
-def test_each_tenant_has_one_share_and_its_jobs_divide_it_by_their_weights(jobs: list[tuple[str, float]]) -> None:
-    tenants = Tenants()
-    for number, (tenant, weight) in enumerate(jobs):
-        tenants.add(f"job{number}", tenant, weight)
-    weights = [tenants.weight(f"job{number}") for number in range(len(jobs))]
-    names = {tenant for tenant, _ in jobs}
-    if len(names) == 1:
-        assert weights == [weight for _, weight in jobs]
-        return
-    for name in names:
-        own = [(found, weight) for found, (tenant, weight) in zip(weights, jobs, strict=True) if tenant == name]
-        assert sum(found for found, _ in own) == pytest.approx(1.0)
-        assert all(found / own[0][0] == pytest.approx(weight / own[0][1]) for found, weight in own)
+def shared(jobs: Sequence[tuple[str, float, int]], slots: int, weights: Mapping[str, float]) -> list[int]:
+    """The slots that jobs hold once all are granted: jobs as (tenant, weight within it, ready tasks)."""
+    waiting = Waiting()
+    for number, (tenant, weight, tasks) in enumerate(jobs):
+        name = f"j{number}"
+        demands = (Demand(name, TaskId(name, "s", 0), Resources(1)),) if tasks else ()
+        whom = {"tenant": tenant, "tenant_weight": weights.get(tenant, 1.0)}
+        waiting.put(Request(name, number, weight, Resources(), demands, **whom))
+    held = [0] * len(jobs)
+    while sum(held) < slots and waiting:
+        grant = MaxMin().next_grant(waiting, {"m": Available(Resources(slots), Resources(slots - sum(held)))})
+        assert grant is not None
+        place = int(grant.job[1:])
+        held[place] += 1
+        before = next(one for one in waiting if one.job == grant.job)
+        left = before.demands if held[place] < jobs[place][2] else ()
+        waiting.put(replace(before, used=Resources(held[place]), demands=left))
+    return held
+
+
+def test_what_a_job_has_no_use_for_goes_to_its_tenant_first() -> None:
+    assert shared([("x", 1, 1), ("x", 1, 40), ("y", 1, 40)], 12, {}) == [1, 5, 6]
+    assert shared([("x", 1, 40), ("y", 1, 20), ("y", 1, 20)], 12, {"x": 2.0}) == [8, 2, 2]
+    assert shared([("x", 3, 40), ("x", 1, 40), ("y", 1, 2)], 10, {}) == [6, 2, 2]
+
+
+JOBS = st.lists(
+    st.tuples(st.sampled_from("xyz"), st.sampled_from([1.0, 2.0]), st.integers(0, 20)), min_size=1, max_size=9
+)
+
+
+@given(JOBS, st.integers(1, 30), st.fixed_dictionaries({"x": st.sampled_from([1.0, 3.0])}))
+def test_grants_are_max_min_between_tenants_and_between_the_jobs_of_each(
+    jobs: list[tuple[str, float, int]], slots: int, weights: dict[str, float]
+) -> None:
+    held = shared(jobs, slots, weights)
+    assert sum(held) == min(slots, sum(tasks for _, _, tasks in jobs))
+    of = {tenant: sum(n for n, job in zip(held, jobs, strict=True) if job[0] == tenant) for tenant, *_ in jobs}
+    for (tenant, weight, tasks), n in zip(jobs, held, strict=True):
+        if n == tasks:
+            continue  # it wants more: nobody has more than it by more than the slot that was granted last
+        for (other, their_weight, _), m in zip(jobs, held, strict=True):
+            if other == tenant:
+                assert (m - 1) / their_weight <= n / weight + 1e-9
+            else:
+                least = of[tenant] / weights.get(tenant, 1.0)
+                assert (of[other] - 1) / weights.get(other, 1.0) <= least + 1e-9
 
 
 def test_who_splits_a_query_in_twenty_gains_nothing() -> None:
@@ -46,8 +86,8 @@ def test_who_splits_a_query_in_twenty_gains_nothing() -> None:
         clock = VirtualClock()
         backend = SimulatedBackend({"m": Resources(8, 8e9)}, clock)
         cluster = Cluster(backend, clock=clock, thread=False)
-        one = cluster.submit(JobRequest(plan("one", 80), tenant="one"))
-        many = [cluster.submit(JobRequest(plan(f"p{n}", 80 // pieces), tenant="many")) for n in range(pieces)]
+        one = cluster.submit(JobRequest(plan("one", 80), terms=Terms("one")))
+        many = [cluster.submit(JobRequest(plan(f"p{n}", 80 // pieces), terms=Terms("many"))) for n in range(pieces)]
         while cluster.busy:
             cluster.step()
             cluster.check()
@@ -60,7 +100,7 @@ def test_who_splits_a_query_in_twenty_gains_nothing() -> None:
 def test_shares_are_told_by_tenant_and_again_when_jobs_come_and_go() -> None:
     clock = VirtualClock()
     cluster = Cluster(SimulatedBackend({"m": Resources(8, 8e9)}, clock), clock=clock, thread=False)
-    jobs = [cluster.submit(JobRequest(plan(f"p{n}", 40), tenant=tenant)) for n, tenant in enumerate("xyy")]
+    jobs = [cluster.submit(JobRequest(plan(f"p{n}", 40), terms=Terms(tenant))) for n, tenant in enumerate("xyy")]
     cluster.step(0.0)
 
     def shares() -> list[float]:
@@ -80,4 +120,16 @@ def test_sessions_and_jobs_name_a_tenant() -> None:
         job = session.submit("SELECT sum(n) FROM t")
         other = session.submit("SELECT max(n) FROM t", tenant="night")
         assert job.result().fetchall() == [(3,)] and other.result().fetchall() == [(2,)]
-        assert session.config.tenant == "dashboards"
+        session.sql("SET tenant = 'analysts'")
+        session.sql("SET priority = 8")
+        session.sql("SET deadline = 60")
+        assert session.submit("SELECT min(n) FROM t").terms == Terms("analysts", 1.0, 8.0, 60.0)
+        session.sql("RESET tenant")
+        assert session.submit("SELECT 2", deadline=9).terms == Terms("dashboards", 1.0, 8.0, 9.0)
+    for wrong, said in (
+        ({"priority": 11}, "from 1 to 10"),
+        ({"deadline": 0}, "above 0"),
+        ({"tenants": "x"}, "names"),
+    ):
+        with pytest.raises(qoop.ConfigError, match=said):
+            qoop.connect(slots=1, **wrong)  # type: ignore[arg-type]

@@ -433,7 +433,7 @@ class Watch:
     def _place(self, job: JobModel, total: Resources) -> tuple[float, int]:
         used = _total(living.resources for living in job.living.values())
         share = max((part / whole for part, whole in ((used.cpu, total.cpu), (used.memory, total.memory)) if whole), default=0.0)  # noqa: E501  # fmt: skip
-        return round(share / job.message.request.weight, 9), job.message.arrival
+        return round(share / job.message.request.terms.weight, 9), job.message.arrival
 
     def _stopped(self, attempt: AttemptId) -> None:
         job = self.jobs[attempt.task.job]
@@ -624,7 +624,7 @@ class Watch:
         if self._scheduler == "sjf":  # which promises all to the shortest job
             return
         jobs = self.cluster._jobs.values()
-        weights = sum(job.request.weight for job in jobs)
+        weights = sum(job.request.terms.weight for job in jobs)
         lasting = [
             (
                 min(available.cpu, self._leaving.get(name, available).cpu),
@@ -633,7 +633,7 @@ class Watch:
             for name, available in self._capacity.items()
         ]
         for job in jobs:
-            part = job.request.weight / weights
+            part = job.request.terms.weight / weights
             share = job.run.share
             fair = share is not None and isclose(share.cpu, part * sum(cpu for cpu, _ in lasting), abs_tol=1e-6)
             fair = fair and isclose(share.memory, part * sum(memory for _, memory in lasting), abs_tol=1.0)

@@ -46,6 +46,7 @@ from qoop.schedulers.drf import DRF
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.reserving import Reserving
 from qoop.schedulers.sjf import SJF
+from qoop.schedulers.terms import Terms
 from qoop.schedulers.tetris import Tetris
 
 T = TypeVar("T")
@@ -225,7 +226,7 @@ class World:
         adaptive = self._adaptive(job, plans) if job.adaptive else None
         limits = Limits(job.attempts, job.revocations, keep_checkpoints=job.keep)
         request = JobRequest(
-            plans[0], weight=job.weight, timeout=job.timeout or None, durable=job.durable, reuse=job.reuse,
+            plans[0], terms=Terms(weight=job.weight), timeout=job.timeout or None, durable=job.durable, reuse=job.reuse,
             limits=limits, adaptive=adaptive,
         )  # fmt: skip
         handle = self._handles[job.name] = self.cluster.submit(request)

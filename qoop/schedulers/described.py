@@ -1,0 +1,57 @@
+"""Schedulers by a text: the name that people give, or the `repr` that a trace keeps, with all parameters.
+
+>>> made("Reserving(policy=Tetris(fairness=0.5), patience=4)")
+Reserving(policy=Tetris(fairness=0.5, shortness=1.0), patience=4)
+"""
+
+from __future__ import annotations
+
+import ast
+from importlib import import_module
+from typing import Any
+
+from qoop.catalog.errors import ConfigError
+from qoop.schedulers.base import Scheduler
+
+MODULES = {
+    "MaxMin": "max_min",
+    "Reserving": "reserving",
+    "DemandAware": "demand_aware",
+    "DRF": "drf",
+    "SJF": "sjf",
+    "Tetris": "tetris",
+    "Carbyne": "carbyne",
+}
+"""Of each scheduler the module that has it, which is loaded when it is asked for."""
+
+NAMES = {
+    "max_min": "MaxMin()",
+}
+"""The policies of :data:`qoop.options.SCHEDULERS`, with their usual parameters."""
+
+
+def made(text: str) -> Scheduler:
+    """The scheduler that a text describes. Raises ConfigError if there is none such."""
+    try:
+        scheduler = _made(ast.parse(text, mode="eval").body)
+        if not isinstance(scheduler, Scheduler):
+            raise TypeError("it is a value")
+        return scheduler
+    except (SyntaxError, ValueError, TypeError) as error:
+        raise ConfigError(f"{text!r} describes no scheduler: {error}") from error
+
+
+def named(name: str, demand_aware: bool = False) -> Scheduler:
+    """The scheduler of a session: a policy by its name, with resources reserved for tasks that were passed over."""
+    policy = f"Reserving({NAMES[name]})" if name in NAMES else name
+    return made(f"DemandAware({policy})" if demand_aware else policy)
+
+
+def _made(node: ast.expr) -> Any:
+    if not isinstance(node, ast.Call):
+        return ast.literal_eval(node)
+    name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+    if name not in MODULES:
+        raise ValueError(f"there is no {name}; there are {', '.join(MODULES)}")
+    kind = getattr(import_module(f"qoop.schedulers.{MODULES[name]}"), name)
+    return kind(*map(_made, node.args), **{str(one.arg): _made(one.value) for one in node.keywords})
