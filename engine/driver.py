@@ -63,6 +63,8 @@ class Driver:
         self._used: dict[MachineId, Resources] = {}
         self._availability = self._all_available()
         self._used_by: dict[JobId, Resources] = {}
+        self._served: dict[JobId, tuple[float, float]] = {}  # slot seconds until a moment, since which `_used_by` is so
+        self._now = 0.0
         self._charges: dict[AttemptId, _Charge] = {}
         self._extra: dict[AttemptId, MachineId] = {}
         self._answers: dict[JobId, set[CheckpointKey]] = {}  # of jobs that are gone, as long as somebody has them
@@ -103,6 +105,16 @@ class Driver:
         """The resources that the attempts of a job take, including those that are being stopped."""
         return self._used_by.get(job, Resources())
 
+    def served(self, job: JobId, now: float) -> float:
+        """Slot seconds that the attempts of a job have held."""
+        until, since = self._served.get(job, (0.0, now))
+        return until + self.used_by(job).cpu * (now - since)
+
+    def _serve(self, job: JobId) -> None:
+        """Add up what was held until now, before it changes."""
+        if job in self.runs:
+            self._served[job] = self.served(job, self._now), self._now
+
     def add(self, run: Run, now: float) -> None:
         """Let the run take part: it learns of the machines, and its events reach it from now on."""
         self.runs[run.job] = run
@@ -114,12 +126,13 @@ class Driver:
         """Forget a run. Of late reports about its attempts only what they left behind matters from now on: it is given
         back, unless it is part of the answer."""
         run = self.runs.pop(job, None)
+        self._served.pop(job, None)
         if run is not None and run.state is State.SUCCEEDED:
             self._answers[job] = {fact.key for fact in run.outputs}
 
     def take(self, events: Sequence[Event], now: float) -> bool:
         """Account for the events and give each to the runs it is for. True if capacity changed, or will."""
-        changed = False
+        changed, self._now = False, now
         for event in events:
             self._observe(event)
             if isinstance(event, _REPORTS):
@@ -142,6 +155,7 @@ class Driver:
         """Start the granted task. Raises PlanError if it is not ready, or the machine has not got these resources."""
         if not grant.extra and not grant.resources.fits(self.available(grant.machine).free):
             raise PlanError(f"task {grant.task} was granted resources that {grant.machine} has not got")
+        self._now = now
         start = self.runs[grant.job].grant(grant.task, grant.machine, grant.resources, grant.extra, now=now)
         self._charge(start.spec.attempt, _Charge(grant.job, grant.machine, grant.resources, grant.extra))
         self._observe(start)
@@ -233,6 +247,7 @@ class Driver:
         if charge.extra:
             self._extra[attempt] = charge.machine
             return
+        self._serve(charge.job)
         _add(self._used, charge.machine, charge.resources)
         _add(self._used_by, charge.job, charge.resources)
         self._availability.set_free(charge.machine, self._free(charge.machine))
@@ -273,6 +288,7 @@ class Driver:
         self._extra.pop(attempt, None)
         if charge is None or charge.extra:
             return
+        self._serve(charge.job)
         _subtract(self._used, charge.machine, charge.resources)
         _subtract(self._used_by, charge.job, charge.resources)
         if charge.machine in self._capacity:

@@ -24,7 +24,7 @@ from qoop.schedulers.terms import USUAL_PRIORITY, tenant_weights
 POLICIES = ("greedy", "robust", "forecast")
 """The names of the policies that choose plans (:mod:`qoop.replanning.policies`); the first is the usual one."""
 
-SCHEDULERS = ("max_min",)
+SCHEDULERS = ("max_min", "finish_time", "urgency")
 """The names of the policies that share resources between jobs (:mod:`qoop.schedulers`); the first is the usual one."""
 
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -225,7 +225,7 @@ OPTIONS = (
     SessionOption("priority", "5, of 1 to 10", number, lambda: USUAL_PRIORITY, settable=True),
     SessionOption("deadline", "none: seconds by which answers are needed", seconds, lambda: math.inf, settable=True),
     SessionOption(
-        "scheduler", '"max_min": shares by weight; or another of qoop.schedulers.described', policy_name,
+        "scheduler", '"max_min": by weight; or "finish_time", "urgency"', policy_name,
         lambda: SCHEDULERS[0],
     ),
     SessionOption("demand_aware", "false: shares do not depend on what plans have a use for", on_or_off, lambda: False),

@@ -143,7 +143,8 @@ def connect(
     priority: of the queries among those of their tenant, 1 to 10 and 5 by default; for schedulers that ask.
     deadline: seconds from its submission by which the answer of a query is needed; none by default. It ends nothing:
         whether it will be met is in the status of the job, and schedulers may go by it.
-    scheduler: how jobs share the slots: "max_min", by weight; or a policy of :mod:`qoop.schedulers.described`.
+    scheduler: how jobs share the slots: "max_min", by weight; "finish_time": what is furthest behind its end on a part
+        of its own goes first; "urgency": tenants by weight, and of each the most urgent by deadline and priority.
     policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is, "robust"
         starts with a plan that is good on likely shares, too, "forecast" expects the share to go on to move as it has.
     demand_aware: whether other jobs are promised the share that a job's plan has no use for, so that they may choose

@@ -17,6 +17,7 @@
     bench_cli.py        ``qoop bench``
     bench/              real runs
     estimates/          how good estimates are
+    load/               many queries of several tenants at once, in virtual time
     map/                a map of where changing plan pays
     scenarios/          one query under changing capacity, in virtual time
     simulate/           what tasks of large data take, and replicas of real machines

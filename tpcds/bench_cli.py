@@ -25,6 +25,7 @@ from qoop.tpcds.bench import (
     transfer,
 )
 from qoop.tpcds.bench.system_under_test import KINDS
+from qoop.tpcds.load import commands as load_commands
 from qoop.tpcds.map import commands as the_map
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.scenarios import adversary, forecasts
@@ -55,6 +56,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_transfer(commands)
     _add_udf(commands)
     _add_short(commands)
+    load_commands.add_command(commands)
     _add_ray_spot(commands)
     suite.add_commands(commands)
     the_map.add_commands(commands)

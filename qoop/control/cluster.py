@@ -70,6 +70,7 @@ from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_non_deter
 from qoop.planner.packing import Availability, Available
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.plan_json import dump
+from qoop.planner.search.candidate import Candidate
 from qoop.replanning.answers import Answer, Useful, Work
 from qoop.replanning.replanner import Replanner
 from qoop.schedulers.base import Request, Scheduler
@@ -198,10 +199,14 @@ class Cluster:
         deadline = message.at + request.timeout if request.timeout is not None else None
         request = replace(request, plan=own_non_deterministic(request.plan, name))
         replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
-        remaining_work, handle = (
-            RunRemainingWork(run, self._clock),
-            JobHandle(self, name, run, message.at, request.terms),
+        launch = Candidate(request.plan, "launch")
+        remaining_work = RunRemainingWork(
+            run,
+            self._clock,
+            lambda: self._driver.served(name, self._clock.now()),
+            lambda: [one.candidate for one in replanner.options] if replanner is not None else [launch],
         )
+        handle = JobHandle(self, name, run, message.at, request.terms)
         return _Job(handle, run, request, message.arrival, message.at, deadline, replanner, remaining_work)
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
@@ -512,7 +517,7 @@ class Cluster:
         self._shares_stale = self._wants_stale = False
         requests = [self._request(job) for job in self._jobs.values()]
         if requests:
-            shares = self._scheduler.fair_shares(requests, self._driver.promised)
+            shares = self._scheduler.fair_shares(requests, self._driver.promised, now)
             self._driver.take([ShareChanged(name, share) for name, share in shares.items()], now)
 
     def _replan(self, now: float) -> None:

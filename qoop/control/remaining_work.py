@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Callable, Sequence
+from math import inf, log
 
 from qoop.engine.clock import Clock
 from qoop.engine.run import Run
 from qoop.planner.plan import Plan, Resources, StageId
-from qoop.schedulers.remaining_work import Latest, Rest, latest
+from qoop.planner.search.candidate import Candidate
+from qoop.schedulers.remaining_work import Latest, Rest, latest, longest_path
 
 _FRESH = 0.05
 """Part of a schedule's length after which it is made again from what has been done since."""
+
+_ROUNDED = 0.02
+"""Parts of the cluster that differ by less count as one."""
+
+_MEMORY = 1e9
+"""Bytes a slot, before the job has been told a share."""
 
 
 class RunRemainingWork:
@@ -20,9 +28,16 @@ class RunRemainingWork:
     were it put off with every question, a job could yield for ever.
     """
 
-    def __init__(self, run: Run, clock: Clock) -> None:
+    def __init__(
+        self, run: Run, clock: Clock, served: Callable[[], float], plans: Callable[[], Sequence[Candidate]]
+    ) -> None:
+        """served: slot seconds that the job has held. plans: those that it may run."""
         self._run = run
         self._clock = clock
+        self._served = served
+        self._plans = plans
+        self._path = -1.0, 0.0
+        self._alone: dict[tuple[int, int], float] = {}
         self._asked: tuple[Resources, Plan] | None = None
         self._end = 0.0
         self._schedule = Latest(0.0, ((0.0, 0.0),))
@@ -47,6 +62,33 @@ class RunRemainingWork:
         if other:
             self._asked, self._end = asked, now + self._schedule.seconds
         return self._schedule.slots(self._end - now)
+
+    @property
+    def served(self) -> float:
+        """Slot seconds held so far."""
+        return self._served()
+
+    def seconds(self, slots: float) -> float:
+        """See :class:`~qoop.schedulers.remaining_work.RemainingWork`."""
+        work = self.work
+        if self._path[0] != work:
+            self._path = work, longest_path([stage for stage, _ in self._run.left()])
+        return max(self._path[1], work / slots)
+
+    def alone(self, slots: float) -> float:
+        """See :class:`~qoop.schedulers.remaining_work.RemainingWork`; the number of slots rounded to 2 %."""
+        plans = self._plans()
+        key = round(log(max(slots, 1.0)) / _ROUNDED) if slots < inf else -1, len(plans)
+        if key not in self._alone:
+            self._alone[key] = min(self._whole(plan, slots) for plan in plans)
+        return self._alone[key]
+
+    def _whole(self, plan: Candidate, slots: float) -> float:
+        if slots == inf:
+            return longest_path(plan.plan.stages)
+        share = self._run.share
+        memory = share.memory / share.cpu if share is not None and share.cpu > 0 else _MEMORY
+        return plan.finish.seconds(Resources(max(1.0, slots), max(1.0, slots) * memory))
 
     def _rest(self, now: float) -> list[Rest]:
         spent: dict[StageId, float] = {}

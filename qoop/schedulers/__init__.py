@@ -14,5 +14,9 @@
     drf.py             dominant resource fairness, as published
     sjf.py             the job with the least left first
     tetris.py          packing by all resources, as published
+    las.py             the job that was served least first
+    edf.py             the next deadline first
+    finish_time.py     what is furthest behind its end on a part of its own first
+    urgency.py         deadlines and priorities within a tenant
     carbyne.py         altruistic scheduling, as published
 """

@@ -105,6 +105,8 @@ class Scheduler(ABC):
         requests: of jobs that have ready tasks. now: seconds of the clock.
         """
 
-    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
-        """The resources that each job is promised in the long run: a guaranteed minimum, not a cap. By the weights."""
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources, now: float = 0.0) -> dict[JobId, Resources]:
+        """The resources that each job is promised in the long run: a guaranteed minimum, not a cap. By the weights.
+
+        Asked when jobs or machines have changed. requests: of all active jobs."""
         return even_shares(requests, capacity)

@@ -43,7 +43,7 @@ class Carbyne(Scheduler):
                     return grant
         return first_fitting(shortest_first(requests), availability)
 
-    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources, now: float = 0.0) -> dict[JobId, Resources]:
         self._shares = even_shares(requests, capacity)
         for request in requests:
             request.remaining_work.needed(self._shares[request.job])  # the end it must keep is fixed now

@@ -43,7 +43,7 @@ class DemandAware(Scheduler):
     ) -> Grant | None:
         return self.policy.next_grant(requests, availability, now)
 
-    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources, now: float = 0.0) -> dict[JobId, Resources]:
         return limited_shares(requests, capacity, [_limit(request, capacity) for request in requests])
 
 

@@ -21,11 +21,17 @@ MODULES = {
     "SJF": "sjf",
     "Tetris": "tetris",
     "Carbyne": "carbyne",
+    "LAS": "las",
+    "EDF": "edf",
+    "FinishTime": "finish_time",
+    "Urgency": "urgency",
 }
 """Of each scheduler the module that has it, which is loaded when it is asked for."""
 
 NAMES = {
     "max_min": "MaxMin()",
+    "finish_time": "FinishTime()",
+    "urgency": "Urgency()",
 }
 """The policies of :data:`qoop.options.SCHEDULERS`, with their usual parameters."""
 

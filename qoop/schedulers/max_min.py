@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qoop.engine.events import Grant
-from qoop.engine.task import MachineId
+from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Availability, Available, best_fit
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request, Scheduler
+from qoop.schedulers.shares import even_shares
 from qoop.schedulers.waiting import Waiting
 
 
@@ -21,12 +22,22 @@ class MaxMin(Scheduler):
     The current share is the dominant share of what the attempts of a job, or of all jobs of a tenant, hold (as in DRF:
     Ghodsi et al., NSDI 2011), divided by its weight. If nothing of that job fits, the next one is tried, so nothing
     that some ready task could use is left free.
+
+    tenants: False: jobs are not told apart by tenant, so that one with twenty has twenty shares (for comparison).
     """
+
+    tenants: bool = True
 
     def next_grant(
         self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
     ) -> Grant | None:
-        return first_fitting(by_share(requests, availability), availability)
+        if self.tenants:
+            return first_fitting(by_share(requests, availability), availability)
+        total = capacity_of(availability)
+        return first_fitting(sorted(requests, key=lambda one: (one.share_of(total), one.arrival)), availability)
+
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources, now: float = 0.0) -> dict[JobId, Resources]:
+        return even_shares(requests if self.tenants else [replace(one, tenant="") for one in requests], capacity)
 
 
 def by_share(requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Iterator[Request]:

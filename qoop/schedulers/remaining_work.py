@@ -21,18 +21,37 @@ class RemainingWork(Protocol):
     def work(self) -> float:
         """Slot seconds left; tasks that run count as a whole."""
 
+    @property
+    def served(self) -> float:
+        """Slot seconds that it has held so far."""
+
     def needed(self, share: Resources) -> float:
         """Slots that the job must have in use now so as to end no later than it would with just this share."""
+        ...
+
+    def seconds(self, slots: float) -> float:
+        """Time that the rest takes at least on a number of slots: its longest path, and its work spread evenly."""
+        ...
+
+    def alone(self, slots: float) -> float:
+        """Time that the whole job takes alone on a number of slots with the plan that is best there; infinite slots:
+        the time that it takes at least."""
         ...
 
 
 class Unknown:
     """Nothing is known: any amount of work, and all of the share is needed."""
 
-    work = 0.0
+    work = served = 0.0
 
     def needed(self, share: Resources) -> float:
         return share.cpu
+
+    def seconds(self, slots: float) -> float:
+        return 0.0
+
+    def alone(self, slots: float) -> float:
+        return 0.0
 
 
 UNKNOWN = Unknown()
@@ -84,6 +103,15 @@ def latest(rest: Sequence[Rest], slots: float) -> Latest:
     while (step := schedule.step()) is not None:
         steps.append(step)
     return Latest(schedule.now, tuple(steps) or ((0.0, 0.0),))
+
+
+def longest_path(stages: Sequence[Stage]) -> float:
+    """Seconds of the longest chain of tasks through these stages of a plan, which are in its order."""
+    paths: dict[str, float] = {}
+    for stage in stages:
+        before = max((paths.get(item.stage, 0.0) for item in stage.stage_inputs), default=0.0)
+        paths[stage.id] = before + _seconds(stage)
+    return max(paths.values(), default=0.0)
 
 
 class _Backwards:

@@ -56,8 +56,8 @@ class Reserving(Scheduler):
         grant = self.policy.next_grant(requests, availability, now)
         return self._granted(grant, requests, availability) if grant is not None else None
 
-    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
-        return self.policy.fair_shares(requests, capacity)
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources, now: float = 0.0) -> dict[JobId, Resources]:
+        return self.policy.fair_shares(requests, capacity, now)
 
     def _granted(self, grant: Grant, requests: Sequence[Request], availability: Mapping[MachineId, Available]) -> Grant:
         if self._reserved is not None and self._reserved[0] == grant.task:

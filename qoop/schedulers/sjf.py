@@ -30,7 +30,7 @@ class SJF(Scheduler):
     ) -> Grant | None:
         return first_fitting(shortest_first(requests), availability)
 
-    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources, now: float = 0.0) -> dict[JobId, Resources]:
         """The shortest job can count on everything, the others on nothing."""
         first = shortest_first(requests)[:1]
         return {request.job: capacity if request in first else Resources() for request in requests}

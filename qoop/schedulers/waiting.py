@@ -80,12 +80,21 @@ class Waiting(Sequence["Request"]):
     def by_share(self, capacity: Resources) -> Iterator[Request]:
         """The requests of the tenant with the lowest current share of the capacity first, and of each those with the
         lowest; of equal ones those that came first."""
+        for tenant, first in self._ordered(capacity):
+            yield first
+            yield from tenant.but(first, capacity)
+
+    def by_tenant(self, capacity: Resources) -> Iterator[Sequence[Request]]:
+        """The requests of each tenant, in the order of `by_share` between tenants and in none within one."""
+        for tenant, _ in self._ordered(capacity):
+            yield list(tenant.waiting.values())
+
+    def _ordered(self, capacity: Resources) -> list[tuple[_Tenant, Request]]:
+        """Tenants of which jobs wait by share, with the first of these jobs."""
         tenants = [(tenant, first) for tenant in self._tenants.values() if (first := tenant.first(capacity))]
         if len(tenants) > 1:
             tenants.sort(key=lambda one: (one[0].share(capacity), one[1].arrival))
-        for tenant, first in tenants:
-            yield first
-            yield from tenant.but(first, capacity)
+        return tenants
 
     @property
     def bound(self) -> Resources:
@@ -110,7 +119,7 @@ class _Tenant:
         self.active: dict[JobId, Request] = {}
         self._weight = 1.0
         self._used = Resources()
-        self._waiting: dict[JobId, Request] = {}
+        self.waiting: dict[JobId, Request] = {}
         self._heap: list[_Entry] = []
         self._numbers = count()
         self._capacity: Resources | None = None  # of which the shares in the heap are
@@ -123,15 +132,15 @@ class _Tenant:
         self.active[request.job] = request
         self._weight = request.tenant_weight
         if not request.demands:
-            self._waiting.pop(request.job, None)
+            self.waiting.pop(request.job, None)
             return
-        self._waiting[request.job] = request
+        self.waiting[request.job] = request
         if self._capacity is not None:
             heappush(self._heap, (request.share_of(self._capacity), request.arrival, next(self._numbers), request))
 
     def drop(self, job: JobId) -> bool:
         """True if the job was one of the tenant's."""
-        self._waiting.pop(job, None)
+        self.waiting.pop(job, None)
         request = self.active.pop(job, None)
         if request is not None:
             self._used -= request.used
@@ -143,7 +152,7 @@ class _Tenant:
 
     def first(self, capacity: Resources) -> Request | None:
         """The request of the lowest share; None if no job waits."""
-        heap, waiting = self._heap, self._waiting
+        heap, waiting = self._heap, self.waiting
         if capacity is not self._capacity or len(heap) > 4 * len(waiting) + 64:
             self._capacity = capacity
             heap[:] = [
@@ -157,5 +166,5 @@ class _Tenant:
 
     def but(self, first: Request, capacity: Resources) -> list[Request]:
         """The other requests, by share."""
-        others = [request for request in self._waiting.values() if request is not first]
+        others = [request for request in self.waiting.values() if request is not first]
         return sorted(others, key=lambda request: (request.share_of(capacity), request.arrival))

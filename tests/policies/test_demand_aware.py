@@ -81,8 +81,8 @@ class Recording(Scheduler):
     ) -> Grant | None:
         return self.policy.next_grant(requests, availability, now)
 
-    def fair_shares(self, requests: Sequence[Request], capacity: Resources) -> dict[str, Resources]:
-        shares = self.policy.fair_shares(requests, capacity)
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources, now: float = 0.0) -> dict[str, Resources]:
+        shares = self.policy.fair_shares(requests, capacity, now)
         self.told.append({job: share.cpu for job, share in shares.items()})
         return shares
 

@@ -32,9 +32,18 @@ class Known:
 
     work: float = 0.0
     slots: float = 0.0
+    served: float = 0.0
+    path: float = 0.0
+    whole: float = 0.0
 
     def needed(self, share: Resources) -> float:
         return self.slots
+
+    def seconds(self, slots: float) -> float:
+        return max(self.path, self.work / slots)
+
+    def alone(self, slots: float) -> float:
+        return max(self.path, (self.whole or self.work) / slots)
 
 
 def empty(**machines: tuple[float, float]) -> dict[str, Available]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scheduler_world import Known, empty, fill, request
 
+import qoop
 from qoop.control.cluster import Cluster
 from qoop.control.messages import JobRequest
 from qoop.control.remaining_work import RunRemainingWork
@@ -16,16 +21,21 @@ from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.retrace.rerun import read_trace, rerun
 from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.drf import DRF
+from qoop.schedulers.edf import EDF
+from qoop.schedulers.finish_time import FinishTime
+from qoop.schedulers.las import LAS
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.remaining_work import Rest, latest
 from qoop.schedulers.sjf import SJF
 from qoop.schedulers.tetris import Tetris
+from qoop.schedulers.urgency import Urgency
 
 COLUMNS = (("x", "INTEGER"),)
-POLICIES = [DRF, SJF, Tetris, Carbyne]
+POLICIES = [DRF, SJF, Tetris, Carbyne, LAS, EDF, FinishTime, Urgency]
 
 
 def first(policy: Scheduler, *requests: Request, **machines: tuple[float, float]) -> tuple[str, str] | None:
@@ -241,7 +251,7 @@ def test_a_job_that_is_ahead_of_its_latest_schedule_needs_nothing() -> None:
             return ()
 
     clock, run = VirtualClock(), Ran()
-    remaining_work = RunRemainingWork(run, clock)  # type: ignore[arg-type]
+    remaining_work = RunRemainingWork(run, clock, lambda: 0.0, tuple)  # type: ignore[arg-type]
     assert remaining_work.needed(Resources(2)) == 2
     run.tasks = 2
     clock.advance_to(10.0)
@@ -272,3 +282,70 @@ def test_the_work_left_shrinks_as_tasks_end() -> None:
 def test_every_job_ends(policy: Callable[[], Scheduler]) -> None:
     found = ends(policy(), YIELDING, (stage("c", 6, 1.0),), (stage("d", 3, 0.5), stage("e", 9, 0.2, "d")), slots=3)
     assert len(found) == 3 and max(found) < 17.0
+
+
+# --- service, deadlines, finish times -----------------------------------------------------------------------
+
+
+def test_las_lets_the_job_that_was_served_least_go_first() -> None:
+    old, new = (request(f"j{n}", (1, 1), remaining_work=Known(served=served)) for n, served in ((1, 50.0), (2, 5.0)))
+    assert first(LAS(), old, new, m=(1, 100)) == ("j2", "m")
+
+
+def test_edf_goes_by_the_next_deadline_and_then_by_arrival() -> None:
+    jobs = [replace(request(f"j{n}", (1, 1)), deadline=at) for n, at in ((1, inf), (2, 90.0), (3, 20.0), (4, inf))]
+    assert [grant.job for grant in fill(EDF(), jobs, empty(m=(4, 100)))] == ["j3", "j2", "j1", "j4"]
+
+
+def behind(job: str, tenant: str, since: float, work: float, whole: float) -> Request:
+    return replace(
+        request(job, (1, 1), remaining_work=Known(work=work, whole=whole)), tenant=tenant, since=since, weight=1.0
+    )
+
+
+def test_who_is_behind_its_end_on_a_part_of_its_own_goes_first_and_else_the_shortest() -> None:
+    policy = FinishTime()
+    late, short = behind("j1", "x", since=0.0, work=400.0, whole=500.0), behind("j2", "y", 99.0, 20.0, 20.0)
+    policy.fair_shares([late, short], Resources(10, 100), now=99.0)
+    assert policy.rho(late, 100.0) == pytest.approx((100 + 400 / 5) / (500 / 5))  # on half of ten slots
+    grant = policy.next_grant([short, late], empty(m=(1, 100)), 100.0)
+    assert grant is not None and grant.job == "j1"
+    in_time = behind("j1", "x", since=10.0, work=50.0, whole=500.0)
+    grant = policy.next_grant([in_time, replace(short, since=100.0)], empty(m=(1, 100)), 100.0)
+    assert grant is not None and grant.job == "j2"
+
+
+def test_who_splits_a_query_is_judged_by_a_part_of_its_part() -> None:
+    policy = FinishTime()
+    whole = behind("j1", "x", 0.0, 100.0, 100.0)
+    pieces = [behind(f"j{n}", "y", 0.0, 10.0, 10.0) for n in range(2, 12)]
+    policy.fair_shares([whole, *pieces], Resources(20, 100), now=0.0)
+    assert {round(policy.rho(one, 5.0), 6) for one in (whole, *pieces)} == {1.5}
+
+
+def test_urgency_goes_by_deadline_and_priority_within_a_tenant_and_by_share_between_tenants() -> None:
+    def job(name: str, tenant: str, deadline: float = inf, priority: float = 5.0, held: float = 0.0) -> Request:
+        known = Known(work=10.0, path=5.0, whole=10.0)
+        asked = request(name, (1, 1), used=Resources(held), remaining_work=known)
+        return replace(asked, tenant=tenant, deadline=deadline, priority=priority)
+
+    def chosen(*jobs: Request, now: float = 0.0) -> str:
+        grant = Urgency().next_grant(jobs, empty(m=(4, 100)), now)
+        assert grant is not None
+        return grant.job
+
+    assert chosen(job("j1", "x"), job("j2", "x", deadline=8.0)) == "j2"
+    assert chosen(job("j1", "x"), job("j2", "x", priority=9.0)) == "j2"
+    assert chosen(job("j1", "x", deadline=9.0), job("j2", "x", deadline=6.0), now=2.0) == "j1"  # j2 cannot be met
+    assert chosen(job("j1", "x"), job("j2", "y", deadline=8.0, priority=10.0, held=1.0)) == "j1"
+
+
+@pytest.mark.parametrize("policy", ["FinishTime()", "Urgency()", "LAS()", "EDF()"])
+def test_a_session_can_have_them_and_its_trace_is_gone_through_again(policy: str, tmp_path: Path) -> None:
+    with qoop.connect(slots=2, memory="500MB", scheduler=policy, staged=True, trace=tmp_path / "t.jsonl") as session:
+        session.register("t", pa.table({"g": [1, 2, 1], "v": [1, 2, 3]}))
+        text = "SELECT g, sum(v) FROM t GROUP BY g ORDER BY g"
+        jobs = [session.submit(text, tenant=f"t{n % 2}", deadline=10.0 + n, priority=1.0 + n) for n in range(4)]
+        assert all(job.result().fetchall() == [(1, 4), (2, 2)] for job in jobs)
+    found = rerun(read_trace(tmp_path / "t.jsonl"))
+    assert found.difference is None and found.ticks > 4

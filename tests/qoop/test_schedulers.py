@@ -204,7 +204,10 @@ def test_a_scheduler_is_made_again_from_what_a_trace_says_of_it(name: str) -> No
 
 def test_every_scheduler_that_a_session_can_have_is_known_by_its_name() -> None:
     assert tuple(NAMES) == SCHEDULERS
-    assert repr(named("max_min", demand_aware=True)) == "DemandAware(policy=Reserving(policy=MaxMin(), patience=16))"
+    assert (
+        repr(named("max_min", demand_aware=True))
+        == "DemandAware(policy=Reserving(policy=MaxMin(tenants=True), patience=16))"
+    )
     for text in ("Nothing()", "MaxMin(", "1", "MaxMin(x=1)", "__import__('os')"):
         with pytest.raises(ConfigError, match="describes no scheduler"):
             made(text)

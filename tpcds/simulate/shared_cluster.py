@@ -99,19 +99,19 @@ def _arrivals(plans: Mapping[int, Plan], seed: int, end: float) -> list[Simulate
     return jobs
 
 
-def calibrated_plans(found: Workload) -> dict[int, Plan]:
+def calibrated_plans(found: Workload, spread: float = SPREAD) -> dict[int, Plan]:
     """The plans that the jobs of the cluster run."""
-    return calibrated({number: _merged(query.launch.plan) for number, query in found.items()})
+    return calibrated({number: _merged(query.launch.plan) for number, query in found.items()}, spread)
 
 
-def calibrated(plans: Mapping[int, Plan]) -> dict[int, Plan]:
-    """The plans with tasks of such length that the queries ask for `LOAD` of the slots, and differ by `SPREAD`."""
-    raised = {number: _work(plan) ** (SPREAD - 1) for number, plan in plans.items()}
-    factor = LOAD * APART * SLOTS / fmean(_work(plan) * raised[number] for number, plan in plans.items())
+def calibrated(plans: Mapping[int, Plan], spread: float = SPREAD) -> dict[int, Plan]:
+    """The plans with tasks of such length that the queries ask for `LOAD` of the slots, and differ by `spread`."""
+    raised = {number: work_of(plan) ** (spread - 1) for number, plan in plans.items()}
+    factor = LOAD * APART * SLOTS / fmean(work_of(plan) * raised[number] for number, plan in plans.items())
     return {number: _longer(plan, factor * raised[number]) for number, plan in plans.items()}
 
 
-def _work(plan: Plan) -> float:
+def work_of(plan: Plan) -> float:
     """Slot seconds."""
     return sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
 

@@ -74,6 +74,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (the fifty with the most alternatives)")
     parser.add_argument("--profile", metavar="FILE", help="a capacity profile in place of the generated ones")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of profiles and regions (1)")
+    add_running_options(parser)
+
+
+def add_running_options(parser: argparse.ArgumentParser) -> None:
+    """Options of how items are measured, and of where their results go."""
     parser.add_argument("--processes", type=int, metavar="N", help="how many at a time (the CPUs there are)")
     parser.add_argument("--json", metavar="FILE", help="write all values there")
     parser.add_argument("--fresh", action="store_true", help="leave out what is kept of these parts; begin again")

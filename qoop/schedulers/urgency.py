@@ -1,0 +1,73 @@
+"""Deadlines and priorities within a tenant; between tenants shares stay max-min fair.
+
+Source: MLFS (Wang, Liu and Shen, "Job Scheduling for Large-Scale Machine Learning Clusters", CoNEXT 2020), the
+heuristic of its section 3.2: the priority of a task is α times a term of its job's urgency and its part of the job, and
+1 − α times terms of its deadline, of the time that is left and of the time that it has waited. Here each term is scaled
+to [0, 1], so that none rules by its unit; the part of a task is that of the work that its job has left, 1 for all of
+them together, so that terms are of jobs. The order of the tasks of a job, by the longest path behind them, is that of
+its demands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from qoop.engine.events import Grant
+from qoop.engine.task import MachineId
+from qoop.planner.packing import Available
+from qoop.schedulers.base import Request, Scheduler
+from qoop.schedulers.max_min import capacity_of, first_fitting
+from qoop.schedulers.waiting import Waiting
+
+MOST_PRIORITY = 10.0
+
+
+@dataclass(eq=False)
+class Urgency(Scheduler):
+    """Of the tenant with the lowest share the job of the greatest urgency goes first.
+
+    alpha: how much the priority that the user gave counts; the rest is for the three terms of time.
+    deadline, remaining, waiting: weights of these terms: little time until the latest moment at which the job may
+        begin and meet its deadline, little work left, and long waiting, by which nothing starves.
+    tenants: whether shares of tenants come first; else the most urgent job of all goes first.
+    """
+
+    alpha: float = 0.1
+    deadline: float = 1.0
+    remaining: float = 1.0
+    waiting: float = 0.2
+    tenants: bool = True
+
+    def next_grant(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
+    ) -> Grant | None:
+        return first_fitting(self._ordered(requests, availability, now), availability)
+
+    def _ordered(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float
+    ) -> Iterator[Request]:
+        def rank(request: Request) -> tuple[float, int]:
+            return -self.urgency(request, now), request.arrival
+
+        if not self.tenants:
+            yield from sorted(requests, key=rank)
+            return
+        waiting = requests if isinstance(requests, Waiting) else Waiting.of(requests)
+        for jobs in waiting.by_tenant(capacity_of(availability)):
+            yield from sorted(jobs, key=rank)
+
+    def urgency(self, request: Request, now: float) -> float:
+        """From 0 to 1. A deadline that can be met no more counts for nothing: there is nothing to be had."""
+        left = request.remaining_work.seconds(math.inf)
+        whole = max(left, request.remaining_work.alone(math.inf), 1e-9)
+        slack = request.deadline - now - left
+        terms = (
+            (self.deadline, whole / (whole + slack) if 0 <= slack < math.inf else 0.0),
+            (self.remaining, whole / (whole + request.remaining_work.work)),
+            (self.waiting, 1.0 - whole / (whole + now - request.since)),
+        )
+        weights = self.deadline + self.remaining + self.waiting
+        time = sum(weight * term for weight, term in terms) / weights if weights else 0.0
+        return self.alpha * request.priority / MOST_PRIORITY + (1.0 - self.alpha) * time

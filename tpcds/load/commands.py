@@ -1,0 +1,85 @@
+"""The command ``qoop bench load``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from qoop.catalog.errors import ConfigError
+from qoop.drawing.picture import write
+from qoop.tpcds.load import measures, pictures, playing
+from qoop.tpcds.load.measures import Summary
+from qoop.tpcds.suite import runner
+from qoop.tpcds.suite.commands import Plan, add_running_options, folder_of, shown, tell_failed
+from qoop.tpcds.suite.runner import Part
+
+LOADS = (0.6, 0.9, 1.2)
+_MODULES = ("qoop.tpcds.load", "qoop.tpcds.simulate.shared_cluster")
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; it sets `run`, a function of the parsed options that gives the exit code."""
+    what = "Queries of eight tenants at several loads, under every scheduler: times, fairness, deadlines"
+    parser = commands.add_parser("load", help=what, description=f"{what}. On 600 simulated slots, in virtual time.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("--loads", metavar="L,L", default=",".join(map(str, LOADS)), help="(0.6,0.9,1.2)")
+    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="runs of each, seeds 1 to N (10)")
+    parser.add_argument("--policies", metavar="P,P", help=f"only these of {', '.join(playing.POLICIES)}")
+    parser.add_argument("--hours", type=float, default=1.0, metavar="H", help="in which queries arrive (1)")
+    parser.add_argument(
+        "--error", type=float, default=0.0, metavar="PART", help="by which estimates are off at most, such as 0.2 (0)"
+    )
+    parser.add_argument("--out", metavar="FOLDER", help="write the picture there")
+    add_running_options(parser)
+    parser.set_defaults(run=_load)
+
+
+def _load(options: argparse.Namespace) -> int:
+    directory, folder = Path(options.directory), folder_of(options)
+    settings = Plan(directory, False, (), None, 1).simulated(*_MODULES)
+    part = Part("load", settings, _items(options, directory), playing.measure)
+    if options.fresh:
+        runner.forget(part.name, folder)
+    with shown(part.name) as told:
+        found = runner.run(part, folder, runner.processes_for(options.processes), told)
+    tell_failed(found)
+    known = [Summary.of(value) for value in found.values.values()]
+    print("\n".join(measures.lines(known)))
+    if options.json is not None:
+        values = {"settings": dict(part.settings), "load": [asdict(one) for one in known]}
+        write(json.dumps(values, indent=1) + "\n", options.json)
+    if options.out is not None:
+        picture = pictures.over_load(known)
+        write(picture.svg, Path(options.out) / "load.svg")
+        write(picture.png, Path(options.out) / "load.png")
+    return 1 if found.failed else 0
+
+
+def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing.Item]:
+    """By load, seed and policy. Raises ConfigError."""
+    policies = tuple(playing.POLICIES) if options.policies is None else _names(options.policies)
+    try:
+        loads = [float(text) for text in options.loads.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--loads must be numbers, such as 0.6,0.9, not {options.loads!r}") from error
+    if not (options.seeds > 0 and options.hours > 0 and all(load > 0 for load in loads)):
+        raise ConfigError("there must be a seed, time in which queries arrive, and loads above 0")
+    return {
+        f"{load}/{seed}/{policy}/{options.hours}/{options.error}": playing.Item(
+            directory, load, seed, policy, options.hours, options.error
+        )
+        for seed in range(1, options.seeds + 1)
+        for load in loads
+        for policy in policies
+    }
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    unknown = [name for name in names if name not in playing.POLICIES]
+    if unknown:
+        raise ConfigError(f"there is no policy {unknown[0]!r}; there are {', '.join(playing.POLICIES)}")
+    return names

@@ -1,0 +1,40 @@
+"""Pictures of policies under load: times, fairness, deadlines and use of the slots over the load that is offered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from qoop.tpcds.load.measures import Summary
+from qoop.tpcds.suite import charts
+from qoop.tpcds.suite.charts import CYCLE, Picture, sheet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_PANELS = (
+    ("mean", "Mean time of a query", "seconds"),
+    ("rho_tenant", "Largest ρ of a tenant", "ρ"),
+    ("met", "Deadlines met", "part of all"),
+    ("used", "Slots at work", "part of all"),
+)
+_MOST_POLICIES = 8
+
+
+def over_load(known: Sequence[Summary]) -> Picture:
+    """A curve for each policy and figure, each point the mean over seeds."""
+    policies = list(dict.fromkeys(one.policy for one in known))[: 2 * _MOST_POLICIES]
+    with sheet(panels=len(_PANELS), width=3.6, height=3.4) as page:
+        for place, (axes, (figure, title, unit)) in enumerate(zip(page.axes, _PANELS, strict=True)):
+            for number, policy in enumerate(policies):
+                _curve(axes, [one for one in known if one.policy == policy], figure, policy, number)
+            charts.labels(axes, title, "load that is offered", unit, legend=place == 1)
+        return page.picture()
+
+
+def _curve(axes: Axes, known: Sequence[Summary], figure: str, policy: str, number: int) -> None:
+    loads = sorted({one.load for one in known})
+    means = [fmean(getattr(one, figure) for one in known if one.load == load) for load in loads]
+    style = "-" if number < _MOST_POLICIES else "--"
+    axes.plot(loads, means, style, marker="o", markersize=3, color=CYCLE[number % len(CYCLE)], label=policy)
