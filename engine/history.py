@@ -14,7 +14,7 @@ from qoop.planner.plan import Resources, StageId
 Record = Union[
     "Switched", "Started", "Regranted", "Called", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone",
     "MemoryRaised", "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold", "CapacityAnnounced",
-    "StageDone", "Decided", "Ended",
+    "StageDone", "Decided", "DeadlineTold", "Ended",
 ]  # fmt: skip
 
 
@@ -274,6 +274,25 @@ class StageDone:
 
     def __str__(self) -> str:
         return f"at {self.at:.3f} s stage {self.stage} was done: {self.rows:,} rows, estimated {self.estimated:,.0f}"
+
+
+@value
+class DeadlineTold:
+    """The job is likely to miss its deadline, or to meet it after all. late: seconds by which it is likely to miss
+    it; below 0: it will end before. certain: it cannot be met any more. enough: slots with which it likely would be."""
+
+    at: float
+    late: float
+    certain: bool
+    enough: float | None = None
+
+    def __str__(self) -> str:
+        if self.late <= 0 and not self.certain:
+            return f"at {self.at:.3f} s it will meet its deadline after all, {span(-self.late)} before"
+        if self.certain:
+            return f"at {self.at:.3f} s it is certain to miss its deadline, by {span(max(self.late, 0.0))}"
+        helps = f"{self.enough:g} slots would do" if self.enough is not None else "more slots would not help"
+        return f"at {self.at:.3f} s it will miss its deadline by {span(self.late)}; {helps}"
 
 
 @value

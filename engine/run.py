@@ -47,6 +47,7 @@ from qoop.engine.history import (
     Called,
     CapacityAnnounced,
     CapacityTold,
+    DeadlineTold,
     Decided,
     Ended,
     Failed,
@@ -200,8 +201,8 @@ class Run:
             self._release([key for key in self._present if self._useless(key)])
         return self._flush()
 
-    def note(self, record: Decided, *, now: float) -> None:
-        """Put down what was decided about this job's plan; `at` is filled in."""
+    def note(self, record: Decided | DeadlineTold, *, now: float) -> None:
+        """Put down what was decided about this job's plan, or is known of its deadline; `at` is filled in."""
         self._tick(now)
         self.history.append(replace(record, at=self._at))
 

@@ -24,7 +24,7 @@ from qoop.schedulers.terms import USUAL_PRIORITY
 
 Persist = Literal["all", "worthwhile"]
 Statistics = Literal["pilot", "footers", "full"]
-PolicyName = Literal["greedy", "robust", "forecast"]
+PolicyName = Literal["greedy", "robust", "forecast", "cheapest"]
 
 _PLANS = "plans"
 """The place of plans within the folder of checkpoints."""

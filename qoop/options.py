@@ -21,7 +21,7 @@ from qoop.catalog.value import value
 from qoop.monitor.available import available_memory, available_slots
 from qoop.schedulers.terms import USUAL_PRIORITY, tenant_weights
 
-POLICIES = ("greedy", "robust", "forecast")
+POLICIES = ("greedy", "robust", "forecast", "cheapest")
 """The names of the policies that choose plans (:mod:`qoop.replanning.policies`); the first is the usual one."""
 
 SCHEDULERS = ("max_min", "finish_time", "urgency")
@@ -217,8 +217,8 @@ OPTIONS = (
         one_of("pilot", "footers", "full"), lambda: "pilot",
     ),
     SessionOption(
-        "policy", '"greedy": the plan that ends first on the share at hand; or "robust", "forecast"', one_of(*POLICIES),
-        lambda: POLICIES[0],
+        "policy", '"greedy": the plan that ends first on the share at hand; or "robust", "forecast", "cheapest"',
+        one_of(*POLICIES), lambda: POLICIES[0],
     ),
     SessionOption("tenant", "all queries are for the same one", as_it_is, lambda: "", settable=True),
     SessionOption("tenants", "every tenant has the weight 1", tenant_weights, dict, trusted=True),

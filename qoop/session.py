@@ -52,6 +52,7 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
 from qoop.planning import QueryPlanning
 from qoop.replanning.observations import committed, outputs
+from qoop.replanning.policies import by_deadline
 from qoop.replanning.worthwhile import Worthwhile
 from qoop.result import Result
 from qoop.retrace.story import story
@@ -80,7 +81,9 @@ if TYPE_CHECKING:
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.control.arbiter import RayShare
+    from qoop.control.tenants import TenantStatus
     from qoop.drawing.explaining import Format
+    from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.base import Scheduler
 
 
@@ -146,7 +149,8 @@ def connect(
     scheduler: how jobs share the slots: "max_min", by weight; "finish_time": what is furthest behind its end on a part
         of its own goes first; "urgency": tenants by weight, and of each the most urgent by deadline and priority.
     policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is, "robust"
-        starts with a plan that is good on likely shares, too, "forecast" expects the share to go on to move as it has.
+        starts with a plan that is good on likely shares, too, "forecast" expects the share to go on to move as it has,
+        "cheapest" takes the plan and the slots that do with the least, and end by the deadline if there is one.
     demand_aware: whether other jobs are promised the share that a job's plan has no use for, so that they may choose
         other plans (:mod:`qoop.schedulers.demand_aware`).
     tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the start. By
@@ -419,6 +423,7 @@ class Session:
     ) -> Job:
         """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`."""
         self._tables.check_open()
+        terms = self._terms if terms is None else terms
         request = JobRequest(
             planned.plan,
             planned.tables,
@@ -427,11 +432,11 @@ class Session:
             durable=self.config.checkpoints is not None,
             saving=Worthwhile() if self.config.persist == "worthwhile" else None,
             reuse=resume,
-            adaptive=planned.adaptive,
+            adaptive=_for_deadline(planned.adaptive, terms.deadline),
             text=planned.bound.text,
             limits=Limits(near=self.config.ray is not None, locked=self.config.locked),
             functions=tuple(planned.bound.functions.values()),
-            terms=self._terms if terms is None else terms,
+            terms=terms,
         )
         if resume:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
@@ -589,6 +594,11 @@ class Session:
         """Bind a query and find the statistics that its planning needs. at: what ``now()`` is, as a TIMESTAMPTZ;
         None: now. Raises as `submit` does."""
         return self.planning.prepare(text, at)
+
+    def tenants(self) -> list[TenantStatus]:
+        """The status of every tenant that has or had a job here: its jobs, its share of the slots and what it uses,
+        and how fairly it is served."""
+        return self.cluster.tenants()
 
     def set(self, name: str, value: object) -> None:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
@@ -807,6 +817,13 @@ def _scheduler(config: Config) -> Scheduler | None:
     from qoop.schedulers.described import named
 
     return named(config.scheduler, config.demand_aware)
+
+
+def _for_deadline(adaptive: Adaptive | None, deadline: float) -> Adaptive | None:
+    """The settings by which a job with a deadline may change plan."""
+    if adaptive is None or deadline == math.inf:
+        return adaptive
+    return replace(adaptive, policy=by_deadline(adaptive.policy, deadline))
 
 
 def _share(config: Config) -> RayShare | None:

@@ -305,7 +305,9 @@ def simulate(
     for at, event in fleet.changes:
         backend.happen(event, at)
     planner = _VirtualPlanner(backend, decision_seconds, switch_seconds)
-    cluster = Cluster(backend, scheduler, backend.clock, thread=False, planner=planner, tenants=tenants)
+    cluster = Cluster(
+        backend, scheduler, backend.clock, thread=False, planner=planner, tenants=tenants, watch_deadlines=False
+    )
     handles: dict[str, JobHandle] = {}
 
     def arrive(job: SimulatedJob) -> None:

@@ -9,6 +9,8 @@
     sizing.py           how large a session is
     announcements.py    the sizes that the machines are to have later
     revocation.py       what to do when capacity is about to go
+    deadlines.py        whether running jobs will meet their deadlines
+    tenants.py          what tenants are sure of and use, and how fairly they are served
     extra_slots.py      a slot on top of those there are, for a job that waits with nothing running
     spare_resources.py  what a task may have of slots and memory that nobody needs
     planner_thread.py   where decisions are worked out

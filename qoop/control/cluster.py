@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import (
     Cancelled,
@@ -37,6 +38,7 @@ from qoop.catalog.forks import Home
 from qoop.control.announcements import AnnouncedSize, Announcements
 from qoop.control.extra_slots import ExtraSlots, extra_grant
 from qoop.control.job_handle import LOOK, JobHandle
+from qoop.control.job_status import JobStatus, PastJob, mean_share
 from qoop.control.journal import Journal
 from qoop.control.messages import (
     Answered,
@@ -81,8 +83,15 @@ from qoop.schedulers.waiting import Waiting
 ROUNDS = 8
 """The most changes of shares, because plans want other resources, for each change of jobs or machines."""
 
+REMEMBERED = 500
+"""Jobs that have ended whose fairness can be told."""
+
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
+
+if TYPE_CHECKING:
+    from qoop.control.deadlines import Deadlines
+    from qoop.control.tenants import TenantStatus
 
 
 @dataclass(slots=True)
@@ -92,7 +101,7 @@ class _Job:
     request: JobRequest
     arrival: int
     submitted: float
-    deadline: float | None
+    ends_at: float | None
     replanner: Replanner | None
     remaining_work: RunRemainingWork
 
@@ -113,6 +122,7 @@ class Cluster:
         (:mod:`qoop.control.extra_slots`).
     wait_for_capacity: seconds that a job waits while there is no slot at all, after which it fails with NoCapacity.
     tenants: weights, above 0; those of others are 1.
+    watch_deadlines: whether jobs are told that they will miss their deadlines.
     """
 
     def __init__(
@@ -126,6 +136,7 @@ class Cluster:
         planner: Planner | None = None,
         extra_slots: bool = False,
         tenants: Mapping[str, float] | None = None,
+        watch_deadlines: bool = True,
     ) -> None:
         self.home = Home()
         self._lock = threading.RLock()
@@ -138,10 +149,14 @@ class Cluster:
         self._coming: dict[JobId, _Job] = {}  # whose message has not been opened
         self._waiting = Waiting()
         self._tenant_weights = dict(tenants or {})
+        self._past: deque[PastJob] = deque(maxlen=REMEMBERED)
+        self._done: Counter[str] = Counter()
         self._elastic: set[JobId] = set()  # jobs that may have attempts whose resources can change
         self._extra = ExtraSlots() if extra_slots else None
         self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
-        self._deadlines: dict[JobId, float] = {}
+        self._timeouts: dict[JobId, float] = {}
+        self._watch_deadlines = watch_deadlines
+        self._deadlines: Deadlines | None = None
         self._mail: deque[Message] = deque()
         self._numbers = count(1)
         self._shares_stale = False
@@ -196,7 +211,7 @@ class Cluster:
             limits = replace(limits, keep_checkpoints=True, leave_exhausted=True)
         about = request.settings, request.durable, limits, request.saving, request.functions
         run = Run(name, request.tables, *about)
-        deadline = message.at + request.timeout if request.timeout is not None else None
+        ends_at = message.at + request.timeout if request.timeout is not None else None
         request = replace(request, plan=own_non_deterministic(request.plan, name))
         replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
         launch = Candidate(request.plan, "launch")
@@ -206,8 +221,8 @@ class Cluster:
             lambda: self._driver.served(name, self._clock.now()),
             lambda: [one.candidate for one in replanner.options] if replanner is not None else [launch],
         )
-        handle = JobHandle(self, name, run, message.at, request.terms)
-        return _Job(handle, run, request, message.arrival, message.at, deadline, replanner, remaining_work)
+        handle = JobHandle(self, name, run, message.at, request.terms, remaining_work.alone)
+        return _Job(handle, run, request, message.arrival, message.at, ends_at, replanner, remaining_work)
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
         """Change how many slots and bytes of memory the backend has; None: leave that as it is.
@@ -282,6 +297,30 @@ class Cluster:
         with self.lock:
             return float(sum(stage.slots * count for job in self._jobs.values() for stage, count in job.run.left()))
 
+    def tenants(self) -> list[TenantStatus]:
+        """The status of every tenant that has or had a job, by name."""
+        from qoop.control.tenants import tenant_status  # few ask
+
+        with self.lock:
+            active: dict[str, list[JobStatus]] = {name: [] for name in self._done}
+            for job in self._jobs.values():
+                active.setdefault(job.request.terms.tenant, []).append(job.handle.status())
+            weights, past = self._tenant_weights, list(self._past)
+            return [
+                tenant_status(
+                    name, weights.get(name, 1.0), jobs, [one for one in past if one.tenant == name], self._done[name]
+                )
+                for name, jobs in sorted(active.items())
+            ]
+
+    def _remember(self, job: _Job) -> None:
+        """Keep what is needed to say how fairly a job was served, which is worked out when somebody asks."""
+        tenant, history = job.request.terms.tenant, job.run.history
+        self._done[tenant] += 1
+        if self._journal is not None:
+            seconds = history[-1].at if history else 0.0
+            self._past.append(PastJob(tenant, seconds, mean_share(history, seconds), job.remaining_work.alone_later()))
+
     # --- for the loop's thread ------------------------------------------------------------------------------
 
     def post(self, message: Message) -> None:
@@ -302,7 +341,7 @@ class Cluster:
                 self._note(message)
                 self._open(message, now)
             self._announcements.carry_out(now)
-            if self._deadlines:
+            if self._timeouts:
                 self._end_late_jobs(now)
             self._end_starved_jobs(now)
             self._finish_ended_jobs()
@@ -318,6 +357,9 @@ class Cluster:
                 self._regrant_all(now)
             if self._driver.leaving:
                 self._clear_out(now)
+            if self._deadlines is not None:
+                for run, told in self._deadlines.look(now):
+                    run.note(told, now=now)
             if self._journal is not None:
                 for job in self._jobs.values():
                     self._journal.tell(job.run.job, job.run.history)
@@ -450,8 +492,12 @@ class Cluster:
         self._jobs[run.job] = job
         if self._journal is not None:
             self._journal.begin(run.job, job.request.text)
-        if job.deadline is not None:
-            self._deadlines[run.job] = job.deadline
+        if job.ends_at is not None:
+            self._timeouts[run.job] = job.ends_at
+        needed_at = job.submitted + job.request.terms.deadline
+        if self._watch_deadlines and needed_at < math.inf:
+            self._deadlines = self._deadlines or _deadlines()
+            self._deadlines.add(run, needed_at, now)
         self._driver.add(run, now)
         self._shares_stale = True
         try:
@@ -476,9 +522,9 @@ class Cluster:
             self._stop_job(name, now)
 
     def _end_late_jobs(self, now: float) -> None:
-        for name, deadline in self._deadlines.items():
+        for name, ends_at in self._timeouts.items():
             job = self._jobs[name]
-            if now >= deadline and not job.run.ending:
+            if now >= ends_at and not job.run.ending:
                 error = Timeout(f"the job did not end within {job.request.timeout:g} seconds")
                 self._order(name, job.run.fail(error, now=now))
 
@@ -505,8 +551,11 @@ class Cluster:
                 if self._journal is not None:
                     self._journal.end(name, job.run.history)
                 self._waiting.drop(name)
-                for known in (self._due, self._deadlines):
+                self._remember(job)
+                for known in (self._due, self._timeouts):
                     known.pop(name, None)
+                if self._deadlines is not None:
+                    self._deadlines.remove(name)
                 self._driver.remove(name)
                 self._shares_stale = True
                 self._note(JobEnded(name, job.run.state.value, job.run.error))
@@ -585,8 +634,13 @@ class Cluster:
             if found is None:
                 return
             grant, available = found
-            grant = with_spare_slots(grant, available, self._jobs[grant.job].run.most_slots(grant.task))
+            grant = with_spare_slots(grant, available, self._most_slots(grant))
             self._start(with_spare_memory(grant, available, self._waiting), now)
+
+    def _most_slots(self, grant: Grant) -> float:
+        job = self._jobs[grant.job]
+        most = job.run.most_slots(grant.task)
+        return most if job.replanner is None or job.replanner.slots is None else min(most, job.replanner.slots)
 
     def _start(self, grant: Grant, now: float) -> None:
         """Start what was granted; its job waits for what it has ready besides."""
@@ -613,6 +667,8 @@ class Cluster:
                 continue
             for running in found:
                 slots = run.slots_of_share(running.most)
+                if (replanner := self._jobs[name].replanner) is not None and replanner.slots is not None:
+                    slots = max(1.0, min(slots, replanner.slots))
                 if slots < running.resources.cpu and not wanted - {name}:
                     continue
                 resources = regranted(running, slots, self._driver.available(running.machine))
@@ -665,8 +721,10 @@ class Cluster:
     def _patience(self, timeout: float | None) -> float | None:
         """The time that the loop may wait for events: until the next deadline, at most `timeout`."""
         moments = list(self._due.values())
-        if self._deadlines:
-            moments += [at for name, at in self._deadlines.items() if not self._jobs[name].run.ending]
+        if self._timeouts:
+            moments += [at for name, at in self._timeouts.items() if not self._jobs[name].run.ending]
+        if self._deadlines is not None and self._deadlines.next_at < math.inf:
+            moments.append(self._deadlines.next_at)
         if self._empty_since is not None and self._wait_for_capacity < math.inf:
             going_on = [job for job in self._jobs.values() if not job.run.ending]
             moments += [self._starved_at(job, self._empty_since) for job in going_on]
@@ -707,6 +765,12 @@ class Cluster:
                 job.handle.done.set_exception(error)
         self._jobs.clear()
         self._coming.clear()
+
+
+def _deadlines() -> Deadlines:
+    from qoop.control.deadlines import Deadlines  # few jobs have one
+
+    return Deadlines()
 
 
 def _because(why: str, event: Event) -> Event:

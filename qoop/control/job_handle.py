@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -11,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError
-from qoop.control.job_status import JobStatus, left_of
+from qoop.control.job_status import Alone, JobStatus, left_of, mean_share, rho_of, waited
 from qoop.control.messages import CancelAsked, HoldAsked, PinAsked, ReconsiderAsked, ReleaseAsked, SuspendAsked
 from qoop.engine.events import Committed
 from qoop.engine.history import Record
@@ -38,13 +39,15 @@ _STREAM_PAUSE = 0.02
 class JobHandle:
     """A submitted job as its owner sees it. All methods may be called from any thread."""
 
-    def __init__(self, cluster: Cluster, job: JobId, run: Run, submitted: float, terms: Terms) -> None:
+    def __init__(self, cluster: Cluster, job: JobId, run: Run, submitted: float, terms: Terms, alone: Alone) -> None:
+        """alone: the seconds that the job takes alone on a number of slots."""
         self.id = job
         self.terms = terms
         self.done: Future[tuple[Committed, ...]] = Future()
         self._cluster = cluster
         self._run = run
         self._submitted = submitted
+        self._alone = alone
 
     def check(self) -> None:
         """Raise SessionClosed in a process that was forked from the job's."""
@@ -173,11 +176,19 @@ class JobHandle:
             going_on = run.plans and not run.ending and run.share is not None
             finished = run.finished(now) if going_on else None
             elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
+            history = list(run.history)
         left = None
         if finished is not None:
             assert run.share is not None
             left = left_of(run.plan, finished, progress, run.share)
-        return JobStatus(progress, elapsed, run.share, used, left)
+        takes = elapsed + (left.likely if left is not None else 0.0)
+        ends = left is not None or run.state.final
+        return JobStatus(
+            progress, elapsed, run.share, used, left,
+            waited=waited(history, elapsed),
+            deadline=self.terms.deadline - elapsed if self.terms.deadline < math.inf else None,
+            rho=rho_of(takes, mean_share(history, elapsed), self._alone) if ends and run.plans else None,
+        )  # fmt: skip
 
     def history(self) -> list[Record]:
         """The events so far, as records that print as sentences."""

@@ -7,18 +7,20 @@ left will do, so it is told as a range.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
+from math import inf, isfinite
 from types import MappingProxyType
 
 from qoop.catalog.value import value
+from qoop.engine.history import Record, ShareTold, Started
 from qoop.engine.progress import Finished, Progress
 from qoop.planner.finish import finish_time
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.decision import Option, own_progress
+from qoop.schedulers.shares import times
 
 _TRUST = 0.15
 """The part of a plan's estimated work that must have been done for its pace to count as much as the estimate."""
@@ -49,6 +51,9 @@ class JobStatus:
 
     elapsed: seconds since it was submitted. share: what it is sure of, None before it was told. used: by its running
     tasks. left: None if it has ended, or cannot go on (there is no slot).
+    waited: of the elapsed seconds, those before its first task began. deadline: seconds until its answer is needed,
+    below 0: that is over; None: it has none. rho: the time that it takes, to its likely end, over the time that it
+    would take alone on its share (:mod:`qoop.schedulers.finish_time`); None: not known.
     """
 
     progress: Progress
@@ -56,10 +61,71 @@ class JobStatus:
     share: Resources | None
     used: Resources
     left: Left | None
+    waited: float = 0.0
+    deadline: float | None = None
+    rho: float | None = None
+
+    @property
+    def late(self) -> float | None:
+        """Seconds by which it is likely to miss its deadline; below 0: it will not. None: nothing is known of it."""
+        if self.deadline is None:
+            return None
+        return -self.deadline if self.left is None else self.left.likely - self.deadline
+
+
+Alone = Callable[[float], float]
+"""The seconds that a job takes alone on a number of slots."""
+
+_TELLING = 0.1
+"""Seconds that a job must take alone: of shorter ones the overhead tells more than the share."""
+
+
+@value
+class PastJob:
+    """A job that has ended. slots: of its share, in the mean over its life. alone: see `Alone`."""
+
+    tenant: str
+    seconds: float
+    slots: float
+    alone: Alone
+
+    @property
+    def rho(self) -> float | None:
+        """See `rho_of`."""
+        return rho_of(self.seconds, self.slots, self.alone)
+
+
+def rho_of(seconds: float, slots: float, alone: Alone) -> float | None:
+    """The time that a job takes over the time alone on its share; None: it had none, or it is too short to tell."""
+    whole = alone(slots) if slots > 0 else 0.0
+    return seconds / whole if _TELLING <= whole < inf else None
+
+
+def mean_share(history: Sequence[Record], until: float) -> float:
+    """The slots that a job was told to be sure of, in the mean over its life."""
+    told = [record for record in history if isinstance(record, ShareTold)]
+    if not told:
+        return 0.0
+    ends = [*(one.at for one in told[1:]), until]
+    lived = until - told[0].at
+    if lived <= 0:
+        return told[-1].share.cpu
+    return sum(one.share.cpu * (end - one.at) for one, end in zip(told, ends, strict=True)) / lived
+
+
+def waited(history: Sequence[Record], until: float) -> float:
+    """Seconds before the first task of a job began."""
+    return next((record.at for record in history if isinstance(record, Started)), until)
 
 
 def left_of(plan: Plan, finished: Finished, progress: Progress, share: Resources) -> Left | None:
-    """The time to the end of a job with this plan and progress, if the share stays as it is."""
+    """The time to the end of a job with this plan and progress, if the share stays as it is; None: it has no slot.
+
+    A share of less than a slot is one for a part of the time.
+    """
+    if 0 < share.cpu < 1:
+        whole = left_of(plan, finished, progress, times(share, 1.0 / share.cpu))
+        return whole and Left(whole.likely / share.cpu, whole.least / share.cpu, whole.most / share.cpu)
     done = own_progress(Option("", Candidate(plan, "")), finished)
     slots = {stage.id: done.slots.get(stage.id, stage.slots) for stage in plan.stages}
     estimated = {stage.id: on_threads(stage.estimate.task_seconds, slots[stage.id]) for stage in plan.stages}

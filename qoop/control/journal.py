@@ -15,6 +15,7 @@ from itertools import islice
 from qoop.catalog.errors import GuardMismatch, Revoked
 from qoop.engine.history import (
     CapacityTold,
+    DeadlineTold,
     Decided,
     Ended,
     Failed,
@@ -58,6 +59,8 @@ class Journal:
 def level_of(record: Record) -> int:
     """The level at which a record is logged."""
     match record:
+        case DeadlineTold(late=late):
+            return logging.WARNING if late > 0 else logging.INFO
         case Lost() | Redone() | MemoryRaised() | MemoryExhausted():
             return logging.WARNING
         case Failed(error=error, retryable=retryable):

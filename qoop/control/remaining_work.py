@@ -78,17 +78,20 @@ class RunRemainingWork:
     def alone(self, slots: float) -> float:
         """See :class:`~qoop.schedulers.remaining_work.RemainingWork`; the number of slots rounded to 2 %."""
         plans = self._plans()
-        key = round(log(max(slots, 1.0)) / _ROUNDED) if slots < inf else -1, len(plans)
+        key = round(log(slots) / _ROUNDED) if slots < inf else -1, len(plans)
         if key not in self._alone:
-            self._alone[key] = min(self._whole(plan, slots) for plan in plans)
+            self._alone[key] = min(_whole(plan, slots, self._memory) for plan in plans)
         return self._alone[key]
 
-    def _whole(self, plan: Candidate, slots: float) -> float:
-        if slots == inf:
-            return longest_path(plan.plan.stages)
+    def alone_later(self) -> Callable[[float], float]:
+        """The same as a function, for when the run is gone."""
+        plans, memory = tuple(self._plans()), self._memory
+        return lambda slots: min(_whole(plan, slots, memory) for plan in plans)
+
+    @property
+    def _memory(self) -> float:
         share = self._run.share
-        memory = share.memory / share.cpu if share is not None and share.cpu > 0 else _MEMORY
-        return plan.finish.seconds(Resources(max(1.0, slots), max(1.0, slots) * memory))
+        return share.memory / share.cpu if share is not None and share.cpu > 0 else _MEMORY
 
     def _rest(self, now: float) -> list[Rest]:
         spent: dict[StageId, float] = {}
@@ -96,3 +99,11 @@ class RunRemainingWork:
             stage = one.attempt.task.stage
             spent[stage] = spent.get(stage, 0.0) + min(1.0, (now - one.started) / max(one.seconds, 1e-6))
         return [Rest(stage, max(0.0, tasks - spent.get(stage.id, 0.0))) for stage, tasks in self._run.left()]
+
+
+def _whole(plan: Candidate, slots: float, memory: float) -> float:
+    """Seconds of a plan alone on a number of slots, each with that many bytes; less than one: one for a part of the
+    time."""
+    if slots == inf:
+        return longest_path(plan.plan.stages)
+    return plan.finish.seconds(Resources(max(1.0, slots), max(1.0, slots) * memory)) / min(1.0, slots)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from qoop.control.job_status import JobStatus, Left
-from qoop.engine.history import Decided, Record, size, span
+from qoop.engine.history import DeadlineTold, Decided, Record, size, span
 from qoop.engine.progress import StageProgress
 from qoop.terminal import Paint, Terminal, shortened, width_of
 
@@ -48,10 +48,25 @@ def ends(left: Left | None) -> str:
     return f"ends in {_seconds(left.likely)} s ({_seconds(left.least)}–{_seconds(left.most)} s)"
 
 
+def due(status: JobStatus) -> str:
+    """A text of whether a job meets its deadline; empty if it has none."""
+    if status.deadline is None or status.late is None:
+        return ""
+    if status.progress.fraction >= 1:
+        return f"{_seconds(-status.deadline)} s late" if status.deadline < 0 else "in time"
+    if status.late > 0:
+        return f"deadline missed by {_seconds(status.late)} s"
+    return f"due in {_seconds(status.deadline)} s"
+
+
 def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]:
-    """The decisions about the plan since that many records, as sentences: switches, and what was stayed with."""
+    """The decisions about the plan since that many records, as sentences: switches, and what was stayed with; and
+    what became known of its deadline."""
     told = []
     for record in history[since:]:
+        if isinstance(record, DeadlineTold):
+            lines = wrap(f"! {record}", max(30, terminal.width - 1), subsequent_indent="  ")
+            told += [terminal.paint(line, "red") if record.late > 0 else line for line in lines]
         if isinstance(record, Decided):
             paints: tuple[Paint, ...] = ("bold", "magenta") if record.switched else ("faint",)
             mark = "⇄ switched plan" if record.switched else "· kept the plan"
@@ -104,6 +119,7 @@ def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
         f"{size(status.share.memory)} for tasks" if status.share and terminal.width >= 120 else "",
         span(status.elapsed),
         terminal.paint(ends(status.left) or _why_not(status), "bold"),
+        terminal.paint(due(status), *(("red",) if (status.late or 0.0) > 0 else ())),
     ]
     return " · ".join(filter(None, parts))
 

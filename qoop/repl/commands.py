@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
 from qoop.drawing.formats import FORMATS, checked_format, save
-from qoop.drawing.view import ends
+from qoop.drawing.view import due, ends
 from qoop.engine.history import available_of, size, span
 from qoop.repl.jobs import Entry
 from qoop.retrace.story import story
@@ -227,9 +227,9 @@ def _jobs(shell: Shell, _: str) -> None:
         shell.say("no query has run yet")
         return
     rows = [_job_row(entry) for entry in entries[-20:]]
-    names = ("job", "state", "done", "time", "ends", "switches", "query")
+    names = ("job", "state", "done", "time", "ends", "due", "ρ", "switches", "tenant", "query")
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    shell.show_rows(columns, right=("done", "time", "switches"))
+    shell.show_rows(columns, right=("done", "time", "ρ", "switches"))
 
 
 def _job_row(entry: Entry) -> tuple[str, ...]:
@@ -237,8 +237,24 @@ def _job_row(entry: Entry) -> tuple[str, ...]:
     where = " &" if entry.background and entry.running else ""
     return (
         job.id, job.state.lower() + where, f"{status.progress.fraction:.0%}", span(status.elapsed),
-        ends(status.left), str(max(0, len(job.plans) - 1)), " ".join(job.text.split()),
+        ends(status.left), due(status), f"{status.rho:.2f}" if status.rho is not None else "",
+        str(max(0, len(job.plans) - 1)), job.terms.tenant, " ".join(job.text.split()),
     )  # fmt: skip
+
+
+def _tenants(shell: Shell, _: str) -> None:
+    rows = [
+        (
+            one.name or "(none named)", f"{one.weight:g}", str(one.running), str(one.waiting), str(one.done),
+            f"{one.share.cpu:.3g}", f"{one.used.cpu:g}", f"{one.rho:.2f}" if one.rho is not None else "",
+        )
+        for one in shell.session.tenants()
+    ]  # fmt: skip
+    if not rows:
+        shell.say("no query has run yet")
+        return
+    names = ("tenant", "weight", "running", "waiting", "done", "share", "slots", "ρ")
+    shell.show_rows({name: [row[place] for row in rows] for place, name in enumerate(names)}, right=names[1:])
 
 
 def _background(shell: Shell, text: str) -> None:
@@ -380,6 +396,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command(("bg",), "SQL", "run in the background, as & at the end of a query does", _background),
             Command(("fg",), "[JOB]", "bring a job to the front, or show its answer", _foreground),
             Command(("jobs",), "", "what runs and what has run", _jobs),
+            Command(("tenants",), "", "whom queries are for: jobs, shares, slots in use, fairness (ρ)", _tenants),
             Command(("cancel", "kill"), "[JOB]", "stop a job", _cancel),
             Command(("suspend",), "[JOB [PATH]]", "stop a job and keep what it has done", _suspend),
             Command(("resume",), "[JOB|PATH]", "go on with a suspended job", _resume),

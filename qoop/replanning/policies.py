@@ -5,6 +5,7 @@
     greedy     Greedy     the plan that ends first, if the share at hand lasts for ever
     robust     Robust     at the start the plan of the least regret over likely shares; after that as greedy
     forecast   Forecast   the plan that ends first in the mean, if the share moves on as it did
+    cheapest   Priced     the plan and the number of slots with the fewest slot seconds, by the deadline if there is one
 
 A trace holds these with all their parameters, so that a replay decides as they did.
 """
@@ -12,6 +13,8 @@ A trace holds these with all their parameters, so that a replay decides as they 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 from qoop.replanning.decision import Policy
@@ -20,22 +23,40 @@ from qoop.replanning.greedy import Greedy
 
 def policy_named(name: str) -> Policy:
     """The policy that the option `policy` of a session names, with its usual parameters."""
-    made: Mapping[str, Callable[[], Policy]] = {"greedy": Greedy, "robust": _robust, "forecast": _forecast}
+    made: Mapping[str, Callable[[], Policy]] = {
+        "greedy": Greedy, "robust": _robust, "forecast": _forecast, "cheapest": _cheapest,
+    }  # fmt: skip
     return made[name]()
 
 
 def written() -> Mapping[str, type[Any]]:
     """The classes of policies that a trace holds whole, by name."""
     from qoop.replanning.forecast import Forecast
+    from qoop.replanning.price import Priced
     from qoop.replanning.robust import Robust
 
-    return {kind.__name__: kind for kind in (Greedy, Robust, Forecast)}
+    return {kind.__name__: kind for kind in (Greedy, Robust, Forecast, Priced)}
 
 
 def _robust() -> Policy:  # loaded only where it is wanted, as the next is
     from qoop.replanning.robust import Robust
 
     return Robust()
+
+
+def _cheapest() -> Policy:
+    from qoop.replanning.price import Priced
+
+    return Priced(((0.0, 1.0),))
+
+
+def by_deadline(policy: Policy, deadline: float) -> Policy:
+    """The policy of a job with a deadline, in seconds from its start; infinite: it has none."""
+    if isinstance(policy, Greedy) or deadline == inf:
+        return policy
+    from qoop.replanning.price import Priced
+
+    return replace(policy, deadline=deadline) if isinstance(policy, Priced) else policy
 
 
 def _forecast() -> Policy:

@@ -24,6 +24,9 @@ from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.max_min import first_fitting
 from qoop.schedulers.shares import even_shares
 
+_LEAST = 1e-3
+"""Slots of a part at least."""
+
 
 @dataclass(slots=True)
 class _Part:
@@ -93,5 +96,5 @@ class FinishTime(Scheduler):
         part = self._parts.get(request.job)
         if part is None:
             return 0.0
-        slots, left = max(1.0, part.mean(now)), request.remaining_work
+        slots, left = max(_LEAST, part.mean(now)), request.remaining_work
         return (now - request.since + left.seconds(slots)) / max(left.alone(slots), 1e-9)

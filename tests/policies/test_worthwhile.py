@@ -169,7 +169,7 @@ def test_sessions_give_their_jobs_the_parts_that_are_switched_on() -> None:
 
 
 def test_options_that_there_are_not_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="policy must be one of greedy, robust, forecast, not 'bold'"):
+    with pytest.raises(ConfigError, match="policy must be one of greedy, robust, forecast, cheapest, not 'bold'"):
         qoop.connect(policy="bold")
     with pytest.raises(ConfigError, match="persist must be one of all, worthwhile"):
         qoop.connect(checkpoints=tmp_path, persist="some")

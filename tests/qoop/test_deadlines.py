@@ -1,0 +1,116 @@
+"""Deadlines of jobs: that one will be missed is told while something can be done about it, and ends nothing."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+
+import pyarrow as pa
+import pytest
+
+import qoop
+from qoop.control.cluster import Cluster
+from qoop.control.deadlines import IN_TIME, LATE, MISSED, verdict_of
+from qoop.control.job_status import JobStatus, Left, PastJob, rho_of
+from qoop.control.messages import JobRequest
+from qoop.drawing.view import due, news
+from qoop.engine.backends.simulated import Outcome, SimulatedBackend
+from qoop.engine.clock import VirtualClock
+from qoop.engine.history import DeadlineTold
+from qoop.engine.progress import Progress
+from qoop.planner.plan import Estimate, Plan, Resources, Stage
+from qoop.replanning.greedy import Greedy
+from qoop.replanning.policies import by_deadline, policy_named
+from qoop.replanning.price import Priced
+from qoop.schedulers.terms import Terms
+from qoop.terminal import Terminal
+
+
+def plan(tasks: int, seconds: float = 1.0) -> Plan:
+    estimate = Estimate(task_seconds=seconds, task_memory=1e6)
+    return Plan((Stage("s", "", (), (("x", "INTEGER"),), tasks, "s", estimate=estimate),), (("x", "INTEGER"),))
+
+
+def told(deadline: float, slowness: float = 1.0, resize: float | None = None) -> tuple[list[DeadlineTold], float]:
+    """The news of its deadline of a job of 40 tasks of a second on two slots, and when it ends. slowness: of its tasks,
+    against their estimates. resize: the second at which there are eight slots."""
+    clock = VirtualClock()
+    backend = SimulatedBackend({"m": Resources(2, 8e9)}, clock, lambda _: Outcome(slowness))
+    cluster = Cluster(backend, clock=clock, thread=False)
+    job = cluster.submit(JobRequest(plan(40), terms=Terms(deadline=deadline)))
+    while cluster.busy:
+        cluster.step()
+        if resize is not None and clock.now() >= resize:
+            backend.resize(8, None)
+            resize = None
+    history = job.history()
+    return [record for record in history if isinstance(record, DeadlineTold)], history[-1].at
+
+
+def test_one_that_is_met_is_not_spoken_of() -> None:
+    assert told(60.0) == ([], pytest.approx(20.0)) and told(math.inf)[0] == []
+
+
+def test_one_that_will_be_missed_is_told_at_once_with_what_would_help_and_ends_nothing() -> None:
+    [late, *_, missed], ended = told(12.0)
+    assert late.at < 1.0 and late.late == pytest.approx(8.0, abs=1.0) and late.enough == 4.0 and not late.certain
+    assert "will miss its deadline by 8" in str(late) and "4 slots would do" in str(late)
+    assert missed.certain and ended == pytest.approx(20.0)
+
+
+def test_one_that_tasks_turn_out_to_be_too_slow_for_is_told_before_half_of_the_time_is_over() -> None:
+    found, ended = told(30.0, slowness=2.0)
+    assert ended == pytest.approx(40.0) and 0 < found[0].at < 15.0 and found[0].late > 0
+
+
+def test_slots_that_come_make_it_good() -> None:
+    [late, after], ended = told(12.0, resize=2.0)
+    assert late.late > 0 and after.late < 0 and ended < 12.0 and "meet its deadline after all" in str(after)
+
+
+def test_a_verdict_stands_until_another_is_clear() -> None:
+    assert verdict_of(Left(10.0, 5.0, 20.0), 9.8, LATE) == LATE
+    assert verdict_of(Left(10.0, 5.0, 20.0), 9.8, IN_TIME) == IN_TIME
+    assert verdict_of(Left(8.0, 5.0, 20.0), 9.8, LATE) == IN_TIME
+    assert verdict_of(None, 5.0, LATE) == LATE and verdict_of(None, -1.0, IN_TIME) == MISSED
+
+
+def test_the_status_says_it_the_view_and_the_log_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="qoop.job")
+    with qoop.connect(slots=1, memory="500MB", tenants={"night": 2}, staged=True) as session:
+        session.register("t", pa.table({"n": range(1000)}))
+        slow = "SELECT sum(a.n * b.n * c.n % 7) FROM t a, t b, (SELECT n FROM t LIMIT 100) c"
+        job = session.submit(f"SELECT sum(x) FROM ({slow}) s(x)", deadline=0.2, tenant="night")
+        assert session.submit("SELECT 2").result().fetchall() == [(2,)]
+        while not any(isinstance(record, DeadlineTold) for record in job.history()) and not job.wait(0.0):
+            time.sleep(0.01)
+        late, status = [one for one in job.history() if isinstance(one, DeadlineTold)], job.status()
+        assert late and late[0].late >= 0 and job.wait(60) and job.state == "SUCCEEDED"
+        assert status.deadline is not None and status.late is not None and "deadline" in caplog.text
+        assert news([*late], 0, Terminal(80))[0].startswith("! at ")
+        tenants = {one.name: one for one in session.tenants()}
+        assert tenants["night"].weight == 2.0 and tenants["night"].done == tenants[""].done == 1
+
+
+def test_a_deadline_is_shown_in_words() -> None:
+    progress = Progress("RUNNING", 0.5, (), (), ())
+
+    def status(deadline: float | None, likely: float = 5.0) -> JobStatus:
+        return JobStatus(progress, 1.0, None, Resources(), Left(likely, 1.0, 9.0), deadline=deadline)
+
+    assert [due(status(None)), due(status(9.0)), due(status(2.0))] == ["", "due in 9 s", "deadline missed by 3 s"]
+
+
+def test_rho_is_the_time_over_the_time_alone_on_the_share() -> None:
+    assert PastJob("", 30.0, 2.0, lambda slots: 40.0 / slots).rho == 1.5
+    assert rho_of(3.0, 0.0, lambda slots: 1.0) is None and rho_of(3.0, 1.0, lambda slots: 0.01) is None
+
+
+def test_the_cheapest_plan_by_the_deadline_is_a_policy_of_sessions() -> None:
+    policy = by_deadline(policy_named("cheapest"), 12.0)
+    assert isinstance(policy, Priced) and policy.deadline == 12.0 and by_deadline(Greedy(), 9.0) == Greedy()
+    with qoop.connect(slots=2, memory="500MB", policy="cheapest", staged=True) as session:
+        session.register("t", pa.table({"g": [1, 2, 1], "v": [1, 2, 3]}))
+        job = session.submit("SELECT g, sum(v) FROM t GROUP BY g ORDER BY g", deadline=60)
+        assert job.result().fetchall() == [(1, 4), (2, 2)]
