@@ -133,6 +133,10 @@ class Revoked(ExecutionError):
     """The resources of a task were taken away. The task is not at fault: it is tried again."""
 
 
+class Overloaded(ExecutionError):
+    """More jobs are running and waiting than a session may have."""
+
+
 class NoCapacity(ExecutionError):
     """There was no slot for as long as jobs may wait for one."""
 

@@ -43,7 +43,7 @@ class Config:
     tables: the folder of the tables that are created, as Parquet files; None: they live in memory.
     staged: queries run in stages only.
     persist: which outputs go to the folder of checkpoints.
-    statistics, policy, tenant, tenants, priority, deadline, scheduler: see `connect`.
+    statistics, policy, tenant, tenants, priority, deadline, scheduler, most_jobs, most_queued: see `connect`.
     watch_machine: see `connect`; None: nobody has said.
     files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
@@ -72,6 +72,8 @@ class Config:
     priority: float = USUAL_PRIORITY
     deadline: float = math.inf
     scheduler: str = SCHEDULERS[0]
+    most_jobs: float = math.inf
+    most_queued: float = math.inf
     demand_aware: bool = False
     ray: str | None = None
     watch_machine: bool | None = None

@@ -85,6 +85,14 @@ def policy_name(name: str, value: str) -> str:
     return repr(made(value))
 
 
+def jobs(name: str, value: float | str) -> float:
+    """A number of jobs of at least 1, or infinity."""
+    found = number(name, value)
+    if isinstance(value, bool) or not found >= 1 or (found < math.inf and found != int(found)):
+        raise ConfigError(f"{name} must be a whole number of at least 1 (inf: no limit), not {value!r}")
+    return found
+
+
 def on_or_off(name: str, value: bool | str) -> bool:
     """The value of an option that is on or off, such as "on" or "false". Raises ConfigError."""
     if isinstance(value, bool):
@@ -235,6 +243,10 @@ OPTIONS = (
         on_or_off,
         settable=True,
     ),
+    SessionOption(
+        "most_jobs", "no limit on jobs that run at a time; others queue", jobs, lambda: math.inf, trusted=True
+    ),
+    SessionOption("most_queued", "no limit on jobs that queue", jobs, lambda: math.inf, trusted=True),
     SessionOption("wait_for_capacity", "600 seconds", seconds, lambda: 600.0),
     SessionOption("plan_cache", "with the checkpoints, if these have a folder", folder, blank=True, trusted=True),
     SessionOption(

@@ -105,6 +105,8 @@ def connect(
     priority: float | None = None,
     deadline: float | None = None,
     scheduler: str | None = None,
+    most_jobs: float | None = None,
+    most_queued: float | None = None,
     demand_aware: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
     ray: str | None = None,
@@ -148,6 +150,8 @@ def connect(
         whether it will be met is in the status of the job, and schedulers may go by it.
     scheduler: how jobs share the slots: "max_min", by weight; "finish_time": what is furthest behind its end on a part
         of its own goes first; "urgency": tenants by weight, and of each the most urgent by deadline and priority.
+    most_jobs: that run at a time; no limit by default. Others queue, and tenants take turns.
+    most_queued: that wait in the queue; no limit by default. More are refused: `submit` raises Overloaded.
     policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is, "robust"
         starts with a plan that is good on likely shares, too, "forecast" expects the share to go on to move as it has,
         "cheapest" takes the plan and the slots that do with the least, and end by the deadline if there is one.
@@ -207,6 +211,8 @@ class Session:
             wait_for_capacity=config.wait_for_capacity,
             extra_slots=not config.ray,
             tenants=config.tenants,
+            most_jobs=config.most_jobs,
+            most_queued=config.most_queued,
         )
         if share is not None:
             share.wants = self.cluster.wanted

@@ -287,6 +287,7 @@ def simulate(
     crowding: Callable[[float], float] | None = None,
     kernels: Kernels | None = None,
     tenants: Mapping[str, float] | None = None,
+    most_jobs: float = math.inf,
 ) -> SimulatedRun:
     """Run the jobs on the fleet until all have ended, or nothing can happen any more.
 
@@ -295,7 +296,8 @@ def simulate(
     decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
     switch_seconds: that it takes to go over to another one: tasks go on, but nothing is begun and no report is heard.
     crowding: how many times as long everything takes on a machine while that many threads work there; None: as alone.
-    kernels: what it costs to open, to warm and to interrupt one; None: nothing. tenants: weights, see `Cluster`.
+    kernels: what it costs to open, to warm and to interrupt one; None: nothing. tenants, most_jobs: see
+        `Cluster`.
     Raises ConfigError if two jobs have one name.
     """
     if len({job.name for job in jobs}) < len(jobs):
@@ -306,7 +308,14 @@ def simulate(
         backend.happen(event, at)
     planner = _VirtualPlanner(backend, decision_seconds, switch_seconds)
     cluster = Cluster(
-        backend, scheduler, backend.clock, thread=False, planner=planner, tenants=tenants, watch_deadlines=False
+        backend,
+        scheduler,
+        backend.clock,
+        thread=False,
+        planner=planner,
+        tenants=tenants,
+        watch_deadlines=False,
+        most_jobs=most_jobs,
     )
     handles: dict[str, JobHandle] = {}
 

@@ -9,6 +9,7 @@
     sizing.py           how large a session is
     announcements.py    the sizes that the machines are to have later
     revocation.py       what to do when capacity is about to go
+    admission.py        jobs that queue until they may run
     deadlines.py        whether running jobs will meet their deadlines
     tenants.py          what tenants are sure of and use, and how fairly they are served
     extra_slots.py      a slot on top of those there are, for a job that waits with nothing running

@@ -30,6 +30,7 @@ from qoop.catalog.errors import (
     ExecutionError,
     GuardMismatch,
     NoCapacity,
+    Overloaded,
     QoopError,
     SessionClosed,
     Timeout,
@@ -90,6 +91,7 @@ _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
 
 if TYPE_CHECKING:
+    from qoop.control.admission import Admission
     from qoop.control.deadlines import Deadlines
     from qoop.control.tenants import TenantStatus
 
@@ -123,6 +125,8 @@ class Cluster:
     wait_for_capacity: seconds that a job waits while there is no slot at all, after which it fails with NoCapacity.
     tenants: weights, above 0; those of others are 1.
     watch_deadlines: whether jobs are told that they will miss their deadlines.
+    most_jobs: that run at a time; others queue (:mod:`qoop.control.admission`). most_queued: that wait; more are
+        refused.
     """
 
     def __init__(
@@ -137,6 +141,8 @@ class Cluster:
         extra_slots: bool = False,
         tenants: Mapping[str, float] | None = None,
         watch_deadlines: bool = True,
+        most_jobs: float = math.inf,
+        most_queued: float = math.inf,
     ) -> None:
         self.home = Home()
         self._lock = threading.RLock()
@@ -156,6 +162,8 @@ class Cluster:
         self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
         self._timeouts: dict[JobId, float] = {}
         self._watch_deadlines = watch_deadlines
+        self._admission = _admission(most_jobs) if most_jobs < math.inf else None
+        self._most_queued = most_queued
         self._deadlines: Deadlines | None = None
         self._mail: deque[Message] = deque()
         self._numbers = count(1)
@@ -175,7 +183,9 @@ class Cluster:
         self._noted = True  # something of this turn
         if trace is not None:
             machines, policy = dict(backend.machines()), repr(self._scheduler)
-            opened = Opened(self._now, machines, wait_for_capacity, policy, extra_slots, self._tenant_weights)
+            opened = Opened(
+                self._now, machines, wait_for_capacity, policy, extra_slots, self._tenant_weights, most_jobs
+            )
             trace.record(self._now, opened)
             trace.flush()
         self._journal = Journal() if thread else None  # a simulation is nobody's news
@@ -191,9 +201,28 @@ class Cluster:
         return self._lock
 
     def submit(self, request: JobRequest) -> JobHandle:
-        """Start a job. Raises SessionClosed after `close`, ExecutionError if the cluster's loop has failed."""
+        """Start a job.
+
+        Raises SessionClosed after `close`, ExecutionError if the cluster's loop has failed, Overloaded if the queue is
+        full.
+        """
+        self._check_queue()
         number = next(self._numbers)
         return self.enter(Submitted(f"job{number}", number, self._clock.now(), request))
+
+    def _check_queue(self) -> None:
+        if self._admission is None or self._most_queued == math.inf:
+            return
+        with self.lock:
+            waiting = len(self._admission) + len(self._coming)
+            if waiting < self._most_queued or len(self._jobs) + len(self._coming) < self._admission.most:
+                return
+            work = sum(job.run.work_left for job in self._jobs.values())
+            seconds = work / max(1.0, self._driver.capacity.cpu)
+        raise Overloaded(
+            f"{len(self._jobs) - len(self._admission)} jobs run and {waiting} wait, which is all that may: try again "
+            f"in about {max(1.0, seconds / 2):.0f} s, or raise most_jobs or most_queued"
+        )
 
     def enter(self, message: Submitted) -> JobHandle:
         """Start a job that has a name already. Raises as `submit` does."""
@@ -292,6 +321,10 @@ class Cluster:
         extra = [one.resources for one in found.run.running() if one.extra] if found is not None else []
         return sum(extra, self._driver.used_by(job))
 
+    def place_in_queue(self, job: JobId) -> int | None:
+        """The place of a job among those that wait to be admitted, from 1; None if it does not."""
+        return self._admission.place(job) if self._admission is not None else None
+
     def wanted(self) -> float:
         """Slots that all jobs together have a use for: those of all tasks that have not ended."""
         with self.lock:
@@ -345,6 +378,8 @@ class Cluster:
                 self._end_late_jobs(now)
             self._end_starved_jobs(now)
             self._finish_ended_jobs()
+            if self._admission:
+                self._let_in(self._admission)
             if self._shares_stale or self._wants_stale:
                 self._tell_shares(now)
             self._replan(now)
@@ -396,7 +431,7 @@ class Cluster:
             self._order(job, self._jobs[job].run.cancel(now=now, error=error))
 
     def _hold_job(self, job: JobId, on: bool) -> None:
-        if job in self._jobs:
+        if job in self._jobs and (self._admission is None or job not in self._admission):
             run = self._jobs[job].run
             run.hold() if on else run.go_on()
             self._touch(job)
@@ -500,11 +535,24 @@ class Cluster:
             self._deadlines.add(run, needed_at, now)
         self._driver.add(run, now)
         self._shares_stale = True
+        if self._admission is not None:
+            terms = job.request.terms
+            weight = self._tenant_weights.get(terms.tenant, 1.0)
+            self._admission.put(run.job, job.arrival, terms.tenant, weight)
+            run.hold()
         try:
             found = self._found(job, _keys(plan)) if job.request.reuse else ()
             self._order(run.job, run.switch(plan, found, now=now))
         except QoopError as error:
             self._order(run.job, run.fail(error, now=now))
+
+    def _let_in(self, admission: Admission) -> None:
+        """Let jobs that queue begin, as far as may be."""
+        active = [job.request.terms.tenant for name, job in self._jobs.items() if name not in admission]
+        for name in admission.admit(active):
+            self._jobs[name].run.go_on()
+            self._touch(name)
+            self._shares_stale = True
 
     def _found(self, job: _Job, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that the backend has already; they are kept for the job."""
@@ -557,6 +605,8 @@ class Cluster:
                 if self._deadlines is not None:
                     self._deadlines.remove(name)
                 self._driver.remove(name)
+                if self._admission is not None:
+                    self._admission.remove(name)
                 self._shares_stale = True
                 self._note(JobEnded(name, job.run.state.value, job.run.error))
                 _resolve(job)
@@ -564,7 +614,8 @@ class Cluster:
     def _tell_shares(self, now: float) -> None:
         self._rounds = 0 if self._shares_stale else self._rounds + 1
         self._shares_stale = self._wants_stale = False
-        requests = [self._request(job) for job in self._jobs.values()]
+        queued = self._admission or ()
+        requests = [self._request(job) for name, job in self._jobs.items() if name not in queued]
         if requests:
             shares = self._scheduler.fair_shares(requests, self._driver.promised, now)
             self._driver.take([ShareChanged(name, share) for name, share in shares.items()], now)
@@ -765,6 +816,12 @@ class Cluster:
                 job.handle.done.set_exception(error)
         self._jobs.clear()
         self._coming.clear()
+
+
+def _admission(most: float) -> Admission:
+    from qoop.control.admission import Admission  # few sessions have a limit
+
+    return Admission(most)
 
 
 def _deadlines() -> Deadlines:

@@ -176,7 +176,7 @@ class JobHandle:
             going_on = run.plans and not run.ending and run.share is not None
             finished = run.finished(now) if going_on else None
             elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
-            history = list(run.history)
+            history, place = list(run.history), self._cluster.place_in_queue(self.id)
         left = None
         if finished is not None:
             assert run.share is not None
@@ -186,6 +186,7 @@ class JobHandle:
         return JobStatus(
             progress, elapsed, run.share, used, left,
             waited=waited(history, elapsed),
+            place=place,
             deadline=self.terms.deadline - elapsed if self.terms.deadline < math.inf else None,
             rho=rho_of(takes, mean_share(history, elapsed), self._alone) if ends and run.plans else None,
         )  # fmt: skip

@@ -51,7 +51,8 @@ class JobStatus:
 
     elapsed: seconds since it was submitted. share: what it is sure of, None before it was told. used: by its running
     tasks. left: None if it has ended, or cannot go on (there is no slot).
-    waited: of the elapsed seconds, those before its first task began. deadline: seconds until its answer is needed,
+    waited: of the elapsed seconds, those before its first task began. place: in the queue of jobs that are not admitted
+    yet, from 1; None: it is not in it. deadline: seconds until its answer is needed,
     below 0: that is over; None: it has none. rho: the time that it takes, to its likely end, over the time that it
     would take alone on its share (:mod:`qoop.schedulers.finish_time`); None: not known.
     """
@@ -62,6 +63,7 @@ class JobStatus:
     used: Resources
     left: Left | None
     waited: float = 0.0
+    place: int | None = None
     deadline: float | None = None
     rho: float | None = None
 

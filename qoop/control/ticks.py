@@ -7,6 +7,7 @@ answers when it is asked. Given the same again, the same comes out, which is wha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import field
 
@@ -21,7 +22,8 @@ from qoop.planner.plan import Resources
 @value
 class Opened:
     """The cluster began at this time, with these machines. scheduler: the `repr` of its policy, from which it can be
-    made again (:mod:`qoop.schedulers.described`). extra_slots, tenants: see `Cluster`."""
+    made again (:mod:`qoop.schedulers.described`). extra_slots, tenants, most_jobs: see
+    `Cluster`."""
 
     at: float
     machines: Mapping[MachineId, Resources]
@@ -29,6 +31,7 @@ class Opened:
     scheduler: str
     extra_slots: bool = False
     tenants: Mapping[str, float] = field(default_factory=dict)
+    most_jobs: float = math.inf
 
 
 @value

@@ -125,7 +125,9 @@ def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
 
 
 def _why_not(status: JobStatus) -> str:
-    if status.share is not None and status.share.cpu < 1:
+    if status.place is not None:
+        return f"waits in the queue, at place {status.place}"
+    if status.share is not None and status.share.cpu <= 0:
         return "waits for a slot"
     return ""
 

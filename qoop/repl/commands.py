@@ -237,7 +237,8 @@ def _job_row(entry: Entry) -> tuple[str, ...]:
     where = " &" if entry.background and entry.running else ""
     return (
         job.id, job.state.lower() + where, f"{status.progress.fraction:.0%}", span(status.elapsed),
-        ends(status.left), due(status), f"{status.rho:.2f}" if status.rho is not None else "",
+        ends(status.left) or (f"queue: {status.place}" if status.place else ""), due(status),
+        f"{status.rho:.2f}" if status.rho is not None else "",
         str(max(0, len(job.plans) - 1)), job.terms.tenant, " ".join(job.text.split()),
     )  # fmt: skip
 

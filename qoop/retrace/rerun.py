@@ -323,6 +323,7 @@ class _Again:
             self._planner,
             opened.extra_slots,
             opened.tenants,
+            most_jobs=opened.most_jobs,
         )
 
     @property

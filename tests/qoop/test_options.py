@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 SAID = {
     "slots": "3", "memory": "1GB", "checkpoints": "/c", "checkpoint_budget": "2GB", "persist": "worthwhile",
     "statistics": "full", "tenant": "x", "tenants": "x=2", "priority": "7", "deadline": "30", "scheduler": "MaxMin()",
+    "most_jobs": "4", "most_queued": "9",
     "reuse": "yes", "spill": "/s", "replan": "no", "policy": "robust", "demand_aware": "on", "watch_machine": "on",
     "wait_for_capacity": "7", "plan_cache": "/p", "trace": "/t", "tables": "/d", "ray": "auto", "ray_reserve": "no",
     "ray_tls": "on", "locked": "on", "staged": "on", "copy_to": "/a:/b", "guard": "always",

@@ -1,0 +1,116 @@
+"""Jobs that queue until they may run: tenants take turns, nothing is lost, and a full queue refuses."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import qoop
+from qoop.control.admission import Admission
+from qoop.control.cluster import Cluster
+from qoop.control.job_handle import JobHandle
+from qoop.control.messages import JobRequest
+from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.clock import VirtualClock
+from qoop.engine.history import Ended, Started
+from qoop.planner.plan import Estimate, Plan, Resources, Stage
+from qoop.retrace.rerun import read_trace, rerun
+from qoop.schedulers.terms import Terms
+
+ENDLESS = "SELECT sum(a.n * b.n * c.n % 7) FROM t a, t b, t c, t d"
+
+
+def plan(name: str, tasks: int) -> Plan:
+    estimate = Estimate(task_seconds=1.0, task_memory=1e6)
+    return Plan((Stage(name, "", (), (("x", "INTEGER"),), tasks, name, estimate=estimate),), (("x", "INTEGER"),))
+
+
+def cluster_of(most: float, **more: float) -> Cluster:
+    clock = VirtualClock()
+    return Cluster(SimulatedBackend({"m": Resources(2, 8e9)}, clock), clock=clock, thread=False, most_jobs=most, **more)
+
+
+def begun(job: JobHandle) -> float:
+    return next(record.at for record in job.history() if isinstance(record, Started))
+
+
+def test_the_others_wait_in_a_queue_in_which_tenants_take_turns() -> None:
+    cluster = cluster_of(1)
+    jobs = [cluster.submit(JobRequest(plan(f"p{n}", 4), terms=Terms(tenant))) for n, tenant in enumerate("xxxy")]
+    cluster.step(0.0)
+    assert [job.status().place for job in jobs] == [None, 1, 2, 3]
+    assert jobs[1].status().share is None
+    while cluster.busy:
+        cluster.step()
+        cluster.check()
+    assert [begun(job) for job in jobs] == pytest.approx([0.0, 2.0, 4.0, 6.0])  # x had no job when its turn came again
+    cluster.close()
+
+
+def test_a_tenant_that_runs_nothing_is_next() -> None:
+    cluster = cluster_of(2)
+    jobs = [cluster.submit(JobRequest(plan(f"p{n}", 2 + 4 * n), terms=Terms(t))) for n, t in enumerate("xxxyy")]
+    while cluster.busy:
+        cluster.step()
+    assert begun(jobs[3]) < begun(jobs[2])
+    cluster.close()
+
+
+def test_one_that_waits_can_be_cancelled_times_out_and_is_told_of_the_close() -> None:
+    cluster = cluster_of(1)
+    long, cancelled, late, last = (
+        cluster.submit(JobRequest(plan(f"p{n}", 40), timeout=timeout))
+        for n, timeout in enumerate([None, None, 3.0, None])
+    )
+    cluster.step(0.0)
+    cancelled.cancel()
+    while cluster.now() < 5.0:
+        cluster.step()
+    assert isinstance(cancelled.error, qoop.Cancelled) and isinstance(late.error, qoop.Timeout)
+    assert last.status().place == 1
+    cluster.close()
+    assert isinstance(long.error, qoop.Cancelled) and isinstance(last.error, qoop.Cancelled)
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.integers(1, 6)), min_size=1, max_size=12), st.integers(1, 4))
+def test_never_more_than_may_and_never_a_job_too_few(asked: list[tuple[str, int]], most: int) -> None:
+    cluster = cluster_of(most)
+    jobs = [cluster.submit(JobRequest(plan(f"p{n}", k), terms=Terms(t))) for n, (t, k) in enumerate(asked)]
+    while cluster.busy:
+        cluster.step()
+        places = [job.status().place for job in jobs if not job.state.final]
+        running = places.count(None)
+        assert running <= most and (running == most or running == len(places))
+    assert all(any(isinstance(record, Ended) for record in job.history()) for job in jobs)
+    cluster.close()
+
+
+def test_weights_count_in_the_queue() -> None:
+    queue = Admission(3)
+    for number in range(6):
+        queue.put(f"j{number}", number, "heavy" if number % 2 else "light", 2.0 if number % 2 else 1.0)
+    assert list(queue.admit([])) == ["j0", "j1", "j3"] and len(queue) == 3
+
+
+def test_a_session_queues_refuses_and_is_gone_through_again(tmp_path: Path) -> None:
+    with qoop.connect(slots=1, memory="500MB", most_jobs=1, most_queued=1, trace=tmp_path / "t") as session:
+        session.register("t", pa.table({"n": range(1000)}))
+        long = session.submit(ENDLESS)
+        while session.tenants() == []:
+            time.sleep(0.01)
+        waiting = session.submit("SELECT count(*) FROM t")
+        while waiting.status().place is None:
+            time.sleep(0.01)
+        with pytest.raises(qoop.Overloaded, match=r"1 jobs run and 1 wait.* most_jobs"):
+            session.submit("SELECT 3")
+        long.cancel()
+        assert waiting.result().fetchall() == [(1000,)]
+        assert session.sql("SELECT 4").fetchall() == [(4,)]
+    assert rerun(read_trace(tmp_path / "t")).difference is None
+    with pytest.raises(qoop.ConfigError, match="most_jobs must be a whole number of at least 1"):
+        qoop.connect(most_jobs=0)
