@@ -26,6 +26,10 @@
     ├── Timeout                 the job did not end within its time limit
     ├── ConfigError             an argument, environment variable or option is not valid
     │   └── FunctionError       what is said of a function of Python that is to be registered
+    ├── Refused                 a server does not do that for this user, or not now
+    │   ├── NotKnown            no user has that token or password
+    │   ├── TooMuch             a request or an answer is larger than the user's limits allow
+    │   └── Busy                as many queries run as may, or the server ends
     └── SessionClosed           the session was closed, or is that of the process that this one was forked from
 """
 
@@ -168,6 +172,22 @@ class ConfigError(QoopError):
 
 class FunctionError(ConfigError):
     """A function of Python cannot be registered as it was described."""
+
+
+class Refused(QoopError):
+    """A server does not do that for this user, or not now."""
+
+
+class NotKnown(Refused):
+    """No user of the server has that token or password."""
+
+
+class TooMuch(Refused):
+    """A request or an answer is larger than the limits of the user allow."""
+
+
+class Busy(Refused):
+    """As many queries run as may, of the user or of all, or the server ends."""
 
 
 class SessionClosed(QoopError):

@@ -31,6 +31,7 @@
     job.py              one run of a query
     control/            the loop that runs jobs on machines and divides the resources
     schedulers/         policies that grant free resources to jobs
+    server/             `qoop serve`: many clients, as users with limits
     replanning/         decisions to change the plan of a running job
     result.py           the answer
     suspend.py          writes a job to a folder, and resumes it from there

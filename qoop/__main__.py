@@ -1,4 +1,4 @@
-"""The command line: ``qoop DIR`` (a shell), ``qoop DIR -c "select …"``, ``qoop explain``, ``qoop tpcds …``.
+"""The command line: ``qoop DIR`` (a shell), ``qoop DIR -c "select …"``, ``qoop explain``, ``qoop serve``, ….
 
 Exit codes: 0 done; 1 an error of ours, told in one message on stderr; 2 wrong usage; 130 interrupted, and
 128 + n after signal n, once what was begun is cleaned up.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qoop.statements.statement import Statement
 
 _USAGE, _INTERRUPTED = 2, 130
-_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "slt")
+_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "slt")
 """The meaning of a first word even if there is a file of that name; that one is ./tpcds."""
 
 _BENCH = "Compare with DuckDB, and plans with each other, while the resources change"
@@ -105,6 +105,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     replay_command.add(commands)
     _add_calibrate(commands)
     _add_slt(commands, words)
+    _add_serve(commands, words)
     _add_group(commands, words, "profile", _PROFILE, "qoop.commands.profile")
     _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
     _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
@@ -168,6 +169,14 @@ def _add_slt(commands: argparse._SubParsersAction[argparse.ArgumentParser], word
         import_module("qoop.commands.slt").add(commands)
     else:
         commands.add_parser("slt", help="Run sqllogictest files, such as those of DuckDB, and compare the answers")
+
+
+def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
+    """Add the command; its module is loaded only if it is asked for."""
+    if words[:1] == ["serve"]:
+        _add_session_options(import_module("qoop.server.command").add(commands, _session))
+    else:
+        commands.add_parser("serve", help="Answer queries over HTTP, for many clients, each with a token and limits")
 
 
 def _add_group(

@@ -209,20 +209,23 @@ class Job:
         """
         import pyarrow as pa
 
+        parts = self.parts()
+        first = next(parts).batches()
+        rest = (batch for part in parts for batch in part.batches())
+        return pa.RecordBatchReader.from_batches(first.schema, chain(first, rest))
+
+    def parts(self) -> Iterator[Result]:
+        """The parts of the answer, at least one, each as soon as it is there; else as `batches`."""
         self._handle.check()
         with self._lock:
             if self._streamed or self._result is not None:
                 raise ConfigError(f"the rows of {self.id} were handed out before")
             self._streamed = True
-        parts = self._parts()
-        first = next(parts)
-        rest = (batch for part in parts for batch in part)
-        return pa.RecordBatchReader.from_batches(first.schema, chain(first, rest))
+        return self._parts()
 
-    def _parts(self) -> Iterator[pa.RecordBatchReader]:
+    def _parts(self) -> Iterator[Result]:
         for output in self._handle.stream():
-            part = self._read(output.key)
-            yield Result(part, self.plan.columns, self._planned.bound.settings).batches()
+            yield Result(self._read(output.key), self.plan.columns, self._planned.bound.settings)
         self._handle.release()
         if self._session is not None:
             self._session.close()
@@ -288,6 +291,11 @@ class Job:
     def cancel(self) -> None:
         """Stop it; running kernels end within 0.2 s. A job that has ended stays as it is."""
         self._handle.cancel()
+
+    def forget(self) -> None:
+        """Nobody wants the answer any more: cancel the job if it runs, and let go of what it has put out."""
+        self._handle.cancel()
+        self._handle.when_ended(self._handle.release)
 
     def suspend(self, path: str | os.PathLike[str], grace: float = 0.0, copies: bool = True) -> None:
         """Stop it and write all that is needed to go on elsewhere, on another size, to the folder `path`; see

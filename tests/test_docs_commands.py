@@ -88,7 +88,7 @@ def understood(command: list[str]) -> None:
     elif program == "pip":
         assert set(re.findall(r"\w+", "".join(re.findall(r"\[(.*?)\]", shlex.join(words))))) <= _EXTRAS
     else:
-        assert program in ("git", "ray", "cd", "mkdir", "echo", "ls", "export", ".", "source"), shlex.join(command)
+        assert program in ("cd", "curl", "echo", "export", "git", "ls", "mkdir", "ray", ".", "source"), command
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -36,8 +36,13 @@ def checked_format(name: str) -> str:
 
 def write(result: Result, form: str, stream: TextIO, terminal: Terminal | None = None) -> None:
     """Print an answer in one of FORMATS."""
-    for piece in _WRITERS[checked_format(form)](result, terminal or Terminal.of(stream)):
+    for piece in pieces(result, form, terminal or Terminal.of(stream)):
         stream.write(piece)
+
+
+def pieces(result: Result, form: str, terminal: Terminal | None = None) -> Iterator[str]:
+    """An answer in one of FORMATS, piece by piece: of those for programs, a line each."""
+    return _WRITERS[checked_format(form)](result, terminal or Terminal())
 
 
 def save(result: Result, path: str | os.PathLike[str]) -> Path:

@@ -1,0 +1,17 @@
+"""``qoop serve``: many clients on one locked session, each with a token, as a tenant and within limits.
+
+The way of a query: `http` reads a request and asks `users` whose it is → `service` admits it or not → `queries` plans,
+runs and counts it → `answers` writes its parts as Arrow, JSON or CSV → `audit` and `metrics` hear how it ended.
+
+::
+
+    answers.py     an answer as bytes, piece by piece: Arrow, JSON, JSON lines or CSV
+    audit.py       a line of JSON for each statement
+    command.py     ``qoop serve``: its options, the session, the end at a signal
+    http.py        POST /sql, GET and DELETE /queries, /healthz, /metrics
+    listening.py   sockets, TLS, connections that dawdle, a server in a thread of its own
+    metrics.py     counts, as the text that Prometheus reads
+    queries.py     one query of a user, from its text to its last row
+    service.py     the queries of all users on one session
+    users.py       the file of users: tokens and passwords as digests, tenants, limits
+"""

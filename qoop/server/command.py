@@ -1,0 +1,104 @@
+"""``qoop serve DIR``: answer the queries of many clients, until a signal says to end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import ConfigError
+from qoop.server.users import Users, new_user, read_users
+
+if TYPE_CHECKING:
+    from qoop.server.http import Manners
+    from qoop.server.listening import Place
+    from qoop.server.service import Service
+    from qoop.session import Session
+
+WHAT = "Answer queries over HTTP, for many clients, each with a token and limits"
+
+
+def add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    open_session: Callable[[argparse.Namespace], Session],
+) -> argparse.ArgumentParser:
+    """Add the command, and return its parser, which still lacks the options of a session.
+
+    open_session: how the command line opens a session.
+    """
+    parser = commands.add_parser("serve", help=WHAT, description=f"{WHAT}. See docs/serve.md.")
+    parser.add_argument("paths", metavar="DIR", nargs="*", help="what --data takes, too")
+    parser.add_argument("--config", metavar="FILE", help="the only qoop.toml to be read")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1: this machine alone)")
+    parser.add_argument("--port", type=int, default=8080, metavar="N", help="of HTTP (8080); 0: any that is free")
+    parser.add_argument("--users", metavar="FILE", type=Path, help="who may ask; without it anybody on this machine")
+    parser.add_argument("--new-user", metavar="NAME", help="print a new token, and its lines for the file of users")
+    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the certificate, in PEM")
+    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
+    names = "a name clients may call this server by; repeatable"
+    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help=names)
+    parser.add_argument("--audit", metavar="FILE", type=Path, help="a line of JSON for each statement (stderr)")
+    parser.add_argument("--queries", type=int, default=100, metavar="N", help="that may run at a time (100)")
+    ending = "seconds that queries may go on once the server is to end (30)"
+    parser.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help=ending)
+    parser.set_defaults(run=lambda options: _run(options, open_session))
+    return parser
+
+
+def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace], Session]) -> int:
+    if options.new_user is not None:
+        return _print_user(options.new_user)
+    try:
+        from qoop.server.http import Manners
+        from qoop.server.listening import Place
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"there is no {error.name}, which a server needs: pip install 'qoop[server]'") from error
+    from qoop.server.audit import AuditLog
+    from qoop.server.service import Service
+
+    place = Place(options.host, options.port, options.tls_cert, options.tls_key)
+    users = Users() if options.users is None else read_users(options.users)
+    place.check(users.are_told_apart)
+    manners = Manners(hosts=(*Manners().hosts, *options.allow_host))
+    with closing(AuditLog.at(options.audit)) as audit, _locked_session(options, open_session) as session:
+        _serve(Service(session, users, audit, options.queries), place, manners, options.grace)
+    return 0
+
+
+def _locked_session(options: argparse.Namespace, open_session: Callable[[argparse.Namespace], Session]) -> Session:
+    if options.config is not None:
+        os.environ["QOOP_CONFIG"] = options.config
+    options.data, options.locked = [*options.data, *options.paths], True
+    return open_session(options)
+
+
+def _serve(service: Service, place: Place, manners: Manners, grace: float) -> None:
+    """Serve until Ctrl-C or another signal; a second one does not wait for the queries that run."""
+    from qoop.server.listening import HttpServer
+
+    with HttpServer(service, place, manners) as server:
+        _say(f"qoop serves {len(service.session.tables())} tables at {server.address}")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            _say(f"ending: queries have {grace:g} s")
+        try:
+            service.close(grace)
+        except KeyboardInterrupt:
+            service.close(0.0)
+
+
+def _print_user(name: str) -> int:
+    token, lines = new_user(name)
+    _say(f"the token of {name}, which nobody can tell again: {token}")
+    print(lines, end="")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

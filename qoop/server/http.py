@@ -1,0 +1,218 @@
+"""HTTP: ``POST /sql`` answers a query, ``GET /queries`` lists those of the user, ``DELETE /queries/ID`` cancels one.
+
+``GET /healthz`` tells anybody whether the server takes queries; ``GET /metrics`` tells users what Prometheus reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from qoop.catalog.errors import (
+    Busy,
+    Cancelled,
+    CatalogError,
+    ExecutionError,
+    Forbidden,
+    NoCapacity,
+    NotKnown,
+    QoopError,
+    QueryError,
+    SessionClosed,
+    Timeout,
+    TooMuch,
+)
+from qoop.catalog.value import value
+from qoop.server.answers import FORMS, chosen_form, in_blocks
+from qoop.server.queries import UserQuery
+from qoop.server.service import Service
+from qoop.server.users import User
+
+_log = logging.getLogger(__name__)
+
+_STATUS: tuple[tuple[type[QoopError], int], ...] = (
+    (NotKnown, 401), (Forbidden, 403), (QueryError, 400), (CatalogError, 400), (TooMuch, 413), (Busy, 503),
+    (Timeout, 504), (NoCapacity, 503), (SessionClosed, 503), (Cancelled, 409), (ExecutionError, 422),
+)  # fmt: skip
+"""The status of an error, by its class; the first that fits."""
+
+
+@value
+class Manners:
+    """The manners that clients must have. hosts: the names they may call the server by.
+
+    body: bytes of a request. patience: seconds that a request may take to arrive, and a client to take what is sent.
+    """
+
+    hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]")
+    body: int = 1 << 20
+    patience: float = 20.0
+
+
+def application(service: Service, threads: Executor, manners: Manners) -> Starlette:
+    """The application. threads: run the queries, one each."""
+    api = _Api(service, threads, manners)
+    routes = [
+        Route("/sql", api.sql, methods=["POST"]),
+        Route("/queries", api.queries, methods=["GET"]),
+        Route("/queries/{id}", api.cancel, methods=["DELETE"]),
+        Route("/healthz", api.health, methods=["GET"]),
+        Route("/metrics", api.metrics, methods=["GET"]),
+    ]
+    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(manners.hosts), www_redirect=False)
+    told: dict[object, Callable[..., Response]] = {QoopError: _refusal, HTTPException: _no_such_page}
+    return Starlette(routes=routes, middleware=[hosts], exception_handlers=told)
+
+
+class _Api:
+    def __init__(self, service: Service, threads: Executor, manners: Manners) -> None:
+        self._service, self._threads, self._manners = service, threads, manners
+
+    async def sql(self, request: Request) -> Response:
+        user = await self._user(request)
+        form = chosen_form(request.headers.get("accept", "*/*"))
+        if form is None:
+            return _told("NotAcceptable", f"an answer may be one of {', '.join(FORMS)}", 406)
+        text, parameters = _asked(request.headers.get("content-type", ""), await self._body(request))
+        query = self._service.admit(user, text, "http", parameters)
+        return _Answer(query, form, self._threads, self._manners.patience)
+
+    async def queries(self, request: Request) -> Response:
+        user = await self._user(request)
+        found = self._service.of(user)
+        return JSONResponse([{"id": one.id, "sql": one.text, "seconds": round(one.seconds, 3)} for one in found])
+
+    async def cancel(self, request: Request) -> Response:
+        user, id = await self._user(request), request.path_params["id"]
+        if not self._service.cancel(user, id):
+            return _told("NotFound", "you have no query of that id that runs", 404)
+        return Response(status_code=204)
+
+    async def health(self, _: Request) -> Response:
+        if self._service.closing:
+            return PlainTextResponse("ending\n", 503)
+        return PlainTextResponse("ok\n")
+
+    async def metrics(self, request: Request) -> Response:
+        await self._user(request)
+        text = await run_in_threadpool(self._service.metrics)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def _user(self, request: Request) -> User:
+        """The user that asks. Raises NotKnown, Forbidden."""
+        if "origin" in request.headers:  # a page of the web, which uses the network of who looks at it
+            raise Forbidden("no page of the web may ask: the request has an Origin")
+        header = request.headers.get("authorization")
+        if header is not None and header.lower().startswith("basic "):  # a password takes its time
+            return await run_in_threadpool(self._service.users.of_header, header)
+        return self._service.users.of_header(header)
+
+    async def _body(self, request: Request) -> bytes:
+        """Raises TooMuch, Timeout."""
+        held, most = bytearray(), self._manners.body
+        try:
+            async with asyncio.timeout(self._manners.patience):
+                async for piece in request.stream():
+                    held += piece
+                    if len(held) > most:
+                        raise TooMuch(f"a request has at most {most:,} bytes")
+        except TimeoutError as error:
+            raise Timeout(f"the request has not arrived within {self._manners.patience:g} s") from error
+        return bytes(held)
+
+
+class _Answer(Response):
+    """A response that runs the query while it is sent, and cancels it when the client goes away or takes too long."""
+
+    def __init__(self, query: UserQuery, form: str, threads: Executor, patience: float) -> None:
+        self._query, self._form, self._patience = query, form, patience
+        self._run = partial(asyncio.get_running_loop().run_in_executor, threads)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.create_task(self._watch(receive))
+        error: Exception | None = None
+        try:
+            await self._answer(scope, receive, send)
+        except TimeoutError:
+            error = Cancelled(f"the client took nothing for {self._patience:g} s")
+            scope.get("abort", lambda: None)()
+        except (OSError, QoopError) as failed:  # half of the answer is sent: the connection ends without its end
+            error = failed
+        except Exception as failed:
+            _log.exception("the answer of %s", self._query.id)
+            error = failed
+        finally:
+            gone.cancel()
+            await asyncio.shield(self._run(self._query.end, error))
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._query.cancel("the client has gone")
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        blocks = in_blocks(FORMS[self._form](self._query.parts()))
+        try:
+            block = await self._run(_next, blocks)
+        except QoopError as error:
+            await self._run(self._query.end, error)
+            await _refusal(None, error)(scope, receive, send)
+            return
+        headers = [(b"content-type", self._form.encode()), (b"qoop-query", self._query.id.encode())]
+        await self._sent(send, {"type": "http.response.start", "status": 200, "headers": headers})
+        while block is not None:
+            await self._sent(send, {"type": "http.response.body", "body": block, "more_body": True})
+            block = await self._run(_next, blocks)
+        await self._sent(send, {"type": "http.response.body", "body": b""})
+
+    async def _sent(self, send: Send, message: Message) -> None:
+        async with asyncio.timeout(self._patience):
+            await send(message)
+
+
+def _next(blocks: Iterator[bytes]) -> bytes | None:
+    return next(blocks, None)
+
+
+def _asked(kind: str, body: bytes) -> tuple[str, Sequence[object] | dict[str, object]]:
+    """The text of a request and the values of its parameters. Raises QueryError."""
+    try:
+        if kind.partition(";")[0].strip().lower() != "application/json":
+            return body.decode(), ()
+        told = json.loads(body)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise QueryError(f"the request is neither SQL in UTF-8 nor JSON: {error}") from error
+    if not isinstance(told, dict) or not isinstance(told.get("sql"), str) or told.keys() - {"sql", "parameters"}:
+        raise QueryError('a request in JSON is {"sql": "...", "parameters": [...] or {...}}')
+    parameters = told.get("parameters", ())
+    if not isinstance(parameters, list | dict | tuple):
+        raise QueryError(f"parameters are an array or an object, not {parameters!r}")
+    return told["sql"], parameters
+
+
+def _refusal(_: object, error: QoopError) -> Response:
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status)
+    return _told(type(error).__name__, str(error), status, headers)
+
+
+def _no_such_page(_: Request, error: HTTPException) -> Response:
+    return _told("HTTPException", error.detail, error.status_code, dict(error.headers or {}))
+
+
+def _told(kind: str, message: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": kind, "message": message}, status, headers)

@@ -1,0 +1,167 @@
+"""A server that listens: its socket, TLS, connections that dawdle, a thread of its own, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
+from qoop.server.http import Manners, application
+from qoop.server.service import Service
+
+_SPARE = 4  # threads beyond those of queries, for what ends them
+
+
+@value
+class Place:
+    """The address to listen at. port: 0 for any that is free. certificate, key: files of TLS in PEM; neither: plain."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def check(self, users_are_told_apart: bool) -> None:
+        """Raise ConfigError unless it is this machine alone that is listened to, or there are TLS and tokens."""
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("TLS needs both a certificate and a key")
+        for file in filter(None, (self.certificate, self.key)):
+            if not file.is_file():
+                raise ConfigError(f"there is no file {file}")
+        if is_loopback(self.host):
+            return
+        lacks = [what for what, there in (("TLS", self.certificate), ("users", users_are_told_apart)) if not there]
+        if lacks:
+            raise ConfigError(
+                f"{self.host} is not this machine alone: to listen there takes a certificate and a file of users, "
+                f"and there is no {' and no '.join(lacks)}"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """True if nobody but this machine reaches it.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class HttpServer:
+    """The HTTP server in a thread of its own; use it as a context manager.
+
+    manners: `hosts` gain the place's own. Raises ConfigError for a place that must not be listened to, or cannot be.
+    """
+
+    def __init__(self, service: Service, place: Place, manners: Manners) -> None:
+        place.check(service.users.are_told_apart)
+        manners = replace(manners, hosts=(*manners.hosts, place.host))
+        self._socket = _listening(place)
+        self._threads = ThreadPoolExecutor(service.queries + _SPARE, "qoop-http")
+        self._server = _Server(_config(application(service, self._threads, manners), place, manners))
+        self._thread = threading.Thread(target=self._serve, name="qoop-http")
+        scheme = "https" if place.certificate else "http"
+        name = f"[{place.host}]" if ":" in place.host else place.host
+        self.address = f"{scheme}://{name}:{self._socket.getsockname()[1]}"
+
+    def __enter__(self) -> HttpServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take no more connections, and end those that there are; close the service first to let them end."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._threads.shutdown()
+
+    def _serve(self) -> None:
+        asyncio.run(self._server.serve([self._socket]))
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the command."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _config(app: Any, place: Place, manners: Manners) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=_protocol(manners.patience),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=1000,
+        timeout_graceful_shutdown=10,
+        timeout_keep_alive=60,
+        ssl_certfile=place.certificate,
+        ssl_keyfile=place.key,
+    )
+
+
+def _protocol(patience: float) -> type[H11Protocol]:
+    """uvicorn's protocol, which ends a connection whose request does not arrive, and lets the application do so."""
+
+    class Impatient(H11Protocol):
+        _late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            app = self.app
+
+            async def with_abort(scope: Scope, receive: Receive, send: Send) -> None:
+                scope["abort"] = transport.abort
+                await app(scope, receive, send)
+
+            self.app = with_abort
+            self._wait_for_request()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._wait_for_request()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._late is not None:
+                self._late.cancel()
+            super().connection_lost(exc)
+
+        def _wait_for_request(self) -> None:
+            """Give a request that has begun that long to arrive, from its first byte on."""
+            answered = self.cycle is not None and not self.cycle.response_complete
+            if answered and self._late is not None:
+                self._late.cancel()
+                self._late = None
+            elif not answered and self._late is None:
+                self._late = self.loop.call_later(patience, self.transport.abort)
+
+    return Impatient
+
+
+def _listening(place: Place) -> socket.socket:
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    try:
+        return socket.create_server((place.host, place.port), family=family, backlog=1024)
+    except OSError as error:
+        raise ConfigError(f"cannot listen at {place.host}, port {place.port}: {error.strerror or error}") from error

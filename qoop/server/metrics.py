@@ -1,0 +1,74 @@
+"""Counts of what the server did, and the text in which Prometheus reads them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""The upper bounds of the buckets of how long queries take."""
+
+
+class Counts:
+    """The queries that have ended so far, counted; may be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._outcomes: Counter[str] = Counter({"done": 0, "failed": 0, "cancelled": 0, "refused": 0})
+        self._errors: Counter[str] = Counter()
+        self._sums: Counter[str] = Counter({"rows": 0, "switches": 0, "checkpoints": 0})
+        self._seconds: Counter[float] = Counter()
+        self._all_seconds = 0.0
+
+    def ended(self, outcome: str, error: str, rows: int, seconds: float) -> None:
+        """A query has ended. error: the class of what it raised, if it did."""
+        with self._lock:
+            self._outcomes[outcome] += 1
+            if error:
+                self._errors[error] += 1
+            self._sums["rows"] += rows
+            if outcome != "refused":
+                self._all_seconds += seconds
+                self._seconds[next((bound for bound in _SECONDS if seconds <= bound), float("inf"))] += 1
+
+    def of_job(self, switches: int, checkpoints: int) -> None:
+        """A job has ended after that many changes of plan, and outputs of tasks that were used."""
+        with self._lock:
+            self._sums["switches"] += switches
+            self._sums["checkpoints"] += checkpoints
+
+    def text(self, gauges: Mapping[str, tuple[str, float]]) -> str:
+        """All of it in Prometheus' format. gauges: what holds now, as what it means and how much, by name."""
+        with self._lock:
+            return "".join(f"{line}\n" for line in self._lines(gauges))
+
+    def _lines(self, gauges: Mapping[str, tuple[str, float]]) -> Iterator[str]:
+        outcomes = [(f'{{outcome="{name}"}}', number) for name, number in self._outcomes.items()]
+        yield from _metric("queries_total", "counter", "Queries that have ended, by how", outcomes)
+        errors = [(f'{{error="{name}"}}', number) for name, number in self._errors.items()]
+        yield from _metric("errors_total", "counter", "Errors that users were told, by class", errors)
+        told = (("rows", "Rows of answers"), ("switches", "Changes of plan"), ("checkpoints", "Outputs of tasks used"))
+        for name, what in told:
+            yield from _metric(f"{name}_total", "counter", what, [("", self._sums[name])])
+        yield from _metric("query_seconds", "histogram", "Seconds from a request to its last row", [])
+        yield from self._buckets()
+        for name, (what, number) in gauges.items():
+            yield from _metric(name, "gauge", what, [("", number)])
+
+    def _buckets(self) -> Iterator[str]:
+        total = 0
+        for bound in _SECONDS:
+            total += self._seconds[bound]
+            yield f'qoop_query_seconds_bucket{{le="{bound:g}"}} {total}'
+        number = self._seconds.total()
+        yield f'qoop_query_seconds_bucket{{le="+Inf"}} {number}'
+        yield f"qoop_query_seconds_sum {self._all_seconds:.6f}"
+        yield f"qoop_query_seconds_count {number}"
+
+
+def _metric(name: str, kind: str, what: str, values: Sequence[tuple[str, float]]) -> Iterator[str]:
+    yield f"# HELP qoop_{name} {what}"
+    yield f"# TYPE qoop_{name} {kind}"
+    for labels, number in values:
+        yield f"qoop_{name}{labels} {number:.15g}"

@@ -1,0 +1,142 @@
+"""One query of a user on the server's session: from its text to its last row, within the user's limits."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Timeout, TooMuch
+from qoop.engine.history import Succeeded
+from qoop.statements.parameters import Parameters, with_parameters
+from qoop.statements.statement import Explain, Query, ShowFunctions, ShowTables, Statement, statements
+
+if TYPE_CHECKING:
+    from qoop.job import Job
+    from qoop.result import Result
+    from qoop.server.users import User
+    from qoop.session import Session
+
+
+class UserQuery:
+    """A query that was admitted. One thread asks for its rows, others may cancel it.
+
+    id: known to its user only. by: the protocol it came by. ended: called once, with how it ended and its error.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        user: User,
+        text: str,
+        by: str,
+        ended: Callable[[UserQuery, str, Exception | None], None],
+        parameters: Parameters = (),
+    ) -> None:
+        self.id = secrets.token_hex(8)
+        self.user, self.text, self.by = user, text, by
+        self.rows, self.since = 0, time.monotonic()
+        self.job: Job | None = None
+        self._session, self._parameters, self._ended = session, parameters, ended
+        self._lock = threading.Lock()
+        self._cancelled: str | None = None
+        self._over = self._exhausted = False
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it was asked."""
+        return time.monotonic() - self.since
+
+    @property
+    def waits(self) -> bool:
+        """True if it has no slot now: it is planned, waits for a slot, or hands out its rows."""
+        return self.job is None or (not self.job.wait(0) and self.job.status().used.cpu == 0)
+
+    def parts(self) -> Iterator[Result]:
+        """The parts of the answer, each as soon as it is there. Raises what `Job.result` does, TooMuch, Forbidden."""
+        try:
+            for part in self._answer():
+                self._count(part)
+                yield part
+                self._check()
+        except Cancelled:
+            self._check()  # says why
+            raise
+        self._exhausted = True
+
+    def cancel(self, why: str = "the query was cancelled") -> None:
+        """Stop it, from any thread; it ends once its reader sees that."""
+        with self._lock:
+            self._cancelled = self._cancelled or why
+            job = self.job
+        if job is not None:
+            job.cancel()
+
+    def end(self, error: Exception | None = None) -> None:
+        """Its reader is done with it, or had this error; further calls do nothing."""
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+        if self.job is not None and not self._exhausted:
+            self.job.forget()
+        cancelled = isinstance(error, Cancelled) or (error is None and not self._exhausted)
+        self._ended(self, "cancelled" if cancelled else "failed" if error is not None else "done", error)
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """The numbers of changes of plan, and of outputs of tasks that were used."""
+        if self.job is None:
+            return 0, 0
+        used = sum(isinstance(record, Succeeded) and record.used for record in self.job.history())
+        return len(self.job.plans) - 1, used
+
+    def _count(self, part: Result) -> None:
+        self._check()
+        if self.rows + len(part) > self.user.rows:
+            raise TooMuch(f"the answer has more than the {self.user.rows:,.0f} rows that {self.user.name} may have")
+        self.rows += len(part)
+
+    def _answer(self) -> Iterator[Result]:
+        statement = only_statement(with_parameters(self.text, self._parameters))
+        if not isinstance(statement, Query):
+            yield self._session.execute(statement)
+            return
+        left = self.user.longest_query - self.seconds
+        if left <= 0:
+            raise Timeout(f"the query has waited for more than {self.user.longest_query:g} s")
+        limit = None if math.isinf(left) else left
+        job = self._session.submit(statement.text, timeout=limit, tenant=self.user.tenant)
+        with self._lock:
+            self.job = job
+        self._check()
+        yield from job.parts()
+
+    def _check(self) -> None:
+        if self._cancelled is not None:
+            if self.job is not None:
+                self.job.cancel()
+            raise Cancelled(self._cancelled)
+
+
+def only_statement(text: str) -> Statement:
+    """The statement of a text, if a server answers it. Raises ParseError, QueryError, Forbidden.
+
+    The session is that of all users: none may change what others see.
+    """
+    found = statements(text)
+    if len(found) != 1:
+        raise QueryError(f"a server answers one statement at a time, not {len(found)}")
+    [statement] = found
+    match statement:
+        case Query() | ShowTables() | ShowFunctions() | Explain(what="plan" | "alternatives"):
+            return statement
+        case Explain(what=what):
+            raise Forbidden(f"a server does not EXPLAIN {what.upper()}: it would run the query beyond its limits")
+    raise Forbidden(
+        "a server answers queries, EXPLAIN and SHOW: its session is that of all users, so SET, CREATE, DROP and COPY "
+        "are not for one of them"
+    )

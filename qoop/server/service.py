@@ -1,0 +1,131 @@
+"""The queries of all users on one session: who may ask, how many run, and the end of all of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import Busy, ConfigError, QoopError
+from qoop.server.audit import AuditLog, Entry
+from qoop.server.metrics import Counts
+from qoop.server.queries import UserQuery
+from qoop.server.users import User, Users
+
+if TYPE_CHECKING:
+    from qoop.session import Session
+    from qoop.statements.parameters import Parameters
+
+_TO_CANCEL = 10.0
+"""Seconds that cancelled queries may take to end; kernels need 0.2, and their threads a machine that is not full."""
+_LOOK = 0.02  # seconds between two looks whether the last query has ended
+
+
+class Service:
+    """Takes the queries of all protocols. queries: that may run at a time, of all users.
+
+    Raises ConfigError for a session that is not locked.
+    """
+
+    def __init__(self, session: Session, users: Users, audit: AuditLog, queries: int = 100) -> None:
+        if not session.config.locked:
+            raise ConfigError("a server needs a locked session: connect(locked=True)")
+        self.session, self.users, self.queries = session, users, queries
+        self._audit, self._counts = audit, Counts()
+        self._lock = threading.Lock()
+        self._running: dict[str, UserQuery] = {}
+        self._closing = False
+
+    @property
+    def closing(self) -> bool:
+        """True once no more queries are admitted."""
+        return self._closing
+
+    def admit(self, user: User, text: str, by: str, parameters: Parameters = ()) -> UserQuery:
+        """Let a query in; its reader then asks for `parts`, and says when it is at their `end`. Raises Busy."""
+        query = UserQuery(self.session, user, text, by, self._ended, parameters)
+        try:
+            with self._lock:
+                self._check_limits(user)
+                self._running[query.id] = query
+        except Busy as error:
+            self._tell(query, "refused", error)
+            raise
+        return query
+
+    def of(self, user: User) -> list[UserQuery]:
+        """The queries of a user that run now, the oldest first."""
+        with self._lock:
+            return [query for query in self._running.values() if query.user.name == user.name]
+
+    def cancel(self, user: User, id: str) -> bool:
+        """Cancel a query of a user. False if the user has none of that id, even if another has."""
+        found = [query for query in self.of(user) if query.id == id]
+        for query in found:
+            query.cancel()
+        return bool(found)
+
+    def metrics(self) -> str:
+        """The counts, and what holds now, in Prometheus' format."""
+        with self._lock:
+            running = list(self._running.values())
+        return self._counts.text(self._gauges(running))
+
+    def refused(self, user: str, text: str, by: str, error: QoopError) -> None:
+        """Note a statement that was not let in."""
+        self._tell(UserQuery(self.session, User(user, ""), text, by, self._ended), "refused", error)
+
+    def close(self, grace: float) -> None:
+        """Admit no more; wait for those that run, at most `grace` seconds, then cancel them and wait for their end."""
+        with self._lock:
+            self._closing = True
+        self._wait(grace)
+        with self._lock:
+            left = list(self._running.values())
+        for query in left:
+            query.cancel("the server ends")
+        self._wait(_TO_CANCEL)
+
+    def _wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self._running and time.monotonic() < end:
+            time.sleep(_LOOK)
+
+    def _check_limits(self, user: User) -> None:
+        if self._closing:
+            raise Busy("the server ends, and takes no more queries")
+        if len(self._running) >= self.queries:
+            raise Busy(f"{self.queries} queries run, which is as many as may")
+        own = sum(query.user.name == user.name for query in self._running.values())
+        if own >= user.queries:
+            raise Busy(f"{own} queries of {user.name} run, which is as many as may")
+
+    def _ended(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
+        try:
+            self._counts.of_job(*query.changes)
+            self._tell(query, outcome, error)
+        finally:
+            with self._lock:
+                self._running.pop(query.id, None)
+
+    def _tell(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
+        seconds, kind = query.seconds, type(error).__name__ if error is not None else ""
+        self._counts.ended(outcome, kind, query.rows, seconds)
+        told = f"{kind}: {error}" if error is not None else ""
+        self._audit.write(
+            Entry(query.id, query.user.name, query.by, query.text, outcome, query.rows, seconds, error=told)
+        )
+
+    def _gauges(self, running: list[UserQuery]) -> Mapping[str, tuple[str, float]]:
+        session = self.session
+        used = [query.job.status().used for query in running if query.job is not None and not query.job.wait(0)]
+        return {
+            "queries_running": ("Queries that have not ended", len(running)),
+            "queries_waiting": ("Of these, those without a slot", sum(query.waits for query in running)),
+            "slots": ("Slots that tasks may have", session.available.cpu),
+            "slots_used": ("Slots that tasks have", sum(one.cpu for one in used)),
+            "memory_bytes": ("Memory that tasks may have", session.available.memory),
+            "memory_used_bytes": ("Memory that tasks have", sum(one.memory for one in used)),
+            "tables": ("Tables that are registered", len(session.tables())),
+        }

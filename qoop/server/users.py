@@ -1,0 +1,194 @@
+"""The file of users: who may ask, as which tenant, and within which limits.
+
+It is TOML, with a table for each user. ``qoop serve --new-user NAME`` prints one with a new token::
+
+    [ana]
+    token = "sha256:9f86…"    # or: password = "scrypt:<salt>:<digest>"
+    tenant = "dashboards"     # by default the name of the user
+    longest_query = 60        # seconds
+    rows = 1000000            # of an answer
+    queries = 4               # at a time
+
+The file holds digests only. That of a token is a plain SHA-256, as tokens are 256 random bits, and so is quick; that of
+a password is scrypt, and one that was right is remembered by a digest under a key of this process.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import math
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qoop.catalog.errors import ConfigError, NotKnown
+from qoop.catalog.value import value
+
+_OPTIONS = ("token", "password", "tenant", "longest_query", "rows", "queries")
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_NOBODY = "scrypt:" + "00" * 16 + ":" + "00" * 32
+"""A password that no text has: a name that does not exist takes as long to refuse as a wrong password."""
+
+
+@value
+class User:
+    """secret: the digest of the token or password. longest_query: in seconds. queries: that may run at a time."""
+
+    name: str
+    tenant: str
+    secret: str = ""
+    longest_query: float = math.inf
+    rows: float = math.inf
+    queries: float = math.inf
+
+
+ANYBODY = User("anybody", "")
+"""The user where there is no file of users; only on this machine."""
+
+
+class Users:
+    """Those who may ask. None of them: anybody may."""
+
+    def __init__(self, users: Mapping[str, User] | None = None) -> None:
+        self._users = users
+        self._by_token = {user.secret: user for user in (users or {}).values() if user.secret.startswith("sha256:")}
+        self._key = secrets.token_bytes(32)
+        self._right: dict[bytes, User] = {}
+        self._one_at_a_time = threading.Lock()
+
+    @property
+    def are_told_apart(self) -> bool:
+        """True if there is a file of users, so that nobody asks without a token or a password."""
+        return self._users is not None
+
+    def of_header(self, header: str | None) -> User:
+        """The user of an Authorization header, which is ``Bearer TOKEN`` or ``Basic …``. Raises NotKnown."""
+        if self._users is None:
+            return ANYBODY
+        kind, _, told = (header or "").partition(" ")
+        if kind.lower() == "bearer":
+            return self.of_token(told.strip())
+        if kind.lower() == "basic":
+            return self.of_password(*_basic(told))
+        raise NotKnown("a token is needed, as the header Authorization: Bearer TOKEN")
+
+    def of_token(self, token: str) -> User:
+        """The user with that token. Raises NotKnown."""
+        user = self._by_token.get(token_digest(token))  # who times this learns of digests, not of tokens
+        if user is None:
+            raise NotKnown("nobody has that token")
+        return user
+
+    def of_password(self, name: str, password: str) -> User:
+        """The user of that name with that password, or with that token in its place. Raises NotKnown."""
+        if self._users is None:
+            return ANYBODY
+        user = self._users.get(name)
+        if user is not None and hmac.compare_digest(user.secret, token_digest(password)):
+            return user
+        seen = hmac.digest(self._key, f"{len(name)} {name}{password}".encode(errors="surrogatepass"), "sha256")
+        if seen not in self._right:
+            self._right[seen] = self._checked(user, password)
+        return self._right[seen]
+
+    def _checked(self, user: User | None, password: str) -> User:
+        told = user.secret if user is not None and user.secret.startswith("scrypt:") else _NOBODY
+        with self._one_at_a_time:  # each takes 16 MB and 50 ms: many at a time are no way to fill the machine
+            right = hmac.compare_digest(told, password_digest(password, bytes.fromhex(told.split(":")[1])))
+        if user is None or not right:
+            raise NotKnown("no user has that name and password")
+        return user
+
+
+def token_digest(token: str) -> str:
+    """The digest of a token, as the file holds it.
+
+    >>> token_digest("an example")
+    'sha256:73300871f44c168e7c949de2c750e60c2c9bb8ff530017c5a267234e9cb4db8e'
+    """
+    return "sha256:" + hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
+
+
+def password_digest(password: str, salt: bytes | None = None) -> str:
+    """The digest of a password, as the file holds it. salt: by default a new one."""
+    salt = os.urandom(16) if salt is None else salt
+    digest = hashlib.scrypt(password.encode(errors="surrogatepass"), salt=salt, n=2**14, r=8, p=1)
+    return f"scrypt:{salt.hex()}:{digest.hex()}"
+
+
+def new_user(name: str) -> tuple[str, str]:
+    """A new token, and the lines of the file of users for who has it."""
+    token = secrets.token_urlsafe(32)
+    quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return token, f'[{quoted}]\ntoken = "{token_digest(token)}"\n'
+
+
+def read_users(path: Path) -> Users:
+    """The users of a file. Raises ConfigError, which names the file and the user."""
+    import tomllib
+
+    try:
+        if path.stat().st_mode & _OTHERS_MAY_WRITE:
+            raise ConfigError(f"{path} may be written by other users of this machine: chmod go-w it first")
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    if not tables:
+        raise ConfigError(f"{path} has no users; qoop serve --new-user NAME prints the lines of one")
+    return Users({name: _user(f"{path}: {name}", name, table) for name, table in tables.items()})
+
+
+def _user(place: str, name: str, table: object) -> User:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{place} must be the table of a user, such as [ana]")
+    unknown = table.keys() - set(_OPTIONS)
+    if unknown:
+        raise ConfigError(f"{place} has no option {', '.join(sorted(unknown))}; there are {', '.join(_OPTIONS)}")
+    tenant = table.get("tenant", name)
+    if not isinstance(tenant, str):
+        raise ConfigError(f"{place}: tenant must be a text, not {tenant!r}")
+    limits = {option: _limit(place, option, table) for option in ("longest_query", "rows", "queries")}
+    return User(name, tenant, _secret(place, table), **limits)
+
+
+def _secret(place: str, table: Mapping[str, Any]) -> str:
+    kinds = {"token": ("sha256", [64]), "password": ("scrypt", [32, 128])}
+    [*given] = kinds.keys() & table.keys()
+    if len(given) != 1:
+        raise ConfigError(f"{place} needs either a token or a password")
+    kind, lengths = kinds[given[0]]
+    told, *digits = str(table[given[0]]).split(":")
+    if told != kind or [len(part) for part in digits] != lengths or not _are_hex(digits):
+        raise ConfigError(f"{place}: {given[0]} must be a digest, {kind}:…, as qoop serve --new-user prints it")
+    return str(table[given[0]]).lower()
+
+
+def _are_hex(parts: list[str]) -> bool:
+    return all(digit in "0123456789abcdefABCDEF" for part in parts for digit in part)
+
+
+def _limit(place: str, option: str, table: Mapping[str, Any]) -> float:
+    told = table.get(option, math.inf)
+    if isinstance(told, bool) or not isinstance(told, int | float) or not told > 0:
+        raise ConfigError(f"{place}: {option} must be a number above 0, not {told!r}")
+    return float(told)
+
+
+def _basic(told: str) -> tuple[str, str]:
+    """The name and the password of a Basic header."""
+    try:
+        name, colon, password = base64.b64decode(told, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise NotKnown("the header Authorization: Basic is not base64 of NAME:PASSWORD") from error
+    if not colon:
+        raise NotKnown("the header Authorization: Basic is not base64 of NAME:PASSWORD")
+    return name, password

@@ -1,0 +1,52 @@
+"""One server in this process, for all tests of servers."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import qoop
+
+if TYPE_CHECKING:
+    from server_world import World
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    from server_world import USERS, World
+
+    from qoop.server.audit import AuditLog
+    from qoop.server.http import Manners
+    from qoop.server.listening import HttpServer, Place
+    from qoop.server.service import Service
+
+    secret, log = tmp_path_factory.mktemp("secret") / "canary.csv", io.StringIO()
+    secret.write_text("secret\nof the canary\n")
+    with qoop.connect(slots=2, memory="1GB", locked=True) as session:
+        session.register("t", pa.table({"a": [1, 2, 3, None], "b": ["x", "y, z", 'q"', "<b>"]}))
+        session.register("big", pa.table({"n": pa.array(range(60_000), pa.int64())}))
+        service = Service(session, USERS, AuditLog(log))
+        with HttpServer(service, Place(), Manners(body=10_000)) as server:
+            yield World(service, server, log, secret)
+            service.close(0.0)
+
+
+@pytest.fixture(scope="session")
+def hasty(world: World) -> Iterator[World]:
+    """The same, but it does not wait for slow clients."""
+    from server_world import PATIENCE
+
+    from qoop.server.http import Manners
+    from qoop.server.listening import HttpServer, Place
+
+    with HttpServer(world.service, Place(), Manners(patience=PATIENCE)) as server:
+        yield replace(world, server=server)

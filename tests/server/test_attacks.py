@@ -1,0 +1,216 @@
+"""The attacks on a server that docs/security.md lists."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import socket
+import ssl
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from server_world import ANA, PATIENCE, USERS, World, until
+
+from qoop.catalog.errors import ConfigError, NotKnown
+from qoop.server.http import Manners
+from qoop.server.listening import HttpServer, Place
+from qoop.server.users import Users, new_user, read_users
+
+
+@pytest.mark.parametrize("path", ["/sql", "/queries", "/metrics"])
+def test_no_token_and_a_wrong_token(world: World, path: str) -> None:
+    method = "POST" if path == "/sql" else "GET"
+    for token in (None, "", "nonsense", ANA + " ", ANA[:-1], ANA.upper(), "sha256:" + "0" * 64):
+        if token != ANA + " ":  # spaces around a header are not part of it
+            reply = world.ask(method, path, b"SELECT 1", token)
+            assert (reply.status, reply.error, reply.headers["www-authenticate"]) == (401, "NotKnown", "Bearer")
+    assert world.ask("DELETE", "/queries/1", token=None).status == 401
+
+
+def test_a_password_and_a_wrong_one(world: World) -> None:
+    def asked(told: bytes) -> int:
+        header = "Basic " + base64.b64encode(told).decode()
+        return world.ask("POST", "/sql", b"SELECT 1", None, authorization=header).status
+
+    assert asked(b"pat:the password of pat") == 200
+    assert asked(b"pat:the password of pat") == 200, "it is remembered"
+    assert asked(b"ana:" + ANA.encode()) == 200, "a token does as a password"
+    for wrong in (b"pat:the password of pa", b"nobody:the password of pat", b"pat", b"\xff:\xff"):
+        assert asked(wrong) == 401
+    with pytest.raises(NotKnown):
+        USERS.of_header("Basic ~~~")
+
+
+FILES = (
+    "FROM '{}'", "FROM read_csv('{}')", "SELECT * FROM read_text('{}')", "FROM read_blob('{}')", "FROM glob('{}')",
+    "FROM parquet_scan('{}')", "FROM read_json('{}')", "FROM sniff_csv('{}')", "FROM parquet_metadata('{}')",
+    "FROM query('FROM read_text(''{}'')')", "FROM query_table('{}')", "SELECT getenv('HOME')",
+    "SELECT (SELECT content FROM read_text('{}'))", "SELECT 1 WHERE EXISTS (FROM '{}')", 'FROM "{}"',
+    "WITH x AS (FROM '{}') FROM x", "FROM t UNION ALL FROM '{}'", "FROM t, LATERAL (FROM '{}')", "ATTACH '{}'",
+    "ATTACH '{}' AS a (TYPE sqlite)", "COPY t TO '{}.copy'", "COPY t FROM '{}'", "IMPORT DATABASE '{}'",
+    "EXPORT DATABASE '{}.d'", "INSTALL httpfs", "LOAD '{}'", "PRAGMA database_list", "CALL duckdb_settings()",
+    "SET VARIABLE x = (FROM read_text('{}'))", "PREPARE p AS FROM '{}'", "EXPLAIN ANALYZE FROM '{}'",
+    "EXPLAIN FROM '{}'", "DESCRIBE '{}'", "SUMMARIZE '{}'", "CREATE TABLE x AS FROM '{}'",
+    "CREATE VIEW x AS FROM '{}'", "CREATE SECRET s (TYPE s3)", "CREATE MACRO m() AS TABLE FROM '{}'",
+    "PIVOT '{}' ON secret", "UNPIVOT '{}' ON secret", "FROM duckdb_secrets()", "FROM duckdb_settings()",
+    "FROM information_schema.tables", "FROM sqlite_master", "FROM 'https://localhost/{}'", "FROM 's3://b{}'",
+    "SET allowed_paths = ['{}']", "RESET enable_external_access", "SET slots = 99", "SET tenant = 'dashboards'",
+    "EXPLAIN HISTORY FROM t", "DROP TABLE t", "USE main", "CHECKPOINT", "VACUUM", "SELECT 1; FROM '{}'",
+)  # fmt: skip
+"""Texts that read a file, or change or tell what is not for a user."""
+
+
+def test_sql_that_asks_for_more_than_tables(world: World) -> None:
+    before = sorted(world.secret.parent.iterdir())
+    for text in FILES:
+        reply = world.sql(text.format(world.secret))
+        assert reply.status in (400, 403), (text, reply)
+        assert b"of the canary" not in reply.body
+    assert sorted(world.secret.parent.iterdir()) == before
+    assert len(world.sql("FROM t").rows()) == 4
+
+
+@pytest.mark.parametrize("path", ["/../../etc/passwd", "/sql/../../etc/passwd", "/queries/..%2f..%2fetc%2fpasswd", "/"])
+def test_paths_lead_nowhere(world: World, path: str) -> None:
+    for method in ("GET", "DELETE"):
+        assert world.ask(method, path).status in (404, 405)
+
+
+def test_names_that_are_not_ours_and_pages_of_the_web(world: World) -> None:
+    for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost:8@evil"):
+        assert world.sql("SELECT 1", host=host).status == 400
+    assert world.sql("SELECT 1", host="localhost:1234").status == 200
+    assert world.sql("SELECT 1", origin="http://localhost").status == 403
+
+
+def test_requests_that_are_too_large(world: World) -> None:
+    reply = world.sql("SELECT 1 -- " + "x" * 10_001)
+    assert (reply.status, reply.error) == (413, "TooMuch")
+    with contextlib.suppress(ConnectionError):  # it is dropped while it is sent
+        assert world.ask("GET", "/healthz", token=None, x="y" * 200_000).status in (400, 431)
+    assert world.sql(f"SELECT {'(' * 4000}1{')' * 4000}").status in (200, 400)
+    deep = world.ask("POST", "/sql", b"[" * 9_000, content_type="application/json")
+    assert deep.status == 400
+    assert world.sql("SELECT 1").status == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /sql HT", b"POST /sql HTTP/1.1\r\nhost: localhost\r\nx: "])
+def test_a_request_that_never_arrives(hasty: World, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=10) as client:
+        client.sendall(sent)
+        assert is_dropped(client)
+
+
+def is_dropped(client: socket.socket) -> bool:
+    try:
+        return client.recv(100) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_body_that_never_arrives(hasty: World) -> None:
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=10) as client:
+        head = f"POST /sql HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ANA}\r\ncontent-length: 9\r\n\r\nS"
+        client.sendall(head.encode())
+        assert b" 504 " in client.recv(1000)
+
+
+def test_a_client_that_takes_nothing(hasty: World) -> None:
+    text = "SELECT n, repeat('x', 200) AS x FROM big"
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", hasty.port))
+        head = f"POST /sql HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ANA}\r\ncontent-length: {len(text)}"
+        client.sendall(f"{head}\r\n\r\n{text}".encode())
+        until(lambda: hasty.entries(text))
+    [entry] = hasty.entries(text)
+    assert (entry["outcome"], entry["error"]) == ("cancelled", f"Cancelled: the client took nothing for {PATIENCE} s")
+    until(lambda: not hasty.service.of(hasty.user(ANA)))
+
+
+def test_nothing_listens_beyond_this_machine_without_tls_and_users(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "some.pem"
+    file.write_text("")
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
+        with pytest.raises(ConfigError, match="no TLS and no users"):
+            Place(host).check(False)
+        with pytest.raises(ConfigError, match=r"no TLS$"):
+            Place(host).check(True)
+        with pytest.raises(ConfigError, match=r"no users$"):
+            Place(host, 0, file, file).check(False)
+        with pytest.raises(ConfigError, match="takes a certificate"):
+            HttpServer(world.service, Place(host), Manners())
+    Place("0.0.0.0", 0, file, file).check(True)
+    for wrong in (Place(certificate=file), Place(certificate=file, key=tmp_path / "none")):
+        with pytest.raises(ConfigError, match=r"TLS needs both|there is no file"):
+            wrong.check(True)
+
+
+def test_tls(world: World, tmp_path: Path) -> None:
+    certificate, key = certified(tmp_path)
+    with HttpServer(world.service, Place("127.0.0.1", 0, certificate, key), Manners()) as server:
+        port = int(server.address.rpartition(":")[2])
+        context = ssl.create_default_context(cafile=str(certificate))
+        connection = http.client.HTTPSConnection("localhost", port, context=context, timeout=10)
+        connection.request("POST", "/sql", "SELECT 7 AS n", {"authorization": f"Bearer {ANA}"})
+        assert connection.getresponse().read() == b'[{"n":7}]\n'
+        connection.close()
+        plain = http.client.HTTPConnection("localhost", port, timeout=10)
+        with pytest.raises((http.client.BadStatusLine, ConnectionError)):
+            plain.request("GET", "/healthz")
+            plain.getresponse()
+
+
+def certified(folder: Path) -> tuple[Path, Path]:
+    """A certificate of localhost and its key."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, now, day = ec.generate_private_key(ec.SECP256R1()), datetime.now(), timedelta(1)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(x509.random_serial_number()).not_valid_before(now - day).not_valid_after(now + day)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_the_file_of_users(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    token, lines = new_user('a "b" \\c')
+    path.write_text(lines + 'tenant = "night"\nrows = 10\n')
+    found = read_users(path).of_token(token)
+    assert (found.name, found.tenant, found.rows) == ('a "b" \\c', "night", 10)
+    assert token not in path.read_text()
+    path.chmod(0o666)
+    with pytest.raises(ConfigError, match="chmod go-w"):
+        read_users(path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", "no users"), ("[a", "not TOML"), ("a = 1", "must be the table"), ("[a]", "either a token or a password"),
+        ('[a]\ntoken = "plain text"', "must be a digest"), ('[a]\npassword = "scrypt:zz:zz"', "must be a digest"),
+        (new_user("a")[1] + "rows = -1", "rows must be a number above 0"),
+        (new_user("a")[1] + "row = 1", "no option row"),
+    ],
+)  # fmt: skip
+def test_a_file_of_users_that_is_wrong(tmp_path: Path, lines: str, said: str) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text(lines)
+    with pytest.raises(ConfigError, match=said):
+        read_users(path)
+
+
+def test_without_a_file_of_users_anybody_on_this_machine_asks() -> None:
+    assert Users().of_header(None).name == "anybody"
