@@ -370,6 +370,11 @@ class Run:
         return tuple(attempt.id for attempt in self._attempts.values())
 
     @property
+    def stopping(self) -> bool:
+        """True while an attempt that was told to stop has not reported its end."""
+        return any(attempt.stopping for attempt in self._attempts.values())
+
+    @property
     def began(self) -> float:
         """The time of the first message, at which the seconds of the history begin."""
         return self._began if self._began is not None else self._now

@@ -8,6 +8,7 @@
     ticks.py            what goes into one round of the loop, and what comes out
     sizing.py           how large a session is
     announcements.py    the sizes that the machines are to have later
+    last_resort.py      the task that is interrupted for a job that waits
     revocation.py       what to do when capacity is about to go
     admission.py        jobs that queue until they may run
     deadlines.py        whether running jobs will meet their deadlines

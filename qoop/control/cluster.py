@@ -37,7 +37,7 @@ from qoop.catalog.errors import (
 )
 from qoop.catalog.forks import Home
 from qoop.control.announcements import AnnouncedSize, Announcements
-from qoop.control.extra_slots import ExtraSlots, extra_grant
+from qoop.control.extra_slots import ExtraSlots, extra_grant, most_extra
 from qoop.control.job_handle import LOOK, JobHandle
 from qoop.control.job_status import JobStatus, PastJob, mean_share
 from qoop.control.journal import Journal
@@ -69,7 +69,7 @@ from qoop.engine.history import Decided
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
-from qoop.engine.task import CheckpointKey, JobId, checkpoint_key, own_non_deterministic
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, checkpoint_key, own_non_deterministic
 from qoop.planner.packing import Availability, Available
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.plan_json import dump
@@ -93,6 +93,7 @@ _GRACE = 10.0
 if TYPE_CHECKING:
     from qoop.control.admission import Admission
     from qoop.control.deadlines import Deadlines
+    from qoop.control.last_resort import LastResort
     from qoop.control.tenants import TenantStatus
 
 
@@ -159,6 +160,7 @@ class Cluster:
         self._done: Counter[str] = Counter()
         self._elastic: set[JobId] = set()  # jobs that may have attempts whose resources can change
         self._extra = ExtraSlots() if extra_slots else None
+        self._last_resort: LastResort | None = None  # made when a job waits with nothing running
         self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
         self._timeouts: dict[JobId, float] = {}
         self._watch_deadlines = watch_deadlines
@@ -325,6 +327,17 @@ class Cluster:
         """The place of a job among those that wait to be admitted, from 1; None if it does not."""
         return self._admission.place(job) if self._admission is not None else None
 
+    def waits_for(self, job: JobId) -> tuple[JobId, ...]:
+        """The jobs that have the slots for which a job with nothing running waits; none if it does not wait."""
+        run = self._jobs[job].run if job in self._jobs else None
+        if run is None or run.alive or not run.ready():
+            return ()
+        return tuple(name for name in self._jobs if self.used_by(name).cpu)
+
+    def gave_way(self, job: JobId) -> int:
+        """The number of times that a task of the job was interrupted for another job."""
+        return self._last_resort.times(job) if self._last_resort is not None else 0
+
     def wanted(self) -> float:
         """Slots that all jobs together have a use for: those of all tasks that have not ended."""
         with self.lock:
@@ -383,13 +396,16 @@ class Cluster:
             if self._shares_stale or self._wants_stale:
                 self._tell_shares(now)
             self._replan(now)
-            for attempt in list(self._driver.extra()):
-                self._driver.settle(attempt)
+            if self._last_resort is None or self._last_resort.served is None:
+                for attempt in list(self._driver.extra()):
+                    self._driver.settle(attempt)
             self._grant_all(now)
             if self._extra is not None:
                 self._grant_extra(self._extra, now)
             if self._elastic:
                 self._regrant_all(now)
+            if self._extra is not None:
+                self._interrupt_for_another(self._extra, now)
             if self._driver.leaving:
                 self._clear_out(now)
             if self._deadlines is not None:
@@ -599,6 +615,10 @@ class Cluster:
                 if self._journal is not None:
                     self._journal.end(name, job.run.history)
                 self._waiting.drop(name)
+                if self._last_resort is not None:
+                    self._last_resort.forget(name)
+                if self._extra is not None:
+                    self._extra.forget(name)
                 self._remember(job)
                 for known in (self._due, self._timeouts):
                     known.pop(name, None)
@@ -693,18 +713,61 @@ class Cluster:
         most = job.run.most_slots(grant.task)
         return most if job.replanner is None or job.replanner.slots is None else min(most, job.replanner.slots)
 
-    def _start(self, grant: Grant, now: float) -> None:
+    def _start(self, grant: Grant, now: float) -> AttemptId:
         """Start what was granted; its job waits for what it has ready besides."""
-        if self._driver.apply(grant, now).spec.most:
+        spec = self._driver.apply(grant, now).spec
+        if spec.most:
             self._elastic.add(grant.job)
         self._waiting.put(self._request(self._jobs[grant.job]))
+        return spec.attempt
 
     def _grant_extra(self, extra: ExtraSlots, now: float) -> None:
         """Start a task of each job that has waited for long enough with nothing running, as far as machines go."""
+        pressed = False
         for request in extra.due(self._waiting, lambda job: self._jobs[job].run, now):
-            grant = extra_grant(request, self._driver.availability(), self._driver.extra())
+            brief = extra.is_brief(self._jobs[request.job].run)
+            grant = extra_grant(request, self._driver.availability(), self._driver.extra(), brief)
+            pressed |= grant is None and brief
             if grant is not None:
-                self._start(grant, now)
+                extra.begun(self._start(grant, now), brief)
+        self._end_not_brief(extra, pressed, now)
+
+    def _end_not_brief(self, extra: ExtraSlots, pressed: bool, now: float) -> None:
+        """Stop attempts that have an extra slot for being thought short, unless another is left for short ones."""
+        running = [one for job in self._jobs.values() for one in job.run.running() if one.extra]
+        for one in extra.not_brief(running, pressed, now):
+            self._note_tick()
+            here = [other.attempt for other in running if other.machine == one.machine]
+            if extra.long_ones(here) >= most_extra(self._driver.available(one.machine).capacity):
+                running.remove(one)
+                why = "it is not short, and the last slot on top of what there is is for those that are"
+                job = one.attempt.task.job
+                self._order(job, self._jobs[job].run.give_up([one.attempt], why, now=now))
+
+    def _interrupt_for_another(self, extra: ExtraSlots, now: float) -> None:
+        """As the last resort, interrupt a task for a job that has waited for long enough with nothing running."""
+        if self._last_resort is None:
+            if not extra.since:
+                return
+            self._last_resort = _last_resort()
+        self._last_resort.waiting(extra.since, now)
+        if not extra.since or self._driver.leaving or any(job.run.stopping for job in self._jobs.values()):
+            return
+        running = self._running()
+        for request in sorted(self._waiting, key=lambda one: extra.since.get(one.job, now)):
+            found = self._last_resort.choose(request, running, self._driver.availability(), now)
+            if found is not None:
+                self._give_way(self._last_resort, found, request.job, now)
+                return
+
+    def _give_way(self, resort: LastResort, one: Running, other: JobId, now: float) -> None:
+        """Interrupt a task for another job, behind which its own has to wait."""
+        job = self._jobs[one.attempt.task.job]
+        job.arrival = max(some.arrival for some in self._jobs.values()) + 1
+        resort.interrupted(job.run.job, other)
+        waited, lost = resort.waited(other, now), now - one.started
+        why = f"{other} has waited for {waited:.0f} s with nothing running; {lost:.0f} s are lost"
+        self._order(job.run.job, job.run.give_up([one.attempt], why, now=now))
 
     def _regrant_all(self, now: float) -> None:
         """Let elastic attempts have the slots of their share: fewer as soon as another job waits for them, more as soon
@@ -785,6 +848,8 @@ class Cluster:
             moments.append(self._extra.next_at)
         if self._scheduler.wake_at < math.inf and self._waiting:
             moments.append(self._scheduler.wake_at)
+        if self._last_resort is not None and self._last_resort.next_at is not None:
+            moments.append(self._last_resort.next_at)
         if (announced := self._announcements.next_at) is not None:
             moments.append(announced)
         if not moments:
@@ -794,13 +859,16 @@ class Cluster:
 
     def _note(self, what: object) -> None:
         """Put down what went into this turn or came out of it."""
-        if self._trace is None:
-            return
-        if not self._noted:
+        self._note_tick()
+        if self._trace is not None:
+            self._trace.record(self._now, what)
+
+    def _note_tick(self) -> None:
+        """Put down that something went into this turn, came out of it, or was found out in it."""
+        if self._trace is not None and not self._noted:
             self._noted = True
             self._ticks += 1
             self._trace.record(self._now, Tick(self._ticks, self._now))
-        self._trace.record(self._now, what)
 
     def _fail_all(self, cause: BaseException) -> None:
         """The loop cannot go on: no job may wait for ever."""
@@ -822,6 +890,12 @@ def _admission(most: float) -> Admission:
     from qoop.control.admission import Admission  # few sessions have a limit
 
     return Admission(most)
+
+
+def _last_resort() -> LastResort:
+    from qoop.control.last_resort import LastResort  # most jobs begin at once
+
+    return LastResort()
 
 
 def _deadlines() -> Deadlines:

@@ -174,7 +174,8 @@ class JobHandle:
             now, run, progress = self._cluster.now(), self._run, self._run.progress()
             used = self._cluster.used_by(self.id)
             going_on = run.plans and not run.ending and run.share is not None
-            finished = run.finished(now) if going_on else None
+            waits_for, gave_way = self._cluster.waits_for(self.id), self._cluster.gave_way(self.id)
+            finished = run.finished(now) if going_on and not waits_for else None
             elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
             history, place = list(run.history), self._cluster.place_in_queue(self.id)
         left = None
@@ -184,7 +185,7 @@ class JobHandle:
         takes = elapsed + (left.likely if left is not None else 0.0)
         ends = left is not None or run.state.final
         return JobStatus(
-            progress, elapsed, run.share, used, left,
+            progress, elapsed, run.share, used, left, waits_for, gave_way,
             waited=waited(history, elapsed),
             place=place,
             deadline=self.terms.deadline - elapsed if self.terms.deadline < math.inf else None,

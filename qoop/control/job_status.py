@@ -15,6 +15,7 @@ from types import MappingProxyType
 from qoop.catalog.value import value
 from qoop.engine.history import Record, ShareTold, Started
 from qoop.engine.progress import Finished, Progress
+from qoop.engine.task import JobId
 from qoop.planner.finish import finish_time
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
@@ -50,7 +51,8 @@ class JobStatus:
     """The status of a job.
 
     elapsed: seconds since it was submitted. share: what it is sure of, None before it was told. used: by its running
-    tasks. left: None if it has ended, or cannot go on (there is no slot).
+    tasks. left: None if it has ended, cannot go on (there is no slot), or waits for one. waits_for: the jobs that have
+    the slots then. gave_way: how often a task of it was interrupted for another job.
     waited: of the elapsed seconds, those before its first task began. place: in the queue of jobs that are not admitted
     yet, from 1; None: it is not in it. deadline: seconds until its answer is needed,
     below 0: that is over; None: it has none. rho: the time that it takes, to its likely end, over the time that it
@@ -62,6 +64,8 @@ class JobStatus:
     share: Resources | None
     used: Resources
     left: Left | None
+    waits_for: tuple[JobId, ...] = ()
+    gave_way: int = 0
     waited: float = 0.0
     place: int | None = None
     deadline: float | None = None

@@ -34,7 +34,8 @@ def view(job: str, status: JobStatus, terminal: Terminal, most_lines: int = 12) 
 def brief(job: str, status: JobStatus) -> str:
     """The job in a few words, for a status line."""
     text = f"{job} {status.progress.fraction:.0%}"
-    return f"{text}, {ends(status.left)}" if status.left is not None else text
+    end = ends(status.left) or _why_not(status)
+    return f"{text}, {end}" if end else text
 
 
 def ends(left: Left | None) -> str:
@@ -118,6 +119,7 @@ def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
         f"{status.used.cpu:g}{share} slots",
         f"{size(status.share.memory)} for tasks" if status.share and terminal.width >= 120 else "",
         span(status.elapsed),
+        f"interrupted for others: {status.gave_way}" if status.gave_way else "",
         terminal.paint(ends(status.left) or _why_not(status), "bold"),
         terminal.paint(due(status), *(("red",) if (status.late or 0.0) > 0 else ())),
     ]
@@ -127,6 +129,8 @@ def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
 def _why_not(status: JobStatus) -> str:
     if status.place is not None:
         return f"waits in the queue, at place {status.place}"
+    if status.waits_for:
+        return f"waits for a slot of {', '.join(status.waits_for)}"
     if status.share is not None and status.share.cpu <= 0:
         return "waits for a slot"
     return ""

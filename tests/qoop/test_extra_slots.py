@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from math import inf
 
 import pyarrow as pa
 import pytest
@@ -13,12 +15,16 @@ from qoop.catalog.errors import Cancelled, ConfigError, Timeout
 from qoop.control.cluster import Cluster
 from qoop.control.extra_slots import BRIEF_SECONDS, PATIENCE_SECONDS, most_extra
 from qoop.control.job_handle import JobHandle
+from qoop.control.last_resort import PATIENCE_SECONDS as LAST_PATIENCE
 from qoop.control.messages import JobRequest
-from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.drawing.view import brief, view
+from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import SlotsChanged
-from qoop.engine.history import Started
+from qoop.engine.history import Started, Stopping
+from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
+from qoop.terminal import Terminal
 
 ENDLESS = "SELECT count(*) FROM range(100000000000) a, range(1000) b WHERE (a.range * b.range) % 7 = 3"
 
@@ -31,9 +37,11 @@ def plan(name: str, seconds: float, memory: float = 1e6) -> Plan:
 class World:
     """One simulated machine, turned by hand."""
 
-    def __init__(self, slots: int = 1, extra_slots: bool = True) -> None:
+    def __init__(
+        self, slots: int = 1, extra_slots: bool = True, script: Callable[[TaskSpec], Outcome] = as_estimated
+    ) -> None:
         self.clock = VirtualClock()
-        self.backend = SimulatedBackend({"m": Resources(slots, slots * 1e9)}, self.clock)
+        self.backend = SimulatedBackend({"m": Resources(slots, slots * 1e9)}, self.clock, script)
         self.cluster = Cluster(self.backend, clock=self.clock, thread=False, extra_slots=extra_slots)
 
     def submit(self, plan: Plan) -> JobHandle:
@@ -112,10 +120,61 @@ def test_a_slot_that_becomes_free_goes_to_the_one_that_had_an_extra_one() -> Non
 
 def test_a_task_that_needs_more_memory_than_an_extra_one_gets_waits() -> None:
     world = World()
-    world.submit(plan("first", 20.0))
+    world.submit(plan("first", 8.0))
     big = world.submit(plan("big", 0.5, memory=0.9e9))
     world.end()
-    assert began(big) == (20.0, False)
+    assert began(big) == (8.0, False)
+
+
+def test_next_to_a_task_of_which_much_is_left_it_waits_no_longer_than_its_patience() -> None:
+    world = World()
+    first = world.submit(plan("first", 20.0))
+    big = world.submit(plan("big", 0.5, memory=0.9e9))
+    world.until(5.1)
+    assert began(big) == (pytest.approx(LAST_PATIENCE, abs=0.1), False)
+    assert first.status().waits_for == (big.id,) and first.status().gave_way == 1
+    world.end()
+    assert first.state == big.state == "SUCCEEDED"
+
+
+def test_texts_that_never_end_leave_a_slot_to_short_ones() -> None:
+    """Nobody knows how long they take: each is tried out on an extra slot, for no more than a second."""
+    world = World(script=lambda spec: Outcome(inf if spec.stage.id.startswith("endless") else 0.01))
+    endless = [world.submit(plan(f"endless{number}", 0.01)) for number in range(5)]
+    world.until(3.0)
+    for number in range(5):
+        short = world.submit(plan(f"short{number}", 0.01))
+        world.until(world.clock.now() + 0.3)
+        assert short.state == "SUCCEEDED"
+    for one in endless:
+        one.cancel()
+    world.end()
+
+
+def test_jobs_that_take_much_longer_than_estimated_take_turns_and_all_end() -> None:
+    world = World(script=lambda _: Outcome(30.0))
+    jobs = [world.submit(plan(f"p{number}", 0.01, memory=0.9e9)) for number in range(3)]
+    world.until(20.0)
+    assert all(any(isinstance(one, Started) for one in job.history()) for job in jobs)
+    world.end()
+    assert all(job.state == "SUCCEEDED" for job in jobs)
+    assert world.clock.now() < 4 * 90.0
+    told = [str(one) for job in jobs for one in job.history() if isinstance(one, Stopping)]
+    assert told and all("has waited for" in one and "are lost" in one for one in told)
+
+
+def test_a_job_that_waits_says_for_whom(session: qoop.Session) -> None:
+    endless = [session.submit(ENDLESS.replace("3", str(number))) for number in (3, 4, 5, 6)]
+    last = endless[-1]
+    until = time.monotonic() + 10
+    while not last.status().waits_for and time.monotonic() < until:
+        time.sleep(0.02)
+    status = last.status()
+    (headline, *_) = view(last.id, status, Terminal(120, 20, False))
+    assert status.left is None and "ends in" not in headline
+    assert f"waits for a slot of {', '.join(status.waits_for)}" in headline and "waits for" in brief(last.id, status)
+    for job in endless:
+        job.cancel()
 
 
 def test_without_any_slot_nothing_begins() -> None:

@@ -292,6 +292,16 @@ def test_whatever_happens_a_rerun_comes_to_the_same(tmp_path_factory: pytest.Tem
     assert found.ticks > 0
 
 
+def test_jobs_that_take_turns_are_gone_through_again(tmp_path: Path) -> None:
+    """They should be short and are not, so that they lose extra slots, and tasks are interrupted for others."""
+    world = World(1, lambda _: Outcome(30.0), extra_slots=True)
+    handles = [world.submit(plan(stage(f"q{number}", 1, 0.1))) for number in range(5)]
+    world.demand_aware()
+    told = [str(record) for handle in handles for record in handle.history()]
+    assert any("it is not short" in one for one in told) and any("has waited for" in one for one in told)
+    assert rerun(world.recording(tmp_path)).difference is None
+
+
 def test_the_lots_reach_everything_that_can_be_in_a_trace() -> None:
     """Else the test above would prove little."""
     seen = {type(entry.what).__name__ for seed in range(60) for entry in Lot(seed).run().trace.entries}

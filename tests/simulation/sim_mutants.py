@@ -132,7 +132,7 @@ MUTANTS = (
         "self._driver.promised", "self._driver.capacity",
     ),
     Mutant("shares stay when a job ends", Cluster, "_finish_ended_jobs", "self._shares_stale = True", "pass"),
-    Mutant("deadlines pass", Cluster, "_end_late_jobs", "now >= deadline", "False"),
+    Mutant("deadlines pass", Cluster, "_end_late_jobs", "now >= ends_at", "False"),
     Mutant("requests are not renewed", Driver, "_tell", "self.touched[job] = None", "pass"),
     Mutant("a job that is cancelled is not looked at", Cluster, "_order", "self._touch(job)", "pass"),
     Mutant(

@@ -594,8 +594,8 @@ class Watch:
         """No job goes on after its deadline."""
         now = self._backend.clock.now()
         for name, job in self.cluster._jobs.items():
-            late = job.deadline is not None and now >= job.deadline
-            assert not late or job.run.ending, f"{name} goes on, though its time was up at {job.deadline}"
+            late = job.ends_at is not None and now >= job.ends_at
+            assert not late or job.run.ending, f"{name} goes on, though its time was up at {job.ends_at}"
 
     def _accounts_agree(self) -> None:
         """The driver knows which resources are free, and who has the others."""
