@@ -176,7 +176,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser], wo
     if words[:1] == ["serve"]:
         _add_session_options(import_module("qoop.server.command").add(commands, _session))
     else:
-        commands.add_parser("serve", help="Answer queries over HTTP, for many clients, each with a token and limits")
+        commands.add_parser("serve", help="Answer queries over HTTP and Flight SQL, for many clients")
 
 
 def _add_group(

@@ -233,7 +233,7 @@ class Result:
         return [index for index, field in enumerate(schema) if not field.type.equals(wanted[index].type)]
 
     def _exported(self, schema: pa.Schema) -> pa.Schema:
-        wanted = _exported_schema(self._columns, self._settings)
+        wanted = exported_schema(self._columns, self._settings)
         for index, (_, type_) in enumerate(self._columns):
             if not has_name(type_):  # then it is as the opaque fragment left it
                 wanted = wanted.set(index, wanted.field(index).with_type(schema.field(index).type))
@@ -336,7 +336,7 @@ def _missing(path: str | os.PathLike[str], error: duckdb.Error) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) -> pa.Schema:
+def exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) -> pa.Schema:
     """The Arrow schema DuckDB exports for such columns."""
     named = ((name, _type_sql(type_) if has_name(type_) else "INTEGER") for name, type_ in columns)
     nulls = ", ".join(f"CAST(NULL AS {type_}) AS {_quoted(name)}" for name, type_ in named)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from qoop.drawing.formats import pieces
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from qoop.result import Result
 
 _ROWS = 20_000
-"""Rows that are turned into text, or into a batch of Arrow, at a time."""
+"""Rows that are turned into text at a time."""
+
+_BATCH, _MOST_ROWS = 1 << 22, 100_000
+"""Bytes, and rows, that a batch of Arrow has at most, or one row."""
 
 _BLOCK = 1 << 18
 """Bytes that are sent at once, at least: a small answer is known to be whole before its first byte is sent."""
@@ -28,13 +33,20 @@ def as_arrow(parts: Iterator[Result]) -> Iterator[bytes]:
         batches = part.batches()
         if writer is None:
             writer = pa.ipc.new_stream(pa.PythonFile(sink, "w"), batches.schema)
-        for batch in batches:
-            for first in range(0, batch.num_rows, _ROWS):
-                writer.write_batch(batch.slice(first, _ROWS))
-                yield from sink.taken()
+        for batch in sendable(batches):
+            writer.write_batch(batch)
+            yield from sink.taken()
     assert writer is not None  # an answer has a part, if only an empty one
     writer.close()
     yield from sink.taken()
+
+
+def sendable(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches small enough to be sent one at a time, so that a slow client holds up few of them."""
+    for batch in batches:
+        rows = max(1, min(_MOST_ROWS, batch.num_rows * _BATCH // max(1, batch.nbytes)))
+        for first in range(0, batch.num_rows, rows):
+            yield batch.slice(first, rows)
 
 
 def as_csv(parts: Iterator[Result]) -> Iterator[bytes]:

@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,13 @@ from qoop.catalog.errors import ConfigError
 from qoop.server.users import Users, new_user, read_users
 
 if TYPE_CHECKING:
-    from qoop.server.http import Manners
-    from qoop.server.listening import Place
+    from qoop.server.flight import FlightServer
+    from qoop.server.listening import HttpServer
+    from qoop.server.manners import Manners, Place
     from qoop.server.service import Service
     from qoop.session import Session
 
-WHAT = "Answer queries over HTTP, for many clients, each with a token and limits"
+WHAT = "Answer queries over HTTP and Flight SQL, for many clients, each with a token and limits"
 
 
 def add(
@@ -36,6 +38,7 @@ def add(
     parser.add_argument("--config", metavar="FILE", help="the only qoop.toml to be read")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1: this machine alone)")
     parser.add_argument("--port", type=int, default=8080, metavar="N", help="of HTTP (8080); 0: any that is free")
+    parser.add_argument("--flight-port", type=int, metavar="N", help="of Arrow Flight SQL; without it there is none")
     parser.add_argument("--users", metavar="FILE", type=Path, help="who may ask; without it anybody on this machine")
     parser.add_argument("--new-user", metavar="NAME", help="print a new token, and its lines for the file of users")
     parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the certificate, in PEM")
@@ -53,12 +56,9 @@ def add(
 def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace], Session]) -> int:
     if options.new_user is not None:
         return _print_user(options.new_user)
-    try:
-        from qoop.server.http import Manners
-        from qoop.server.listening import Place
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"there is no {error.name}, which a server needs: pip install 'qoop[server]'") from error
+    http = _http()
     from qoop.server.audit import AuditLog
+    from qoop.server.manners import Manners, Place
     from qoop.server.service import Service
 
     place = Place(options.host, options.port, options.tls_cert, options.tls_key)
@@ -66,8 +66,29 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     place.check(users.are_told_apart)
     manners = Manners(hosts=(*Manners().hosts, *options.allow_host))
     with closing(AuditLog.at(options.audit)) as audit, _locked_session(options, open_session) as session:
-        _serve(Service(session, users, audit, options.queries), place, manners, options.grace)
+        service = Service(session, users, audit, options.queries)
+        with ExitStack() as servers:
+            address = servers.enter_context(http(service, place, manners)).address
+            _say(f"qoop serves {len(session.tables())} tables at {address}")
+            if options.flight_port is not None:
+                server = _flight(service, replace(place, port=options.flight_port), manners)
+                _say(f"and, by Flight SQL, at {servers.enter_context(server).address}")
+            _wait_for_end(service, options.grace)
     return 0
+
+
+def _http() -> type[HttpServer]:
+    try:
+        from qoop.server.listening import HttpServer
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"there is no {error.name}, which a server needs: pip install 'qoop[server]'") from error
+    return HttpServer
+
+
+def _flight(service: Service, place: Place, manners: Manners) -> FlightServer:
+    from qoop.server.flight import FlightServer  # loads gRPC
+
+    return FlightServer(service, place, manners)
 
 
 def _locked_session(options: argparse.Namespace, open_session: Callable[[argparse.Namespace], Session]) -> Session:
@@ -77,20 +98,16 @@ def _locked_session(options: argparse.Namespace, open_session: Callable[[argpars
     return open_session(options)
 
 
-def _serve(service: Service, place: Place, manners: Manners, grace: float) -> None:
+def _wait_for_end(service: Service, grace: float) -> None:
     """Serve until Ctrl-C or another signal; a second one does not wait for the queries that run."""
-    from qoop.server.listening import HttpServer
-
-    with HttpServer(service, place, manners) as server:
-        _say(f"qoop serves {len(service.session.tables())} tables at {server.address}")
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            _say(f"ending: queries have {grace:g} s")
-        try:
-            service.close(grace)
-        except KeyboardInterrupt:
-            service.close(0.0)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        _say(f"ending: queries have {grace:g} s")
+    try:
+        service.close(grace)
+    except KeyboardInterrupt:
+        service.close(0.0)
 
 
 def _print_user(name: str) -> int:

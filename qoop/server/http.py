@@ -30,14 +30,15 @@ from qoop.catalog.errors import (
     Forbidden,
     NoCapacity,
     NotKnown,
+    Overloaded,
     QoopError,
     QueryError,
     SessionClosed,
     Timeout,
     TooMuch,
 )
-from qoop.catalog.value import value
 from qoop.server.answers import FORMS, chosen_form, in_blocks
+from qoop.server.manners import Manners
 from qoop.server.queries import UserQuery
 from qoop.server.service import Service
 from qoop.server.users import User
@@ -46,21 +47,9 @@ _log = logging.getLogger(__name__)
 
 _STATUS: tuple[tuple[type[QoopError], int], ...] = (
     (NotKnown, 401), (Forbidden, 403), (QueryError, 400), (CatalogError, 400), (TooMuch, 413), (Busy, 503),
-    (Timeout, 504), (NoCapacity, 503), (SessionClosed, 503), (Cancelled, 409), (ExecutionError, 422),
+    (Overloaded, 503), (Timeout, 504), (NoCapacity, 503), (SessionClosed, 503), (Cancelled, 409), (ExecutionError, 422),
 )  # fmt: skip
 """The status of an error, by its class; the first that fits."""
-
-
-@value
-class Manners:
-    """The manners that clients must have. hosts: the names they may call the server by.
-
-    body: bytes of a request. patience: seconds that a request may take to arrive, and a client to take what is sent.
-    """
-
-    hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]")
-    body: int = 1 << 20
-    patience: float = 20.0
 
 
 def application(service: Service, threads: Executor, manners: Manners) -> Starlette:

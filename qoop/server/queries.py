@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class UserQuery:
     """A query that was admitted. One thread asks for its rows, others may cancel it.
 
-    id: known to its user only. by: the protocol it came by. ended: called once, with how it ended and its error.
+    id: known to its user only, by default a new one. by: the protocol it came by. ended: called once, with how it ended
+    and its error.
     """
 
     def __init__(
@@ -35,8 +36,9 @@ class UserQuery:
         by: str,
         ended: Callable[[UserQuery, str, Exception | None], None],
         parameters: Parameters = (),
+        id: str | None = None,
     ) -> None:
-        self.id = secrets.token_hex(8)
+        self.id = id or secrets.token_hex(8)
         self.user, self.text, self.by = user, text, by
         self.rows, self.since = 0, time.monotonic()
         self.job: Job | None = None
@@ -61,9 +63,9 @@ class UserQuery:
             for part in self._answer():
                 self._count(part)
                 yield part
-                self._check()
+                self.check()
         except Cancelled:
-            self._check()  # says why
+            self.check()  # says why
             raise
         self._exhausted = True
 
@@ -95,7 +97,7 @@ class UserQuery:
         return len(self.job.plans) - 1, used
 
     def _count(self, part: Result) -> None:
-        self._check()
+        self.check()
         if self.rows + len(part) > self.user.rows:
             raise TooMuch(f"the answer has more than the {self.user.rows:,.0f} rows that {self.user.name} may have")
         self.rows += len(part)
@@ -112,10 +114,11 @@ class UserQuery:
         job = self._session.submit(statement.text, timeout=limit, tenant=self.user.tenant)
         with self._lock:
             self.job = job
-        self._check()
+        self.check()
         yield from job.parts()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise Cancelled if it was cancelled."""
         if self._cancelled is not None:
             if self.job is not None:
                 self.job.cancel()

@@ -34,7 +34,7 @@ class Service:
         self.session, self.users, self.queries = session, users, queries
         self._audit, self._counts = audit, Counts()
         self._lock = threading.Lock()
-        self._running: dict[str, UserQuery] = {}
+        self._running: dict[tuple[str, str], UserQuery] = {}
         self._closing = False
 
     @property
@@ -42,13 +42,18 @@ class Service:
         """True once no more queries are admitted."""
         return self._closing
 
-    def admit(self, user: User, text: str, by: str, parameters: Parameters = ()) -> UserQuery:
-        """Let a query in; its reader then asks for `parts`, and says when it is at their `end`. Raises Busy."""
-        query = UserQuery(self.session, user, text, by, self._ended, parameters)
+    def admit(self, user: User, text: str, by: str, parameters: Parameters = (), id: str | None = None) -> UserQuery:
+        """Let a query in; its reader then asks for `parts`, and says when it is at their `end`.
+
+        id: that of no other query of the user that runs. Raises Busy.
+        """
+        query = UserQuery(self.session, user, text, by, self._ended, parameters, id)
         try:
             with self._lock:
                 self._check_limits(user)
-                self._running[query.id] = query
+                if (user.name, query.id) in self._running:
+                    raise Busy("this very query runs already")
+                self._running[user.name, query.id] = query
         except Busy as error:
             self._tell(query, "refused", error)
             raise
@@ -107,7 +112,7 @@ class Service:
             self._tell(query, outcome, error)
         finally:
             with self._lock:
-                self._running.pop(query.id, None)
+                self._running.pop((query.user.name, query.id), None)
 
     def _tell(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
         seconds, kind = query.seconds, type(error).__name__ if error is not None else ""

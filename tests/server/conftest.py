@@ -25,8 +25,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     from server_world import USERS, World
 
     from qoop.server.audit import AuditLog
-    from qoop.server.http import Manners
-    from qoop.server.listening import HttpServer, Place
+    from qoop.server.flight import FlightServer
+    from qoop.server.listening import HttpServer
+    from qoop.server.manners import Manners, Place
     from qoop.server.service import Service
 
     secret, log = tmp_path_factory.mktemp("secret") / "canary.csv", io.StringIO()
@@ -34,9 +35,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with qoop.connect(slots=2, memory="1GB", locked=True) as session:
         session.register("t", pa.table({"a": [1, 2, 3, None], "b": ["x", "y, z", 'q"', "<b>"]}))
         session.register("big", pa.table({"n": pa.array(range(60_000), pa.int64())}))
-        service = Service(session, USERS, AuditLog(log))
-        with HttpServer(service, Place(), Manners(body=10_000)) as server:
-            yield World(service, server, log, secret)
+        service, manners = Service(session, USERS, AuditLog(log)), Manners(body=10_000)
+        with HttpServer(service, Place(), manners) as server, FlightServer(service, Place(), manners) as flight:
+            yield World(service, server, flight, log, secret)
             service.close(0.0)
 
 
@@ -45,8 +46,10 @@ def hasty(world: World) -> Iterator[World]:
     """The same, but it does not wait for slow clients."""
     from server_world import PATIENCE
 
-    from qoop.server.http import Manners
-    from qoop.server.listening import HttpServer, Place
+    from qoop.server.flight import FlightServer
+    from qoop.server.listening import HttpServer
+    from qoop.server.manners import Manners, Place
 
-    with HttpServer(world.service, Place(), Manners(patience=PATIENCE)) as server:
-        yield replace(world, server=server)
+    service, place, manners = world.service, Place(), Manners(patience=PATIENCE)
+    with HttpServer(service, place, manners) as server, FlightServer(service, place, manners) as flight:
+        yield replace(world, server=server, flight=flight)

@@ -7,6 +7,7 @@ import io
 import json
 import time
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra server is not installed")
 pytest.importorskip("uvicorn", reason="the extra server is not installed")
 
+from qoop.server.flight import FlightServer
 from qoop.server.listening import HttpServer
 from qoop.server.service import Service
 from qoop.server.users import User, Users, password_digest, token_digest
@@ -23,7 +25,7 @@ SLOW = "SELECT sum(hash(a.range, b.range)) AS s FROM range(1000000) a, range(100
 """A query that takes for ever, and ends at once when it is cancelled."""
 PATIENCE = 0.4
 """Seconds that this server waits for slow clients."""
-ANA, BEN, EVE = ("the token of ana", "the token of ben", "the token of eve")
+ANA, BEN, EVE, TIM = (f"the token of {name}" for name in ("ana", "ben", "eve", "tim"))
 
 
 @dataclass
@@ -32,6 +34,7 @@ class World:
 
     service: Service
     server: HttpServer
+    flight: FlightServer
     log: io.StringIO = field(repr=False)
     secret: Path
 
@@ -100,7 +103,29 @@ USERS = Users(
     {
         "ana": User("ana", "dashboards", token_digest(ANA)),
         "ben": User("ben", "night", token_digest(BEN)),
-        "eve": User("eve", "night", token_digest(EVE), longest_query=0.3, rows=1000, queries=1),
+        "eve": User("eve", "night", token_digest(EVE), rows=1000, queries=1),
+        "tim": User("tim", "night", token_digest(TIM), longest_query=0.3),
         "pat": User("pat", "night", password_digest("the password of pat")),
     }
 )
+
+
+def certified(folder: Path) -> tuple[Path, Path]:
+    """A certificate of localhost and its key."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, now, day = ec.generate_private_key(ec.SECP256R1()), datetime.now(), timedelta(1)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(x509.random_serial_number()).not_valid_before(now - day).not_valid_after(now + day)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
+    return folder / "cert.pem", folder / "key.pem"

@@ -7,15 +7,14 @@ import contextlib
 import http.client
 import socket
 import ssl
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from server_world import ANA, PATIENCE, USERS, World, until
+from server_world import ANA, PATIENCE, USERS, World, certified, until
 
 from qoop.catalog.errors import ConfigError, NotKnown
-from qoop.server.http import Manners
-from qoop.server.listening import HttpServer, Place
+from qoop.server.listening import HttpServer
+from qoop.server.manners import Manners, Place
 from qoop.server.users import Users, new_user, read_users
 
 
@@ -161,27 +160,6 @@ def test_tls(world: World, tmp_path: Path) -> None:
         with pytest.raises((http.client.BadStatusLine, ConnectionError)):
             plain.request("GET", "/healthz")
             plain.getresponse()
-
-
-def certified(folder: Path) -> tuple[Path, Path]:
-    """A certificate of localhost and its key."""
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key, now, day = ec.generate_private_key(ec.SECP256R1()), datetime.now(), timedelta(1)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now - day).not_valid_after(now + day)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )  # fmt: skip
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
-    return folder / "cert.pem", folder / "key.pem"
 
 
 def test_the_file_of_users(tmp_path: Path) -> None:

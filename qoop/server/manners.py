@@ -1,0 +1,60 @@
+"""The address that a server listens at, and the manners that its clients must have."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+
+from qoop.catalog.errors import ConfigError
+from qoop.catalog.value import value
+
+
+@value
+class Manners:
+    """The manners that clients must have. hosts: the names they may call the server by.
+
+    body: bytes of a request. patience: seconds that a request may take to arrive, and a client to take what is sent.
+    """
+
+    hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]")
+    body: int = 1 << 20
+    patience: float = 20.0
+
+
+@value
+class Place:
+    """The address to listen at. port: 0 for any that is free. certificate, key: files of TLS in PEM; neither: plain."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def check(self, users_are_told_apart: bool) -> None:
+        """Raise ConfigError unless it is this machine alone that is listened to, or there are TLS and tokens."""
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("TLS needs both a certificate and a key")
+        for file in filter(None, (self.certificate, self.key)):
+            if not file.is_file():
+                raise ConfigError(f"there is no file {file}")
+        if is_loopback(self.host):
+            return
+        lacks = [what for what, there in (("TLS", self.certificate), ("users", users_are_told_apart)) if not there]
+        if lacks:
+            raise ConfigError(
+                f"{self.host} is not this machine alone: to listen there takes a certificate and a file of users, "
+                f"and there is no {' and no '.join(lacks)}"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """True if nobody but this machine reaches it.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

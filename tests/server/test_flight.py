@@ -1,0 +1,249 @@
+"""Arrow Flight SQL, with ADBC's driver as the client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+from server_world import ANA, BEN, EVE, PATIENCE, SLOW, TIM, World, until
+
+from qoop.catalog.errors import QueryError
+from qoop.server.flight_messages import message, packed, read_message, unpacked
+
+dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="adbc-driver-flightsql is not installed")
+
+
+def connected(world: World, token: str | None = ANA, **options: str) -> Any:
+    told = {} if token is None else {"adbc.flight.sql.authorization_header": f"Bearer {token}"}
+    return dbapi.connect(world.flight.address, db_kwargs=told | options, autocommit=True)
+
+
+@pytest.fixture(scope="module")
+def ana(world: World) -> Iterator[Any]:
+    with connected(world) as connection:
+        yield connection
+
+
+def test_a_query(ana: Any, world: World) -> None:
+    with ana.cursor() as cursor:
+        cursor.execute("SELECT a, b FROM t ORDER BY a NULLS LAST")
+        assert cursor.fetchall() == [(1, "x"), (2, "y, z"), (3, 'q"'), (None, "<b>")]
+        assert [column[0] for column in cursor.description] == ["a", "b"]
+        cursor.execute("FROM big")
+        assert sorted(cursor.fetch_arrow_table()["n"].to_pylist()) == list(range(60_000))
+        cursor.execute("SELECT a FROM t WHERE a > 9")
+        assert cursor.fetchall() == []
+        cursor.execute("SHOW TABLES")
+        assert set(cursor.fetchall()) == {("t",), ("big",)}
+    [entry] = world.entries("FROM big")[-1:]
+    assert (entry["user"], entry["by"], entry["outcome"], entry["rows"]) == ("ana", "flight", "done", 60_000)
+
+
+def test_the_schema_of_a_query_that_is_not_run(ana: Any, world: World) -> None:
+    with ana.cursor() as cursor:
+        schema = cursor.adbc_execute_schema("SELECT a, b, a::DECIMAL(9,2) AS d, 1::HUGEINT AS h FROM t -- not run")
+    wanted = world.service.session.sql("SELECT a, b, a::DECIMAL(9,2) AS d, 1::HUGEINT AS h FROM t").arrow().schema
+    assert schema == wanted
+    assert world.entries("SELECT a, b, a::DECIMAL(9,2) AS d, 1::HUGEINT AS h FROM t -- not run") == []
+
+
+def test_values_of_parameters(ana: Any) -> None:
+    with ana.cursor() as cursor:
+        for values in ([2, "z"], [3, "'; DROP"]):
+            cursor.execute("SELECT b, ? AS x FROM t WHERE a = ?", values[::-1])
+            assert [row[1] for row in cursor.fetchall()] == [values[1]]
+        cursor.execute("SELECT $x AS x, $y AS y", pa.record_batch({"y": [1], "x": ["one"]}))
+        assert cursor.fetchall() == [("one", 1)]
+    with ana.cursor() as cursor, pytest.raises(dbapi.Error, match="one row at a time"):
+        cursor.execute("SELECT ? AS x", pa.record_batch({"0": [1, 2]}))
+
+
+def test_what_there_is(ana: Any) -> None:
+    found = ana.adbc_get_objects(depth="columns").read_all().to_pylist()
+    [catalog] = found
+    [schema] = catalog["catalog_db_schemas"]
+    assert schema["db_schema_name"] == "main"
+    tables = {table["table_name"]: table for table in schema["db_schema_tables"]}
+    assert {name: table["table_type"] for name, table in tables.items()} == {"t": "TABLE", "big": "TABLE"}
+    assert [column["column_name"] for column in tables["t"]["table_columns"]] == ["a", "b"]
+    [only] = ana.adbc_get_objects(table_name_filter="b%").read_all().to_pylist()[0]["catalog_db_schemas"]
+    assert [table["table_name"] for table in only["db_schema_tables"]] == ["big"]
+    assert ana.adbc_get_table_schema("t").names == ["a", "b"]
+    assert set(ana.adbc_get_table_types()) == {"TABLE", "VIEW"}
+    assert ana.adbc_get_info()["vendor_name"] == "qoop"
+
+
+@pytest.mark.parametrize(
+    ("command", "columns", "rows"),
+    [("CommandGetXdbcTypeInfo", 19, 19), ("CommandGetPrimaryKeys", 6, 0), ("CommandGetCrossReference", 13, 0)],
+)
+def test_questions_that_odbc_asks(world: World, command: str, columns: int, rows: int) -> None:
+    client, options = plain(world)
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(packed(command)), options)
+    table = client.do_get(info.endpoints[0].ticket, options).read_all()
+    assert (table.num_columns, table.num_rows, table.schema) == (columns, rows, info.schema)
+    client.close()
+
+
+def plain(world: World, token: str | None = ANA) -> tuple[Any, Any]:
+    headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+    return flight.connect(world.flight.address), flight.FlightCallOptions(headers=headers, timeout=20)
+
+
+def test_a_name_and_a_password(world: World) -> None:
+    with connected(world, None, username="pat", password="the password of pat") as pat, pat.cursor() as cursor:
+        cursor.execute("SELECT 1 AS one")
+        assert cursor.fetchall() == [(1,)]
+    with pytest.raises(dbapi.Error, match=r"(?i)unauthenticated"):
+        connected(world, None, username="pat", password="wrong").close()
+
+
+@pytest.mark.parametrize("token", [None, "nonsense", "", ANA[1:]])
+def test_no_token_and_a_wrong_token(world: World, token: str | None) -> None:
+    client, options = plain(world, token)
+    ticket = flight.Ticket(packed("TicketStatementQuery", (1, "0" * 16 + "FROM t")))
+    asked = flight.FlightDescriptor.for_command(packed("CommandStatementQuery", (1, "FROM t")))
+    for call in (
+        lambda: client.get_flight_info(asked, options),
+        lambda: client.get_schema(asked, options),
+        lambda: client.do_get(ticket, options).read_all(),
+        lambda: list(client.do_action(("CancelFlightInfo", b""), options)),
+        lambda: list(client.list_actions(options)),
+    ):
+        with pytest.raises((flight.FlightUnauthenticatedError, OSError), match=r"NotKnown: .* token"):
+            call()
+    client.close()
+
+
+def test_what_is_not_for_sql(ana: Any, world: World) -> None:
+    for text in (f"FROM '{world.secret}'", "SET threads = 1", "DROP TABLE t", f"COPY t TO '{world.secret}'"):
+        with ana.cursor() as cursor, pytest.raises(dbapi.Error, match="Forbidden"):
+            cursor.execute(text)
+    with ana.cursor() as cursor, pytest.raises(dbapi.Error, match="BindError"):
+        cursor.execute("SELECT nix FROM t")
+    with ana.cursor() as cursor, pytest.raises(dbapi.Error, match="TooMuch"):
+        cursor.execute("SELECT 1 -- " + "x" * 10_001)
+    with ana.cursor() as cursor, pytest.raises(dbapi.Error):
+        cursor.adbc_ingest("new", pa.table({"a": [1]}))
+
+
+def test_limits_of_a_user(world: World) -> None:
+    for token, text, error in ((TIM, SLOW, "Timeout"), (EVE, "FROM big", "TooMuch")):
+        with connected(world, token) as one, one.cursor() as cursor, pytest.raises(dbapi.Error, match=error):
+            cursor.execute(text)
+            cursor.fetch_arrow_table()
+
+
+def test_a_client_that_cancels(ana: Any, world: World) -> None:
+    text = f"{SLOW} -- cancelled"
+    with ana.cursor() as cursor:
+        failed: list[Exception] = []
+        thread = threading.Thread(target=fails, args=(cursor, text, failed))
+        thread.start()
+        until(lambda: any(query.text == text and query.job for query in world.service.of(world.user(ANA))))
+        cursor.adbc_cancel()
+        thread.join()
+    assert len(failed) == 1
+    until(lambda: world.entries(text))
+    assert [entry["outcome"] for entry in world.entries(text)] == ["cancelled"]
+
+
+def fails(cursor: Any, text: str, failed: list[Exception]) -> None:
+    try:
+        cursor.execute(text)
+        cursor.fetchall()
+    except Exception as error:
+        failed.append(error)
+
+
+def test_another_user_can_neither_cancel_a_query_nor_use_a_statement(world: World) -> None:
+    text = f"{SLOW} -- of ana"
+    client, options = plain(world)
+    other = plain(world, BEN)[1]
+    info = client.get_flight_info(
+        flight.FlightDescriptor.for_command(packed("CommandStatementQuery", (1, text))), options
+    )
+    failed: list[Exception] = []
+    thread = threading.Thread(target=drained, args=(client, info, options, failed))
+    thread.start()
+    until(lambda: any(query.text == text and query.job for query in world.service.of(world.user(ANA))))
+    cancel = ("CancelFlightInfo", message((1, info.serialize())))
+    [refused] = client.do_action(cancel, other)
+    assert read_message(refused.body.to_pybytes()).numbers(1) == [3]
+    [done] = client.do_action(cancel, options)
+    assert read_message(done.body.to_pybytes()).numbers(1) == [1]
+    thread.join()
+    assert [(type(error), "Cancelled: the query was cancelled" in str(error)) for error in failed] == [
+        (flight.FlightServerError, True)
+    ]
+    asked = ("CreatePreparedStatement", packed("ActionCreatePreparedStatementRequest", (1, "FROM t")))
+    [made] = client.do_action(asked, options)
+    handle = unpacked(made.body.to_pybytes())[1].raw(1)
+    use = flight.FlightDescriptor.for_command(packed("CommandPreparedStatementQuery", (1, handle)))
+    assert client.get_flight_info(use, options).schema.names == ["a", "b"]
+    with pytest.raises(pa.ArrowInvalid, match="no such prepared statement"):
+        client.get_flight_info(use, other)
+    client.close()
+
+
+def drained(client: Any, info: Any, options: Any, failed: list[Exception]) -> None:
+    try:
+        client.do_get(info.endpoints[0].ticket, options).read_all()
+    except Exception as error:
+        failed.append(error)
+
+
+def test_a_client_that_takes_nothing(hasty: World) -> None:
+    text = "SELECT n, repeat('x', 1000) AS x FROM big -- by Flight"
+    client, options = plain(hasty)
+    reader = client.do_get(flight.Ticket(packed("TicketStatementQuery", (1, "f" * 16 + text))), options)
+    reader.read_chunk()
+    until(lambda: hasty.entries(text))
+    [entry] = hasty.entries(text)
+    assert (entry["outcome"], entry["error"]) == ("cancelled", f"Cancelled: the client took nothing for {PATIENCE} s")
+    with pytest.raises(flight.FlightServerError, match="took nothing"):
+        reader.read_all()
+    client.close()
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\x0b", b"\x80" * 30, packed("Nix")])
+def test_messages_that_are_none(world: World, data: bytes) -> None:
+    client, options = plain(world)
+    with pytest.raises((pa.ArrowInvalid, NotImplementedError)):
+        client.get_flight_info(flight.FlightDescriptor.for_command(data), options)
+    with pytest.raises((pa.ArrowInvalid, NotImplementedError)):
+        client.do_get(flight.Ticket(data), options).read_all()
+    client.close()
+
+
+def test_messages() -> None:
+    read = read_message(message((1, "one"), (2, 300), (1, "uno"), (4, bytes([1, 172, 2]))))
+    assert (read.texts(1), read.numbers(2), read.numbers(4), read.optional(3)) == (
+        ["one", "uno"],
+        [300],
+        [1, 300],
+        None,
+    )
+    for wrong in (lambda: read.raw(2), lambda: read_message(b"\x0a\x01\xff").text(1)):
+        with pytest.raises(QueryError):
+            wrong()
+
+
+def test_tls(world: World, tmp_path: Path) -> None:
+    from server_world import certified
+
+    from qoop.server.flight import FlightServer
+    from qoop.server.manners import Manners, Place
+
+    certificate, key = certified(tmp_path)
+    with FlightServer(world.service, Place("localhost", 0, certificate, key), Manners()) as server:
+        trusted = {"adbc.flight.sql.client_option.tls_root_certs": certificate.read_text()}
+        told = {"adbc.flight.sql.authorization_header": f"Bearer {ANA}"}
+        with dbapi.connect(server.address, told | trusted, autocommit=True) as ana, ana.cursor() as cursor:
+            cursor.execute("SELECT 7 AS n")
+            assert cursor.fetchall() == [(7,)]
