@@ -17,6 +17,7 @@ from qoop.catalog.errors import BindError, ConfigError, QoopError
 from qoop.commands import replay as replay_command
 from qoop.commands import resume as resume_command
 from qoop.commands.loading import loading_little
+from qoop.commands.words import in_order
 from qoop.drawing.formats import FORMATS, checked_format
 from qoop.options import FLAGS, Flag
 from qoop.streams import (
@@ -65,29 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    parser = _parser(words)
-    options = parser.parse_args(_with_data_named(words))
+    words = in_order(words, _COMMANDS)
+    options = _parser(words).parse_args(words)
     with output():
         code: int = options.run(options) or 0
     return code
-
-
-def _with_data_named(words: Sequence[str]) -> list[str]:
-    """The words with --data before each path at their beginning: ``qoop DIR`` is ``qoop --data DIR``.
-
-    >>> _with_data_named(["./data", "x.parquet", "-c", "FROM x"])
-    ['--data', './data', '--data', 'x.parquet', '-c', 'FROM x']
-    """
-    place = 0
-    while place < len(words) and _is_path(words[place]):
-        place += 1
-    return [*(word for path in words[:place] for word in ("--data", path)), *words[place:]]
-
-
-def _is_path(word: str) -> bool:
-    return (
-        not word.startswith("-") and (os.path.exists(word) or "." in word or os.sep in word) and word not in _COMMANDS
-    )
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -95,8 +78,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         prog="qoop", description="SQL on Parquet files and DuckDB databases, run as stages of tasks."
     )
     parser.add_argument("--version", action=_Version)
-    _add_query_options(parser)
-    parser.add_argument("-f", dest="file", metavar="FILE", help="run the statements of a file; -: standard input")
+    _add_query_options(parser, "run")
     parser.add_argument("--format", type=_format, metavar="FORMAT", help=f"print answers as {', '.join(FORMATS)}")
     parser.set_defaults(run=lambda options: _query(parser, options))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -112,10 +94,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_query_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-c", dest="text", metavar="SQL", help="the statements to run (else standard input, or a shell)"
-    )
+def _add_query_options(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("-c", dest="text", metavar="SQL", help=f"the text to {what} (else -f, or standard input)")
+    parser.add_argument("-f", dest="file", metavar="FILE", help="the text is in a file; -: standard input")
     _add_session_options(parser)
 
 
@@ -142,7 +123,7 @@ def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="Print the plan of a query",
         description="Show how a query would be run, or was: its stages, and what they cost.",
     )
-    _add_query_options(parser)
+    _add_query_options(parser, "explain")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--alternatives", action="store_true", help="all plans worth keeping, and which wins where")
     kinds.add_argument(
@@ -194,9 +175,7 @@ def _add_group(
 
 
 def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    if options.text is not None and options.file is not None:
-        parser.error("give either -c or -f")
-    if options.text is None and options.file is None and (sys.stdin is None or sys.stdin.isatty()):
+    if not _has_text(parser, options):
         if sys.stdin is not None and sys.stdout.isatty():
             return _shell(options)
         parser.print_help(sys.stderr)
@@ -228,8 +207,16 @@ def _executed(session: Session, statement: Statement, unnamed: Sequence[str]) ->
         return session.execute(statement, _watch)
 
 
+def _has_text(parser: argparse.ArgumentParser, options: argparse.Namespace) -> bool:
+    """False if somebody who types would have to give it."""
+    if options.text is not None and options.file is not None:
+        parser.error("give either -c or -f")
+    typed = sys.stdin is None or sys.stdin.isatty()
+    return options.text is not None or options.file is not None or not typed
+
+
 def _text(options: argparse.Namespace) -> str:
-    """The statements to run. Raises ConfigError, ParseError."""
+    """The text to run or to explain. Raises ConfigError, ParseError."""
     if options.text is not None:
         return str(options.text)
     if options.file in (None, "-"):
@@ -260,9 +247,13 @@ def _format(name: str) -> str:
 
 
 def _show(options: argparse.Namespace, result: Result) -> None:
-    from qoop.drawing.formats import write
+    from qoop.drawing.formats import explanation, write
 
-    write(result, options.format or "table", sys.stdout)
+    told = explanation(result) if options.format is None else None
+    if told is not None:
+        print(told)
+    else:
+        write(result, options.format or "table", sys.stdout)
 
 
 def _watch(job: Job) -> None:
@@ -271,12 +262,13 @@ def _watch(job: Job) -> None:
 
 
 def _explain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    if options.text is None:
-        parser.error("-c SQL is needed")
+    if not _has_text(parser, options):
+        parser.error("a query is needed: -c SQL, -f FILE or standard input")
     form = options.format or _form_of(options.output)
     asked = {name: getattr(options, name) for name in ("alternatives", "analyze", "history", "diff")}
+    text = _text(options)
     with _session(options) as session:
-        shown = session.explain(options.text, **asked, format=form)
+        shown = session.explain(text, **asked, format=form)
     if options.output is None:
         print(shown)
     else:

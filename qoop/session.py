@@ -352,8 +352,11 @@ class Session:
         return result
 
     @interruptible()
-    def execute(self, statement: Statement, watch: Callable[[Job], object] | None = None) -> Result:
-        """Do what one of the :func:`~qoop.statements.statement.statements` of a text asks for; else as `sql`."""
+    def execute(self, statement: Statement | str, watch: Callable[[Job], object] | None = None) -> Result:
+        """Do what one of the :func:`~qoop.statements.statement.statements` of a text asks for, or a text; else as
+        `sql`."""
+        if isinstance(statement, str):
+            return self.sql(statement, watch=watch)
         self._tables.check_open()
         match statement:
             case Query(text):
@@ -711,6 +714,7 @@ class Session:
 
     def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
         from qoop.drawing import explaining
+        from qoop.drawing.formats import EXPLANATION
 
         statement = Explain(self._pivoted(statement.text), statement.what)
         match statement.what:
@@ -722,7 +726,7 @@ class Session:
                 kind, text = "history", self._told(statement.text, watch)
             case "plan":
                 kind, text = "physical_plan", explaining.explained_plan(self.planning.plan(statement.text).plan)
-        columns = (("explain_key", "VARCHAR"), ("explain_value", "VARCHAR"))
+        columns = tuple((name, "VARCHAR") for name in EXPLANATION)
         return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
 
     def _analyzed(self, text: str, format: Format = "text", watch: Callable[[Job], object] | None = None) -> str:

@@ -10,4 +10,5 @@
     resume.py        ``qoop resume``: goes on with a suspended job
     slt.py           ``qoop slt``: runs sqllogictest files
     slt_file.py      what such a file holds, its loops written out
+    words.py         the words of a command line in the order in which argparse takes them
 """

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 FORMATS = ("table", "markdown", "csv", "tsv", "json", "jsonlines", "vertical")
 """Those that are text. Files may be of Arrow (.arrow, .feather) and Parquet (.parquet), too."""
 
+EXPLANATION = ("explain_key", "explain_value")
+"""The columns of what EXPLAIN answers, by which everybody knows it."""
+
 _ALIASES = {"box": "table", "duckbox": "table", "line": "vertical", "md": "markdown", "ndjson": "jsonlines"}
 _OF_FILES = {
     ".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonlines", ".ndjson": "jsonlines", ".md": "markdown",
@@ -43,6 +46,13 @@ def write(result: Result, form: str, stream: TextIO, terminal: Terminal | None =
 def pieces(result: Result, form: str, terminal: Terminal | None = None) -> Iterator[str]:
     """An answer in one of FORMATS, piece by piece: of those for programs, a line each."""
     return _WRITERS[checked_format(form)](result, terminal or Terminal())
+
+
+def explanation(result: Result) -> str | None:
+    """The text of an EXPLAIN, which is read as it is and not as a cell of a table; None for another answer."""
+    if result.columns != list(EXPLANATION):
+        return None
+    return "\n".join(str(text) for _, text in result.fetchall())
 
 
 def save(result: Result, path: str | os.PathLike[str]) -> Path:

@@ -31,7 +31,7 @@ from qoop.catalog.stores.private import make_folder, open_private
 from qoop.repl.completer import NameCompleter
 from qoop.repl.highlighting import STYLE, SqlLexer
 from qoop.repl.names import Names, of_duckdb
-from qoop.repl.typed import is_command, is_whole
+from qoop.repl.typed import is_bare_command, is_command, is_whole, split_command
 from qoop.streams import EndedBySignal
 from qoop.terminal import Terminal
 
@@ -77,6 +77,7 @@ class Shell:
         self.asked_to_quit = False
         self.replaying: Replay | None = None
         self.suspended: dict[str, Path] = {}
+        self._begun_text = ""  # of a statement, in the midst of which a command was given
         self._told_why = ""  # the session has fewer resources than it was opened with
 
     # What commands use
@@ -243,7 +244,8 @@ class Shell:
     def _next_text(self, prompt: PromptSession[str]) -> str:
         try:
             with patch_stdout(raw=True):
-                return prompt.prompt()
+                begun, self._begun_text = self._begun_text, ""
+                return prompt.prompt(default=begun)
         except EOFError:
             return "\\q"
 
@@ -253,8 +255,9 @@ class Shell:
         text = text.strip()
         if not text:
             return True
-        if text.rstrip(";").lower() in ("exit", "quit", "help"):
+        if is_bare_command(text.rstrip(";")):
             text = "\\" + text.rstrip(";").lower()
+        begun, text = split_command(text)
         try:
             asked = self.asked_to_quit
             self.handle(text)
@@ -262,6 +265,7 @@ class Shell:
                 self.asked_to_quit = False
         except Quit:
             return False
+        self._begun_text = begun
         return True
 
     def _run_statements(self, text: str) -> None:
@@ -345,7 +349,7 @@ class Shell:
         return True
 
     def _print(self, result: Result, seconds: float, job: Job | None) -> None:
-        from qoop.drawing.formats import write
+        from qoop.drawing.formats import explanation, write
         from qoop.drawing.table_text import table_text
 
         self._last_result = result
@@ -353,8 +357,8 @@ class Shell:
         if self._file is not None:
             write(result, self.form, self._file)
             self._file.flush()
-        elif result.columns == ["explain_key", "explain_value"]:
-            self.say("\n".join(str(text) for _, text in result.fetchall()))
+        elif (told := explanation(result)) is not None:
+            self.say(told)
         elif self.form == "table":
             self.say(table_text(result, terminal, note=note))
             return

@@ -73,6 +73,51 @@ def test_explain_prints_the_plan(data: str, capsys: pytest.CaptureFixture[str]) 
     assert "t" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--slots", "1", "DATA", "-c", "SELECT sum(a) AS total FROM t"],
+        ["--slots=1", "--locked", "DATA", "-c", "SELECT sum(a) AS total FROM t"],
+        ["-c", "SELECT sum(a) AS total FROM t", "DATA"],
+        ["DATA", "-f", "FILE"],
+    ],
+)
+def test_options_and_data_stand_in_any_order(
+    words: list[str], data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "total.sql").write_text("SELECT sum(a) AS total FROM t")
+    assert main([*(_placed(word, data, tmp_path) for word in words), "--format", "csv"]) == 0
+    assert capsys.readouterr().out == "total\n3\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["explain", "DATA", "-c", "SELECT sum(a) AS total FROM t"],
+        ["explain", "--alternatives", "DATA", "-f", "FILE"],
+        ["DATA", "--slots", "1", "explain", "--diff", "A,A", "-f", "-"],
+        ["explain", "DATA"],
+    ],
+)
+def test_explain_takes_data_and_text_as_a_query_does(
+    words: list[str], data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "total.sql").write_text("SELECT sum(a) AS total FROM t")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SELECT sum(a) AS total FROM t")))
+    assert main([_placed(word, data, tmp_path) for word in words]) == 0
+    assert "s1" in capsys.readouterr().out
+
+
+def _placed(word: str, data: str, folder: Path) -> str:
+    return {"DATA": data, "FILE": str(folder / "total.sql")}.get(word, word)
+
+
+def test_explain_as_a_statement_prints_lines_and_no_table(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([data, "-c", "EXPLAIN SELECT count(*) FROM t"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 2 and lines[0].startswith("s1") and not any("\\n" in line or "│" in line for line in lines)
+
+
 def test_tables_of_a_database_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "x.duckdb")
     with duckdb.connect(path) as connection:
@@ -108,7 +153,14 @@ def test_a_corrupt_file_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    "words", [["--nonsense"], ["-c", "SELECT 1", "--slots", "many"], ["explain"], ["frobnicate"], ["tpcds"]]
+    "words",
+    [
+        ["--nonsense"],
+        ["-c", "SELECT 1", "--slots", "many"],
+        ["explain", "-c", "", "-f", "x"],
+        ["frobnicate"],
+        ["tpcds"],
+    ],
 )
 def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:

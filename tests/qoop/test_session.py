@@ -302,7 +302,8 @@ def test_explain_analyze_says_what_was_seen(session: qoop.Session) -> None:
 
 
 def test_a_statement_after_another(session: qoop.Session) -> None:
-    assert session.sql("SELECT 1; SELECT price FROM orders ORDER BY moment LIMIT 1;").fetchall() == [(3,)]
+    text = "SELECT 1; SELECT price FROM orders ORDER BY moment LIMIT 1;"
+    assert session.sql(text).fetchall() == session.execute(text).fetchall() == [(3,)]
 
 
 def test_closing_leaves_no_thread_and_no_file(tmp_path: Path) -> None:
