@@ -50,6 +50,7 @@ from qoop.plan_cache import PlanCache
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
+from qoop.planner.sql.sources import is_of_catalog
 from qoop.planning import QueryPlanning
 from qoop.replanning.observations import committed, outputs
 from qoop.replanning.policies import by_deadline
@@ -259,7 +260,8 @@ class Session:
     def tables(self) -> Mapping[str, Table]:
         """The tables by name, as they are now."""
         self._tables.home.check()
-        return self._tables.catalog.tables()
+        tables = self._tables.catalog.tables()
+        return {name: table for name, table in tables.items() if not is_of_catalog(name)}
 
     def views(self) -> Sequence[str]:
         """The names of the views, as they are now."""

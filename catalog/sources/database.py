@@ -16,7 +16,7 @@ from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.files import hashed_row, sql_name
 from qoop.catalog.sources.probe import attached, describe
 from qoop.catalog.sources.seen import File, Seen, check_content, content_file, look, reading
-from qoop.catalog.table import Columns, Footer, Range, Split, joined
+from qoop.catalog.table import Columns, Footer, Range, Split, Table, joined
 from qoop.catalog.value import value
 
 # Default rows of a DuckDB row group; a table that uses another size is merely cut less well.
@@ -98,6 +98,12 @@ class DatabaseSource:
         names = ", ".join(sql_name(name) for name, _ in columns)
         table = ".".join(map(sql_name, (self.alias, self.schema, self.table)))
         return f"SELECT {names} FROM {table}"
+
+
+def schema_of(table: Table) -> str:
+    """The schema of a DuckDB file, other than ``main``, that a table lies in: its name begins with it. Else empty."""
+    source = table.source
+    return source.schema if isinstance(source, DatabaseSource) and source.schema != "main" else ""
 
 
 def database_alias(path: str) -> str:

@@ -23,7 +23,7 @@ from qoop.catalog.opening import open_duckdb
 from qoop.catalog.value import value
 from qoop.planner.algebra.expr import quote
 from qoop.planner.algebra.query_timestamp import QueryTimestamp
-from qoop.planner.sql.sources import is_long, refuse_foreign, tables_mentioned
+from qoop.planner.sql.sources import is_long, is_of_catalog, refuse_foreign, tables_mentioned
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -282,8 +282,9 @@ def _explained(
 ) -> QueryError:
     message, position, _ = _message(error)
     kind = ParseError if isinstance(error, duckdb.ParserException) else BindError
-    if "Table with name" in message and tables:
-        message += "\nTables here: " + ", ".join(sorted(tables))
+    here = sorted(name for name in tables if not is_of_catalog(name))
+    if "Table with name" in message and here:
+        message += "\nTables here: " + ", ".join(here)
     if "Function with name" in message:
         message += "\nFunctions of Python here: " + (", ".join(functions) or "none (Session.register_function)")
     if position is None:

@@ -1,8 +1,8 @@
 """The sources that a query reads besides the tables of its session, found in DuckDB's own parse tree.
 
 Three kinds of sources are refused.  `query('…')` and `query_table('…')` name tables by a text no planner sees.  The
-catalog of DuckDB (`duckdb_tables()`, `information_schema`, `PRAGMA table_info`) would tell of the instance that runs a
-task, which has none of the session's tables: the answer would be empty, and wrong.  Functions such as
+catalog of DuckDB (`duckdb_databases()`, `pg_proc`) would tell of the instance that runs a task, which has none of the
+session's tables; what is about tables and views, the session answers before (`plain_names`).  Functions such as
 `current_query()` tell of the connection that runs a task.
 """
 
@@ -29,6 +29,8 @@ _CATALOG = re.compile(
 )
 _SCHEMAS = frozenset(("information_schema", "pg_catalog"))
 
+OF_CATALOG = " of this session"
+"""The end of the names of tables that hold what a query asked of the session's catalog."""
 
 MOST_LISTED = 1000
 """Commas in a text that is taken apart: beyond, sqlglot needs longer for it than DuckDB for the whole answer."""
@@ -37,6 +39,11 @@ MOST_LISTED = 1000
 def is_long(text: str) -> bool:
     """True for a text that holds so long a list, of values to find or of rows, that DuckDB had better run it whole."""
     return text.count(",") > MOST_LISTED
+
+
+def is_of_catalog(name: str) -> bool:
+    """True for a table that a query has made of the catalog: nobody has given it a name."""
+    return name.endswith(OF_CATALOG)
 
 
 def tables_mentioned(text: str, known: Iterable[str]) -> frozenset[str]:
@@ -84,8 +91,8 @@ def _is_of_duckdb(name: str) -> bool:
 
 def _unknown(what: str) -> BindError:
     return BindError(
-        f"{what} would tell of the DuckDB that runs a task, not of this session: "
-        "SHOW TABLES lists its tables, DESCRIBE the columns of one"
+        f"{what} would tell of the DuckDB that runs a task, not of this session: SHOW TABLES lists its tables, "
+        "DESCRIBE the columns of one; unless it is locked, information_schema tells of them, too"
     )
 
 

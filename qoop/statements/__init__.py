@@ -12,6 +12,8 @@
     settings.py      SET options that change results
     definitions.py   views, created tables and files, by name
     views.py         queries with a name
+    plain_names.py   names with schemas, and the catalog, as tables by one name
+    session_catalog.py  what DuckDB would tell of the session's catalog
     files.py         files that a query reads by path
     keeping.py       where created tables are kept
     showing.py       the answer to SHOW FUNCTIONS

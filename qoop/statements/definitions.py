@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import CatalogError, Forbidden, UnknownTable
+from qoop.catalog.sources.database import schema_of
 from qoop.catalog.stores.objects import is_remote
+from qoop.planner.sql.sources import OF_CATALOG, is_of_catalog
 from qoop.statements import keeping
 from qoop.statements.files import files_read, is_glob
+from qoop.statements.plain_names import plainly
 from qoop.statements.views import Views
 
 if TYPE_CHECKING:
@@ -56,7 +59,12 @@ class Definitions:
 
     def names(self) -> list[str]:
         """Of all tables and views, without the files that are tables because a query has read them."""
-        return sorted([*(set(self._catalog.tables()) - self._files), *self._views.names()])
+        return sorted([*self._listed(), *self._views.names()])
+
+    def _listed(self) -> Mapping[str, Table]:
+        """The tables that were registered or created."""
+        tables = self._catalog.tables().items()
+        return {name: table for name, table in tables if name not in self._files and not is_of_catalog(name)}
 
     def views(self) -> list[str]:
         """The names of all views, as they were given."""
@@ -64,21 +72,38 @@ class Definitions:
             return sorted(self._views.names())
 
     def as_read(self, text: str) -> str:
-        """A query as it is planned: views written out; the files that it reads are tables by their path. Its tables are
-        what their files hold now.
+        """A query as it is planned: views written out; the files that it reads are tables by their path, all others by
+        one name. Its tables are what their files hold now.
 
         Raises ParseError or BindError, about the text as it was given, and SourceError for a file that cannot be read.
         """
         with self._lock:
+            text = self.plainly(text)
             self._binder.admit(text)
             for path in () if self._locked else files_read(text, self._endings):
                 if is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
                     self._read_file(path)
             expanded = self._views.expand(text)
+            expanded = text if expanded == text else self.plainly(expanded)
             self._look_again(expanded)
             if expanded != text:
                 self._binder.describe(text)
             return expanded
+
+    def plainly(self, text: str) -> str:
+        """A text with each table by one name (:mod:`qoop.statements.plain_names`); what it asks of the catalog is a
+        table of what there is now."""
+        with self._lock:
+            schemas = {name.lower(): schema_of(table) for name, table in self._catalog.tables().items()}
+            qualified = [name for name, schema in schemas.items() if schema]
+            return plainly(text, qualified, None if self._locked else self._answer_of_catalog)
+
+    def _answer_of_catalog(self, asked: str) -> str:
+        from qoop.statements.session_catalog import ask_catalog
+
+        name = asked + OF_CATALOG
+        self._register(name, ask_catalog(asked, self._listed(), self._views.all()))
+        return name
 
     def table_came(self, name: str) -> None:
         """A table takes the place of whatever view had its name."""
@@ -94,7 +119,8 @@ class Definitions:
                 return
             text = self.as_read(view.text)
             self._binder.describe(text)
-            self._binder.define(f"CREATE OR REPLACE VIEW {_quoted(view.name)}{view.columns} AS {view.text}")
+            body = self.plainly(view.text)
+            self._binder.define(f"CREATE OR REPLACE VIEW {_quoted(view.name)}{view.columns} AS {body}")
             self._views.add(view)
 
     def is_wanted(self, asked: CreateTable) -> bool:

@@ -128,6 +128,8 @@ def _parsed(text: str) -> list[_Parsed]:
         found = parsed(text)
         if any(map(is_several, found)):
             return [_Parsed(_kind(one), one, _parameters(one)) for one in _split(text)]
+    except duckdb.PermissionException as error:  # what it holds is in files that DuckDB would read to take it apart
+        raise _not_for_a_session("IMPORT") from error
     except duckdb.Error as error:
         raise ParseError(str(error)) from error
     if not found:
@@ -197,10 +199,14 @@ def _statement(item: _Parsed) -> Statement:
         return _option(Words(without_end(text)))
     read = _OTHERS.get(item.type)
     if read is None:
-        raise QueryError(f"{item.type.name} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
-                         "CREATE VIEW, CREATE TABLE … AS, DROP, COPY … TO, SET, RESET, EXPLAIN, DESCRIBE, SUMMARIZE, "
-                         "SHOW TABLES and SHOW FUNCTIONS; data comes in through register() or FROM 'file'")  # fmt: skip
+        raise _not_for_a_session(item.type.name)
     return read(text)
+
+
+def _not_for_a_session(kind: str) -> QueryError:
+    return QueryError(f"{kind} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
+                      "CREATE VIEW, CREATE TABLE … AS, DROP, COPY … TO, SET, RESET, EXPLAIN, DESCRIBE, SUMMARIZE, "
+                      "SHOW TABLES and SHOW FUNCTIONS; data comes in through register() or FROM 'file'")  # fmt: skip
 
 
 _OTHERS: dict[duckdb.StatementType, Callable[[str], CreateView | CreateTable | Drop | Copy]] = {

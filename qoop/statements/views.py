@@ -36,6 +36,10 @@ class Views:
         """As they were given."""
         return [view.name for view in self._views.values()]
 
+    def all(self) -> list[View]:
+        """All of them."""
+        return list(self._views.values())
+
     def add(self, view: View) -> None:
         """Put a view in place of whatever view had its name."""
         self._views[view.name.lower()] = view

@@ -1,0 +1,140 @@
+"""Names of two parts, and the catalog, as a query is planned: each a table by one name.
+
+The tables of a DuckDB file that lie in a schema are registered as ``schema.table``, so ``FROM s2.t2`` is read as ``FROM
+"s2.t2" AS t2``. What DuckDB tells of its catalog (``information_schema.tables``, ``duckdb_columns()``,
+``pragma_table_info('t')``) is a table as well, which the session makes when a query asks for it
+(:mod:`qoop.statements.session_catalog`): the DuckDB that runs a task knows none of the session's tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from qoop.catalog.errors import ParseError
+from qoop.catalog.lexed import Lexeme, lexed
+from qoop.catalog.value import value
+from qoop.planner.parse_tree import Node, nodes, tree_of
+from qoop.planner.sql.sources import is_common_table, is_long
+
+_MAY_ASK_CATALOG = re.compile(r"duckdb_|information_schema|pg_|sqlite_|pragma_", re.I)
+_CATALOG = re.compile(
+    r"duckdb_(?:tables|columns|views|constraints|indexes|schemas|sequences)|pragma_(?:table_info|show)"
+    r"|sqlite_(?:master|schema)|pg_(?:tables|views|class|attribute|namespace|index|indexes|constraint|sequence|sequences"
+    r"|attrdef|description|type)",
+    re.I,
+)
+"""The parts of DuckDB's catalog that are about tables and views, and so about the session's."""
+
+_CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
+
+
+@value
+class _Place:
+    """A name in a text, from `start` to `end` in characters. written: what stands in its place."""
+
+    start: int
+    end: int
+    written: str
+
+
+def plainly(text: str, qualified: Collection[str], catalog: Callable[[str], str] | None) -> str:
+    """The text with every table by one name.
+
+    qualified: names of tables with a dot in them, in lower case. catalog: makes a table of what an expression tells of
+    the catalog and returns its name; None: the catalog is not to be asked.
+
+    >>> plainly("SELECT s2.t2.x, t3.y FROM s2.t2 JOIN s2.T3 AS t3 USING (x)", ["s2.t2", "s2.t3"], None)
+    'SELECT t2.x, t3.y FROM "s2.t2" AS t2 JOIN "s2.T3" AS t3 USING (x)'
+    >>> plainly("FROM pragma_table_info('a') WHERE pk", [], lambda asked: f"told by {asked}")
+    'FROM "told by pragma_table_info(\\'a\\')" AS pragma_table_info WHERE pk'
+    """
+    may_ask = catalog is not None and _MAY_ASK_CATALOG.search(text) is not None
+    if is_long(text) or not (may_ask or any(_holds(text, name) for name in qualified)):
+        return text
+    try:
+        found = list(_places(text, qualified, catalog if may_ask else None))
+    except ParseError:  # it is told when the text is bound
+        return text
+    for place in sorted(found, key=lambda one: one.start, reverse=True):
+        text = text[: place.start] + place.written + text[place.end :]
+    return text
+
+
+def _holds(text: str, name: str) -> bool:
+    lower = text.lower()
+    return all(part in lower for part in name.split("."))
+
+
+def _places(text: str, qualified: Collection[str], catalog: Callable[[str], str] | None) -> Iterator[_Place]:
+    for node, named in nodes(tree_of(text)):
+        match node.get("type"):
+            case "BASE_TABLE" if not is_common_table(node, named):
+                schema, name = node.get("schema_name", ""), node["table_name"]
+                if f"{schema}.{name}".lower() in qualified:
+                    yield _table(text, node, lambda name=f"{schema}.{name}", _="": name)
+                elif catalog is not None and _is_of_catalog(schema, name):
+                    yield _table(text, node, catalog)
+            case "TABLE_FUNCTION" if catalog is not None and _is_of_catalog("", node["function"]["function_name"]):
+                yield _table(text, node, catalog)
+            case "COLUMN_REF" if len(node["column_names"]) > 2 and _has_schema(node["column_names"], qualified):
+                yield _column(text, node)
+
+
+def _has_schema(names: Sequence[str], qualified: Collection[str]) -> bool:
+    return names[0].lower() in _CATALOG_SCHEMAS or ".".join(names[:2]).lower() in qualified
+
+
+def _is_of_catalog(schema: str, name: str) -> bool:
+    if schema.lower() == "information_schema":
+        return True
+    return schema.lower() in ("", *_CATALOG_SCHEMAS) and _CATALOG.fullmatch(name) is not None
+
+
+def _table(text: str, node: Node, name_of: Callable[[str], str]) -> _Place:
+    """A table, or a function with its arguments, in FROM."""
+    before, words = _words_around(text, node)
+    count = _dotted(words)
+    last = words[count - 1]
+    if node["type"] == "TABLE_FUNCTION":
+        count = _closed(words, count)
+    start, end = words[0].start, words[count - 1].end
+    described = bool(before) and before[-1].says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW")
+    alias = "" if node.get("alias") or described else f" AS {last.text}"
+    return _Place(start, end, _quoted(name_of(text[start:end])) + alias)
+
+
+def _column(text: str, node: Node) -> _Place:
+    """A column after schema and table: the schema goes."""
+    _, words = _words_around(text, node)
+    return _Place(words[0].start, words[2].start, "")
+
+
+def _words_around(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:
+    """The words before a node, and those from it on; DuckDB counts bytes."""
+    start = len(text.encode()[: node.get("query_location", 0)].decode())
+    words = lexed(text)
+    place = next((place for place, word in enumerate(words) if word.start >= start), len(words))
+    return words[:place], words[place:]
+
+
+def _dotted(words: tuple[Lexeme, ...]) -> int:
+    """The number of words of a name with dots."""
+    count = 1
+    while count + 1 < len(words) and words[count].text == ".":
+        count += 2
+    return count
+
+
+def _closed(words: tuple[Lexeme, ...], first: int) -> int:
+    """The place after the parenthesis that closes the one at `first`."""
+    depth = 0
+    for place in range(first, len(words)):
+        depth += (words[place].text == "(") - (words[place].text == ")")
+        if depth == 0:
+            return place + 1
+    return len(words)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

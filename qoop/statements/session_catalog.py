@@ -1,0 +1,78 @@
+"""The session's catalog as DuckDB would tell it: ``information_schema``, ``duckdb_tables()``, ``PRAGMA table_info``.
+
+A DuckDB with the session's tables, without their rows, and its views answers the question, so the columns are those of
+DuckDB's own answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import duckdb
+import pyarrow as pa
+
+from qoop.catalog.errors import BindError
+from qoop.catalog.opening import open_duckdb
+from qoop.catalog.sources.database import schema_of
+from qoop.catalog.table import Table
+from qoop.planner.algebra.expr import quote
+from qoop.statements.views import View
+
+
+def ask_catalog(asked: str, tables: Mapping[str, Table], views: Sequence[View]) -> pa.Table:
+    """All that an expression in FROM tells of these tables and views. Raises BindError."""
+    with open_duckdb(files=False, threads=1) as connection:
+        connection.execute("SET arrow_lossless_conversion = true")
+        for name, table in tables.items():
+            _create(connection, name, table)
+        _create_views(connection, views)
+        connection.execute(_with_rows(tables))
+        try:
+            return connection.execute(f"FROM {asked}").to_arrow_table()
+        except duckdb.Error as error:
+            raise BindError(f"{asked}: {str(error).partition(chr(10))[0]}") from error
+
+
+def _create(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
+    schema = schema_of(table)
+    if schema:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
+        name = f"{quote(schema)}.{quote(name.removeprefix(schema + '.'))}"
+    else:
+        name = quote(name)
+    columns = ", ".join(f"{quote(column)} {type_}" for column, type_ in table.columns)
+    connection.execute(f"CREATE TABLE {name} ({columns})")
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection, views: Iterable[View]) -> None:
+    """Each after those that it names. One whose tables are gone, or that reads files by their path, has no columns
+    here, and is left out."""
+    left = list(views)
+    while left:
+        later = [view for view in left if not _created(connection, view)]
+        if len(later) == len(left):
+            return
+        left = later
+
+
+def _created(connection: duckdb.DuckDBPyConnection, view: View) -> bool:
+    try:
+        connection.execute(f"CREATE VIEW {quote(view.name)}{view.columns} AS {view.text}")
+    except duckdb.Error:
+        return False
+    return True
+
+
+def _with_rows(tables: Mapping[str, Table]) -> str:
+    """Defines duckdb_tables() anew, with the rows that tables have."""
+    rows = ", ".join(f"({_literal(name)}, {table.rows})" for name, table in tables.items())
+    known = f"(VALUES {rows})" if rows else "(SELECT NULL::VARCHAR, NULL::BIGINT WHERE false)"
+    name = "CASE schema_name WHEN 'main' THEN table_name ELSE schema_name || '.' || table_name END"
+    return (
+        "CREATE TEMP MACRO duckdb_tables() AS TABLE SELECT told.* REPLACE (coalesce(known.n, 0)::BIGINT AS "
+        f"estimated_size) FROM system.main.duckdb_tables() AS told LEFT JOIN {known} AS known(t, n) ON known.t = {name}"
+    )
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
