@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 import qoop
-from qoop.__main__ import _parser, _with_data_named
+from qoop.__main__ import _COMMANDS, _parser
+from qoop.commands.words import in_order
 from qoop.repl.commands import NAMES
 
 pytestmark = pytest.mark.usefixtures("as_installed")
