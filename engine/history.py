@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Union
 
-from qoop.catalog.errors import QoopError
+from qoop.catalog.errors import Cancelled, QoopError, Revoked
 from qoop.catalog.value import value
 from qoop.engine.events import Committed
 from qoop.engine.functions.measured import FunctionCalls
@@ -52,7 +52,7 @@ class Switched:
     stopped: tuple[AttemptId, ...]
 
     def __str__(self) -> str:
-        what = "started" if self.number == 1 else f"switched to plan {self.number}"
+        what = "started" if self.number == 1 else "the other plan began"
         return (
             f"at {self.at:.3f} s {what}: {self.tasks} tasks to run, {self.kept} checkpoints kept, "
             f"{len(self.carried)} attempts carried on, {len(self.stopped)} stopped"
@@ -131,9 +131,14 @@ class Failed:
     retryable: bool
 
     def __str__(self) -> str:
-        return (
-            f"at {self.at:.3f} s {self.attempt} failed{' and may be retried' if self.retryable else ''}: {self.error}"
-        )
+        return f"at {self.at:.3f} s {self.attempt} {self.how}: {self.error}"
+
+    @property
+    def how(self) -> str:
+        """The end of the attempt in words: to have been interrupted, because its slot was needed, is no failure."""
+        if isinstance(self.error, Revoked):
+            return "was interrupted and runs again"
+        return f"failed{' and may be retried' if self.retryable else ''}"
 
 
 @value
@@ -355,8 +360,9 @@ class Decided:
     def _done(self) -> str:
         if not self.switched:
             return f"stayed: {self.reason}"
-        kept = f"keeping {', '.join(self.kept)}" if self.kept else "keeping nothing"
-        return f"switched, {kept}, leaving out {span(self.work_left_out)} of work"
+        left_out = f"leaving out {span(self.work_left_out)} of work" if self.work_left_out >= 0.0005 else ""
+        kept = f"keeping {', '.join(self.kept)}" if self.kept else "keeping nothing" if left_out else ""
+        return ", ".join(filter(None, ("switched", kept, left_out)))
 
 
 def span(seconds: float) -> str:
@@ -394,6 +400,8 @@ class Ended:
     error: QoopError | None
 
     def __str__(self) -> str:
+        if isinstance(self.error, Cancelled):
+            return f"at {self.at:.3f} s {self.error}"
         return f"at {self.at:.3f} s the job {self.state.lower()}" + (f": {self.error}" if self.error else "")
 
 

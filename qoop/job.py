@@ -160,8 +160,9 @@ class Job:
 
     @property
     def state(self) -> str:
-        """The job's state, or how it ended: RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED."""
-        return self._handle.state.value
+        """The job's state, STARTING, RUNNING or SWITCHING to another plan, or how it ended: SUCCEEDED, FAILED,
+        CANCELLED or SUSPENDED."""
+        return self._handle.told_state
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, at most `timeout` seconds; True if it has ended."""
@@ -299,7 +300,7 @@ class Job:
 
     def suspend(self, path: str | os.PathLike[str], grace: float = 0.0, copies: bool = True) -> None:
         """Stop it and write all that is needed to go on elsewhere, on another size, to the folder `path`; see
-        :func:`qoop.resume`. Afterwards it is CANCELLED, and `result` raises Suspended.
+        :func:`qoop.resume`. Afterwards it is SUSPENDED, and `result` raises Suspended.
 
         grace: seconds that tasks under way may go on before they are stopped; no new ones begin.
         copies: whether it may go on over copies of its local files. To know them, the files of its tables are read

@@ -81,7 +81,8 @@ def understood(command: list[str]) -> None:
     program, *words = command
     if program == "qoop":
         try:
-            _parser(words).parse_args(_with_data_named(words))
+            words = in_order(words, _COMMANDS)
+            _parser(words).parse_args(words)
         except SystemExit as stop:
             assert stop.code in (0, None), shlex.join(command)
     elif program == "make":

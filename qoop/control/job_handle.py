@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import Cancelled, ConfigError, QoopError
+from qoop.catalog.errors import Cancelled, ConfigError, QoopError, Suspended
 from qoop.control.job_status import Alone, JobStatus, left_of, mean_share, rho_of, waited
 from qoop.control.messages import CancelAsked, HoldAsked, PinAsked, ReconsiderAsked, ReleaseAsked, SuspendAsked
 from qoop.engine.events import Committed
@@ -57,6 +57,14 @@ class JobHandle:
     def state(self) -> State:
         """RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED; final only once nothing of the job is left running."""
         return self._run.state
+
+    @property
+    def told_state(self) -> str:
+        """The state for people: a job that has no plan yet is STARTING, one that was suspended SUSPENDED."""
+        state = self._run.state
+        if state is State.SWITCHING and not self._run.plans:
+            return "STARTING"
+        return "SUSPENDED" if state.final and isinstance(self._run.error, Suspended) else state.value
 
     @property
     def error(self) -> QoopError | None:

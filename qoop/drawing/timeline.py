@@ -16,6 +16,7 @@ from html import escape
 from itertools import pairwise
 from pathlib import Path
 
+from qoop.catalog.errors import Revoked
 from qoop.catalog.value import value
 from qoop.drawing.axis import round_step
 from qoop.drawing.picture import FONT, page, save, write
@@ -48,7 +49,7 @@ _COLOURS = (
     "#b0a52c",
     "#35a5b5",
 )
-_ENDS = {"unused": "#b9b9b9", "failed": "#f3c3c0", "stopped": "#e6e0cf", "running": "#dfe7f3"}
+_ENDS = {"unused": "#b9b9b9", "failed": "#f3c3c0", "interrupted": "#ecd9b0", "stopped": "#e6e0cf", "running": "#dfe7f3"}
 _LABEL_LENGTH, _LEGEND = 84, 24
 
 
@@ -56,7 +57,8 @@ _LABEL_LENGTH, _LEGEND = 84, 24
 class Bar:
     """One attempt. plan: which of the plans it was started for, by its place in `Timeline.plans`.
 
-    outcome: "done"; "unused": put out what nothing needed any more; "failed"; "stopped"; or "running", still.
+    outcome: "done"; "unused": put out what nothing needed any more; "failed"; "interrupted": its slot or
+        its memory was taken away; "stopped"; or "running", still.
     first_slot: the lowest of the slots it is drawn on, counted over all machines.
     """
 
@@ -190,7 +192,9 @@ def _bars(history: Sequence[Record], end: float) -> Iterator[Bar]:
 def _outcome(last: Record | None) -> str:
     if isinstance(last, Succeeded):
         return "done" if last.used else "unused"
-    return "failed" if isinstance(last, Failed) else "stopped" if last is not None else "running"
+    if isinstance(last, Failed):
+        return "interrupted" if isinstance(last.error, Revoked) else "failed"
+    return "stopped" if last is not None else "running"
 
 
 def _note(last: Record | None) -> str:

@@ -112,11 +112,10 @@ def bar(fraction: float, width: int) -> str:
 def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
     stages = status.progress.stages
     done, total = sum(stage.done for stage in stages), sum(stage.total for stage in stages)
-    share = f" of {status.share.cpu:g}" if status.share else ""
     parts = [
         terminal.paint(f"{job} {status.progress.fraction:4.0%}", "bold"),
         f"{done} of {total} tasks",
-        f"{status.used.cpu:g}{share} slots",
+        _slots(status),
         f"{size(status.share.memory)} for tasks" if status.share and terminal.width >= 120 else "",
         span(status.elapsed),
         f"interrupted for others: {status.gave_way}" if status.gave_way else "",
@@ -126,13 +125,22 @@ def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
     return " · ".join(filter(None, parts))
 
 
+def _slots(status: JobStatus) -> str:
+    """The slots in use, of those that are sure; a share of less than one, or of less than is in use, is told apart."""
+    used, share = status.used.cpu, None if status.share is None else status.share.cpu
+    if share is not None and share >= max(1, used):
+        return f"{used:g} of {share:g} slots"
+    told = f"{used:g} slot{'' if used == 1 else 's'}"
+    return told if not share else f"{told}, its share is {share:g}"
+
+
 def _why_not(status: JobStatus) -> str:
     if status.place is not None:
         return f"waits in the queue, at place {status.place}"
     if status.waits_for:
         return f"waits for a slot of {', '.join(status.waits_for)}"
-    if status.share is not None and status.share.cpu <= 0:
-        return "waits for a slot"
+    if status.share is not None and status.share.cpu < 1:
+        return "waits for its turn" if status.share.cpu > 0 else "waits for a slot"
     return ""
 
 

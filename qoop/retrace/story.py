@@ -63,9 +63,9 @@ def _sentence(group: Sequence[Record], tasks: Counter[str]) -> str:
     match first:
         case StageDone(_, stage, _, _, _, seconds):
             return f"{first}; {_count(tasks.pop(stage, 0), 'task')} in {span(seconds)}"
-        case Failed(at, attempt, _, error, retryable) if len(group) > 1:
-            again = " and may be retried" if retryable else ""
-            return f"at {at:.3f} s {_count(len(group), 'task')} of {attempt.task.stage} failed{again}: {error}"
+        case Failed(at, attempt, _, error) if len(group) > 1:
+            how = first.how.replace("was", "were").replace("runs", "run")
+            return f"at {at:.3f} s {_count(len(group), 'task')} of {attempt.task.stage} {how}: {error}"
         case Stopping(at, _, _, reason) if len(group) > 1:
             return f"at {at:.3f} s {_count(len(group), 'attempt')} were told to stop: {reason}"
     return str(first)

@@ -8,12 +8,15 @@ import pytest
 
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
-from qoop.control.job_status import Left
+from qoop.control.job_status import JobStatus, Left
 from qoop.control.messages import JobRequest
+from qoop.drawing.view import view
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
+from qoop.engine.progress import Progress
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.terminal import Terminal
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)
@@ -75,3 +78,28 @@ def test_without_a_slot_there_is_no_end() -> None:
     cluster.step(1.0)
     status = handle.status()
     assert status.left is None and status.used == Resources() and status.progress.fraction == 0.0
+
+
+@pytest.mark.parametrize(
+    ("used", "share", "told"),
+    [
+        (2, 4, "· 2 of 4 slots ·"),
+        (0, 0.5, "· 0 slots, its share is 0.5 ·"),
+        (1, 0.5, "· 1 slot, its share is 0.5 ·"),
+        (3, 2, "· 3 slots, its share is 2 ·"),
+        (0, 0, "· 0 slots ·"),
+    ],
+)
+def test_slots_are_told_of_a_share_that_holds_them(used: float, share: float, told: str) -> None:
+    status = JobStatus(Progress("RUNNING", 0.0, (), (), ()), 1.0, Resources(share, GB), Resources(used, 0), None)
+    [line] = view("job1", status, Terminal(width=100))
+    assert told in line
+
+
+def test_a_job_is_starting_before_it_has_a_plan() -> None:
+    clock = VirtualClock()
+    cluster = Cluster(SimulatedBackend({"m": Resources(4, 8 * GB)}, clock, as_estimated), clock=clock, thread=False)
+    handle = cluster.submit(JobRequest(PLAN))
+    assert handle.told_state == "STARTING"
+    cluster.step(0.5)
+    assert handle.told_state == "RUNNING"

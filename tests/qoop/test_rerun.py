@@ -522,6 +522,6 @@ def test_failures_of_a_kind_are_told_as_one() -> None:
     handle = world.submit(WIDE)
     world.demand_aware()
     lines = story(handle.history())
-    assert "at 3.000 s 8 tasks of wide failed and may be retried: gone" in lines
+    assert "at 3.000 s 8 tasks of wide were interrupted and run again: gone" in lines
     assert any("stage wide was done: 8 rows, estimated 100,000; 8 tasks in 16.0 s" in line for line in lines)
     assert len(lines) < 12 < len(story(handle.history(), full=True))

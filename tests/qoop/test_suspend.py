@@ -89,7 +89,7 @@ def suspended(
         while not job.progress().present:  # one task at least was let through
             time.sleep(0.01)
         job.suspend(path)
-        assert job.state == "CANCELLED"
+        assert job.state == "SUSPENDED"
         with pytest.raises(Suspended, match=str(path)):
             job.result()
         return job
