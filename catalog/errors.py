@@ -52,6 +52,17 @@ class QoopError(Exception):
     part: int | None = None
     sql: str | None = None
 
+    def _render_traceback_(self) -> list[str]:
+        """The error as a notebook shows it, which asks for it by this name: the line of the cell, and the message."""
+        import traceback
+        from itertools import takewhile
+
+        ours = __file__.rsplit("catalog", 1)[0]
+        frames = [frame for frame in traceback.extract_tb(self.__traceback__) if "IPython" not in frame.filename]
+        callers = list(takewhile(lambda frame: not frame.filename.startswith(ours), frames))
+        said = "\n".join([f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())])
+        return [*traceback.format_list(callers[:1]), said]
+
 
 class CatalogError(QoopError):
     """A table cannot be registered, read or found."""
@@ -91,6 +102,12 @@ class Forbidden(QueryError):
 
 class PlanError(QoopError):
     """The planner was given, or made, something inconsistent."""
+
+    def _render_traceback_(self) -> list[str]:
+        """All of it: the fault is ours."""
+        import traceback
+
+        return traceback.format_exception(self)
 
 
 class ExecutionError(QoopError):

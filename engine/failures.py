@@ -21,7 +21,6 @@ from qoop.catalog.errors import (
     SourceError,
 )
 from qoop.engine.task import TaskSpec
-from qoop.planner.plan import Stage
 
 # DuckDB reports a spill that ran out of disk as want of memory, with this in the text.
 _SPILL_FULL = ("max_temp_directory_size", "failed to offload")
@@ -35,6 +34,9 @@ _FILE_WORDS = ('file "', "csv error", "malformed json", "parquet", "unique file 
 
 # What DuckDB advises then are settings that are the session's to decide.
 _ADVICE = re.compile(r"\n\s*(?:This limit was set by|Possible solutions)")
+
+# Where DuckDB underlines a text: that of a stage is the planner's, which the user has not seen.
+_LINE = re.compile(r"\s*\n\s*LINE \d+: ")
 
 
 class Stopped(Exception):
@@ -85,8 +87,9 @@ def _classify(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:
     if isinstance(error, duckdb.InterruptException):
         return ExecutionError(f"{where} was interrupted from outside"), True
     if isinstance(error, duckdb.Error):
-        return ExecutionError(f"{where} failed: {message}{fragment_of(spec.stage)}"), False
-    return ExecutionError(f"{where} failed with {type(error).__name__}: {message}{fragment_of(spec.stage)}"), False
+        told = message if spec.stage.whole else _LINE.split(message, maxsplit=1)[0]
+        return ExecutionError(f"{where} failed: {told}"), False
+    return ExecutionError(f"{where} failed with {type(error).__name__}: {message}"), False
 
 
 def _is_disk(error: BaseException, lower: str) -> bool:
@@ -105,11 +108,6 @@ def describe(spec: TaskSpec) -> str:
     stage, part = spec.stage, spec.attempt.task.part
     label = f" ({stage.label})" if stage.label else ""
     return f"Stage {stage.id}{label}, task {part + 1} of {stage.width},"
-
-
-def fragment_of(stage: Stage) -> str:
-    """The fragment, on lines of its own below a message."""
-    return f"\nin the fragment:\n{stage.sql}"
 
 
 def is_fatal(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from qoop.catalog.errors import ConfigError, Timeout
+from qoop.catalog.errors import ConfigError, ExecutionError, QoopError, Timeout
 from qoop.catalog.paths import absolute
 from qoop.catalog.value import value
 from qoop.engine.history import Decided, Record, Succeeded
@@ -191,6 +191,7 @@ class Job:
     def _outcome(self) -> Result:
         error = self._handle.error
         if error is not None:
+            self._point_at(error)
             raise error
         with self._lock:
             if self._streamed:
@@ -198,6 +199,16 @@ class Job:
             if self._result is None:
                 self._result = Result(self._take(), self.plan.columns, self._planned.bound.settings)
             return self._result
+
+    def _point_at(self, error: QoopError) -> None:
+        """Have an error tell, too, which place of the query it is about."""
+        from qoop.statements.pointing import underlined
+
+        whole = any(plan.root.whole for plan in self.plans)  # then DuckDB has underlined it
+        if isinstance(error, ExecutionError) and not whole and not getattr(error, "__notes__", ()):
+            place = underlined(str(error), self.text)
+            if place:
+                error.add_note(f"\n{place}")
 
     def batches(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches, in the order and the types of `result`, each part of the answer as

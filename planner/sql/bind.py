@@ -239,7 +239,8 @@ class Binder:
         try:
             rows = self._told().execute(f"DESCRIBE {text}").fetchall()
         except duckdb.Error as error:
-            raise _explained(error, text, len("DESCRIBE "), list(self._tables), self._functions.names) from error
+            explained = _explained(error, text, len("DESCRIBE "), list(self._tables), self._functions.names)
+            raise explained from None  # all that it says is there; as JSON it would only be in the way
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
 
 

@@ -31,7 +31,7 @@ def is_bare_command(text: str) -> bool:
 
 
 def split_command(text: str) -> tuple[str, str]:
-    """A statement that is begun, and the command that its last line is; the text itself where it is not so.
+    r"""A statement that is begun, and the command that its last line is; the text itself where it is not so.
 
     >>> split_command("select a,\n\\d t"), split_command("select '\n\\d t"), split_command("select 1;")
     (('select a,', '\\d t'), ('', "select '\n\\d t"), ('', 'select 1;'))

@@ -14,6 +14,7 @@
     views.py         queries with a name
     plain_names.py   names with schemas, and the catalog, as tables by one name
     session_catalog.py  what DuckDB would tell of the session's catalog
+    pointing.py      the place in a query that a failed task was about
     files.py         files that a query reads by path
     keeping.py       where created tables are kept
     showing.py       the answer to SHOW FUNCTIONS

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from qoop.catalog.errors import ParseError
 from qoop.catalog.lexed import Lexeme, lexed
 from qoop.catalog.value import value
-from qoop.planner.parse_tree import Node, nodes, tree_of
-from qoop.planner.sql.sources import is_common_table, is_long
+from qoop.planner.parse_tree import Node, is_common_table, nodes, tree_of
+from qoop.planner.sql.sources import is_long
 
 _MAY_ASK_CATALOG = re.compile(r"duckdb_|information_schema|pg_|sqlite_|pragma_", re.I)
 _CATALOG = re.compile(
@@ -72,7 +72,7 @@ def _places(text: str, qualified: Collection[str], catalog: Callable[[str], str]
             case "BASE_TABLE" if not is_common_table(node, named):
                 schema, name = node.get("schema_name", ""), node["table_name"]
                 if f"{schema}.{name}".lower() in qualified:
-                    yield _table(text, node, lambda name=f"{schema}.{name}", _="": name)
+                    yield _table(text, node, f"{schema}.{name}")
                 elif catalog is not None and _is_of_catalog(schema, name):
                     yield _table(text, node, catalog)
             case "TABLE_FUNCTION" if catalog is not None and _is_of_catalog("", node["function"]["function_name"]):
@@ -91,8 +91,8 @@ def _is_of_catalog(schema: str, name: str) -> bool:
     return schema.lower() in ("", *_CATALOG_SCHEMAS) and _CATALOG.fullmatch(name) is not None
 
 
-def _table(text: str, node: Node, name_of: Callable[[str], str]) -> _Place:
-    """A table, or a function with its arguments, in FROM."""
+def _table(text: str, node: Node, name: str | Callable[[str], str]) -> _Place:
+    """A table, or a function with its arguments, in FROM. name: in its place, or what makes it of the text there."""
     before, words = _words_around(text, node)
     count = _dotted(words)
     last = words[count - 1]
@@ -101,7 +101,8 @@ def _table(text: str, node: Node, name_of: Callable[[str], str]) -> _Place:
     start, end = words[0].start, words[count - 1].end
     described = bool(before) and before[-1].says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW")
     alias = "" if node.get("alias") or described else f" AS {last.text}"
-    return _Place(start, end, _quoted(name_of(text[start:end])) + alias)
+    found = name if isinstance(name, str) else name(text[start:end])
+    return _Place(start, end, _quoted(found) + alias)
 
 
 def _column(text: str, node: Node) -> _Place:

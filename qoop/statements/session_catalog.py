@@ -64,7 +64,7 @@ def _created(connection: duckdb.DuckDBPyConnection, view: View) -> bool:
 
 
 def _with_rows(tables: Mapping[str, Table]) -> str:
-    """Defines duckdb_tables() anew, with the rows that tables have."""
+    """A definition of duckdb_tables() with the rows that tables have."""
     rows = ", ".join(f"({_literal(name)}, {table.rows})" for name, table in tables.items())
     known = f"(VALUES {rows})" if rows else "(SELECT NULL::VARCHAR, NULL::BIGINT WHERE false)"
     name = "CASE schema_name WHEN 'main' THEN table_name ELSE schema_name || '.' || table_name END"

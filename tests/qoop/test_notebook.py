@@ -58,6 +58,16 @@ def test_a_cell_runs_sql_and_its_answer_has_a_name(shell: InteractiveShell) -> N
         shell.run_cell_magic("qoop", "", "SELECT nothing FROM items")
 
 
+@pytest.mark.parametrize("cell", ["%%qoop\nSELECT nothing\nFROM items", "session.sql('SELECT nothing FROM items')"])
+def test_a_typo_in_a_cell_is_told_in_a_few_lines(shell: InteractiveShell, cell: str) -> None:
+    shell.user_ns["session"] = shell.run_line_magic("qoop", "")
+    with capture_output() as captured:
+        assert not shell.run_cell(cell).success
+    lines = captured.stdout.strip().splitlines()
+    assert any("SELECT nothing" in line for line in lines) and lines[-1].strip() == "^^^^^^^"
+    assert len(lines) <= 8, captured.stdout
+
+
 def test_a_session_of_ones_own_is_taken(shell: InteractiveShell) -> None:
     before = shell.run_line_magic("qoop", "")
     with qoop.connect(slots=1) as session:

@@ -395,3 +395,33 @@ def test_a_pivot_that_cannot_be_parsed_is_an_error_of_ours_wherever_it_is_asked_
         for ask in (session.alternatives, session.explain, session.sql, session.prepare):
             with pytest.raises(qoop.ParseError, match="BY"):
                 ask("PIVOT t ON c IN ('x') USING sum(b) GROUP_BY BY a")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("SELECT price, sum(CAST(word AS INT))\nFROM words GROUP BY 1", "line 1: SELECT price, sum(CAST(word AS INT))"),
+        ("SELECT price\nFROM words WHERE w.word::DATE > '2020-01-01'".replace("words", "words w"), "::DATE >"),
+        ("SELECT count(*) FROM words\nWHERE price = word", "line 2: WHERE price = word"),
+    ],
+)
+def test_a_task_that_failed_points_at_the_text_that_was_typed(text: str, line: str) -> None:
+    with qoop.connect(slots=1, memory="500MB", staged=True) as staged:
+        staged.register("words", pa.table({"word": ["1", "three"], "price": [1, 2]}))
+        with pytest.raises(qoop.ExecutionError, match="source column word") as caught:
+            staged.sql(text)
+    [note] = caught.value.__notes__
+    *_, shown, marks = note.split("\n")
+    assert line in shown and shown[marks.index("^") :].startswith(("CAST", "w.word", "word"))
+    assert (
+        "LINE 1" not in str(caught.value) and "SELECT" not in str(caught.value) and "SELECT" in (caught.value.sql or "")
+    )
+
+
+def test_duckdbs_own_plan_that_failed_points_at_the_text_as_duckdb_does(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"word": ["1", "three"]}), tmp_path / "words.parquet")
+    with qoop.connect(slots=1, memory="500MB", staged=False) as session:
+        session.register_folder(tmp_path)
+        with pytest.raises(qoop.ExecutionError, match="LINE 1: SELECT sum") as caught:
+            session.sql("SELECT sum(CAST(word AS INT)) FROM words")
+    assert str(caught.value).count("SELECT") == 1

@@ -1,4 +1,4 @@
-"""What DuckDB tells of its catalog, asked in a session; and tables that lie in the schemas of a DuckDB file."""
+"""A session answers questions about its catalog as DuckDB does, and reads tables in the schemas of a DuckDB file."""
 
 from __future__ import annotations
 
