@@ -34,6 +34,7 @@ from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId
 from qoop.planner.packing import Availability, Available, least
 from qoop.planner.plan import Resources
 
+_NOTHING = Resources()
 _REPORTS = TaskSucceeded, TaskFailed, TaskStopped
 
 
@@ -63,7 +64,7 @@ class Driver:
         self._used: dict[MachineId, Resources] = {}
         self._availability = self._all_available()
         self._used_by: dict[JobId, Resources] = {}
-        self._served: dict[JobId, tuple[float, float]] = {}  # slot seconds until a moment, since which `_used_by` is so
+        self._served: dict[JobId, float] = {}  # slot seconds, less those that running attempts began with
         self._now = 0.0
         self._charges: dict[AttemptId, _Charge] = {}
         self._extra: dict[AttemptId, MachineId] = {}
@@ -103,17 +104,11 @@ class Driver:
 
     def used_by(self, job: JobId) -> Resources:
         """The resources that the attempts of a job take, including those that are being stopped."""
-        return self._used_by.get(job, Resources())
+        return self._used_by.get(job, _NOTHING)
 
     def served(self, job: JobId, now: float) -> float:
         """Slot seconds that the attempts of a job have held."""
-        until, since = self._served.get(job, (0.0, now))
-        return until + self.used_by(job).cpu * (now - since)
-
-    def _serve(self, job: JobId) -> None:
-        """Add up what was held until now, before it changes."""
-        if job in self.runs:
-            self._served[job] = self.served(job, self._now), self._now
+        return self._served.get(job, 0.0) + self.used_by(job).cpu * now
 
     def add(self, run: Run, now: float) -> None:
         """Let the run take part: it learns of the machines, and its events reach it from now on."""
@@ -247,7 +242,7 @@ class Driver:
         if charge.extra:
             self._extra[attempt] = charge.machine
             return
-        self._serve(charge.job)
+        self._served[charge.job] = self._served.get(charge.job, 0.0) - charge.resources.cpu * self._now
         _add(self._used, charge.machine, charge.resources)
         _add(self._used_by, charge.job, charge.resources)
         self._availability.set_free(charge.machine, self._free(charge.machine))
@@ -288,7 +283,8 @@ class Driver:
         self._extra.pop(attempt, None)
         if charge is None or charge.extra:
             return
-        self._serve(charge.job)
+        if charge.job in self._served:
+            self._served[charge.job] += charge.resources.cpu * self._now
         _subtract(self._used, charge.machine, charge.resources)
         _subtract(self._used_by, charge.job, charge.resources)
         if charge.machine in self._capacity:

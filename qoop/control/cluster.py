@@ -824,12 +824,9 @@ class Cluster:
             ready = within(ready, used, replanner.slots)
         return Request(
             run.job, job.arrival, asked.weight, used, ready, job.remaining_work,
-            wanted=replanner.wanted if replanner is not None else None,
-            tenant=asked.tenant,
-            tenant_weight=self._tenant_weights.get(asked.tenant, 1.0),
-            since=job.submitted,
-            deadline=job.submitted + asked.deadline,
-            priority=asked.priority,
+            replanner.wanted if replanner is not None else None,
+            asked.tenant, self._tenant_weights.get(asked.tenant, 1.0) if self._tenant_weights else 1.0,
+            job.submitted, job.submitted + asked.deadline, asked.priority,
         )  # fmt: skip
 
     def _patience(self, timeout: float | None) -> float | None:

@@ -126,9 +126,10 @@ class _Tenant:
 
     def put(self, request: Request) -> None:
         before = self.active.get(request.job)
-        had = before.used if before is not None else Resources()
-        if request.used is not had:
-            self._used = self._used - had + request.used
+        if before is None:
+            self._used += request.used
+        elif before.used is not request.used:
+            self._used += request.used - before.used
         self.active[request.job] = request
         self._weight = request.tenant_weight
         if not request.demands:
