@@ -10,23 +10,30 @@ from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
 from qoop.drawing.picture import write
-from qoop.tpcds.load import measures, pictures, playing
+from qoop.tpcds.load import measures, pictures, playing, real
 from qoop.tpcds.load.measures import Summary
+from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.suite import runner
 from qoop.tpcds.suite.commands import Plan, add_running_options, folder_of, shown, tell_failed
 from qoop.tpcds.suite.runner import Part
 
-LOADS = (0.6, 0.9, 1.2)
+_LOADS, SEEDS = "0.6,0.9,1.2", 10
 _MODULES = ("qoop.tpcds.load", "qoop.tpcds.simulate.shared_cluster")
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command; it sets `run`, a function of the parsed options that gives the exit code."""
-    what = "Queries of eight tenants at several loads, under every scheduler: times, fairness, deadlines"
-    parser = commands.add_parser("load", help=what, description=f"{what}. On 600 simulated slots, in virtual time.")
+    what = "Queries of several tenants at several loads, under every scheduler: times, fairness, deadlines"
+    how = "On 600 simulated slots, in virtual time; or, with --real, on this machine"
+    parser = commands.add_parser("load", help=what, description=f"{what}. {how}.")
+    parser.add_argument("--real", action="store_true", help="on this machine, one seed and load, next to DuckDB")
+    parser.add_argument("--queries", default="1-99", metavar="1,3,7-9", help="to draw from, with --real (1-99)")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, metavar="S", help="in which they arrive, with --real (60)"
+    )
     parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
-    parser.add_argument("--loads", metavar="L,L", default=",".join(map(str, LOADS)), help="(0.6,0.9,1.2)")
-    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="runs of each, seeds 1 to N (10)")
+    parser.add_argument("--loads", metavar="L,L", default=_LOADS, help="(0.6,0.9,1.2)")
+    parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help="runs of each, seeds 1 to N (10)")
     parser.add_argument("--policies", metavar="P,P", help=f"only these of {', '.join(playing.POLICIES)}")
     parser.add_argument("--hours", type=float, default=1.0, metavar="H", help="in which queries arrive (1)")
     parser.add_argument(
@@ -38,6 +45,21 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _load(options: argparse.Namespace) -> int:
+    return _real(options) if options.real else _simulated(options)
+
+
+def _real(options: argparse.Namespace) -> int:
+    queries = tuple(parse_selection(options.queries))
+    load = float(options.loads.split(",")[0]) if options.loads != _LOADS else 0.9
+    asked = real.RealOptions(Path(options.directory), queries, load, options.seconds)
+    known = real.run(asked, print)
+    print("\n".join(measures.lines(known, asked.schedulers[0])))
+    if options.json is not None:
+        write(json.dumps({"load": [asdict(one) for one in known]}, indent=1) + "\n", options.json)
+    return 0
+
+
+def _simulated(options: argparse.Namespace) -> int:
     directory, folder = Path(options.directory), folder_of(options)
     settings = Plan(directory, False, (), None, 1).simulated(*_MODULES)
     part = Part("load", settings, _items(options, directory), playing.measure)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from qoop.planner.finish import Finish
-from qoop.planner.plan import Plan, Resources
 from qoop.tpcds.quantiles import quantile, ratio_of_sums
 
 URGENT = 8.0
@@ -26,7 +24,7 @@ URGENT = 8.0
 class Played:
     """One job of a run. at, ended: seconds. work: slot seconds. deadline: seconds that were allowed.
 
-    plan: with tasks that take what they really took.
+    alone: the seconds that it takes alone on a number of slots, with tasks that take what they really took.
     """
 
     tenant: str
@@ -35,7 +33,7 @@ class Played:
     work: float
     deadline: float
     priority: float
-    plan: Plan
+    alone: Callable[[float], float]
 
     @property
     def seconds(self) -> float:
@@ -83,12 +81,10 @@ class Summary:
         return cls(**values)
 
 
-def summary(policy: str, load: float, seed: int, played: Sequence[Played], slots: float, memory: float) -> Summary:
-    """memory: bytes a slot."""
-    rhos = [
-        one.seconds / Finish(one.plan).seconds(Resources(max(1, round(share)), max(1, round(share)) * memory))
-        for one, share in zip(played, even_shares(played, slots), strict=True)
-    ]
+def summary(policy: str, load: float, seed: int, played: Sequence[Played], slots: float) -> Summary:
+    """slots: of all machines."""
+    shares = even_shares(played, slots)
+    rhos = [one.seconds / one.alone(share) for one, share in zip(played, shares, strict=True)]
     tenants: dict[str, list[float]] = defaultdict(list)
     for one, rho in zip(played, rhos, strict=True):
         tenants[one.tenant].append(rho)
@@ -155,14 +151,14 @@ HEADER = (
 )
 
 
-def lines(known: Sequence[Summary]) -> list[str]:
+def lines(known: Sequence[Summary], base: str = BASE) -> list[str]:
     """A line for each load and policy: means over seeds, and ratios to the base with their intervals."""
     found = [HEADER]
     for load in sorted({one.load for one in known}):
         here = [one for one in known if one.load == load]
         for policy in dict.fromkeys(one.policy for one in here):
             own = [one for one in here if one.policy == policy]
-            mean, rho = (compared(here, policy, BASE, figure) for figure in ("mean", "rho_tenant"))
+            mean, rho = (compared(here, policy, base, figure) for figure in ("mean", "rho_tenant"))
             found.append(
                 f"{load:4.1f}  {policy:24s} {_mean(own, 'mean'):6.0f} {_mean(own, 'late'):6.0f}   {mean or '-'!s:18s}"
                 f" {_mean(own, 'rho_tenant'):5.2f}  {rho or '-'!s:18s} {_mean(own, 'rho_late'):6.2f}"

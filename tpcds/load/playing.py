@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -83,10 +83,10 @@ def summarised(item: Item) -> Summary:
     policy = POLICIES.get(item.policy, item.policy)
     ran = simulate(Fleet.uniform(COARSE.machines, machine), jobs, truth, scheduler=made(f"Reserving({policy})"))
     played = [
-        Played(one.tenant, one.at, job.ended, work_of(plan), deadline, one.priority, plan)
+        Played(one.tenant, one.at, job.ended, work_of(plan), deadline, one.priority, partial(alone, plan))
         for one, job, plan, deadline in zip(found, ran.jobs, real, allowed, strict=True)
     ]
-    return summary(item.policy, item.load, item.seed, played, SLOTS, COARSE.memory / COARSE.slots)
+    return summary(item.policy, item.load, item.seed, played, SLOTS)
 
 
 @cache
@@ -102,9 +102,14 @@ def _arrivals(directory: Path, load: float, seed: int, hours: float) -> Sequence
 
 def _deadline(arrival: Arrival, plan: Plan, seed: int) -> float:
     """max(1.1 × the time alone on the part of one tenant, U) seconds, as MLFS has them."""
-    part = SLOTS / len(TENANTS)
-    alone = Finish(plan).seconds(Resources(part, part * COARSE.memory / COARSE.slots))
-    return max(1.1 * alone, random.Random(f"{seed} {arrival.name}").uniform(0.0, LATEST))
+    least = 1.1 * alone(plan, SLOTS / len(TENANTS))
+    return max(least, random.Random(f"{seed} {arrival.name}").uniform(0.0, LATEST))
+
+
+def alone(plan: Plan, slots: float) -> float:
+    """Seconds of a plan alone on a number of slots, rounded."""
+    whole = max(1, round(slots))
+    return Finish(plan).seconds(Resources(whole, whole * COARSE.memory / COARSE.slots))
 
 
 class Truth:
