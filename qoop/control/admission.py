@@ -28,7 +28,7 @@ class Admission:
     >>> for name, tenant in (("a", "x"), ("b", "x"), ("c", "y")):
     ...     queue.put(name, ord(name), tenant, 1.0)
     >>> list(queue.admit(["x"])), queue.place("b")
-    (['c'], 1)
+    (['c'], 2)
     """
 
     def __init__(self, most: float) -> None:

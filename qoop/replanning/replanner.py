@@ -26,6 +26,7 @@ from qoop.replanning.decision import SHARE, START, Option, Question, Stay, Switc
 from qoop.replanning.regret_budget import RegretBudget
 from qoop.replanning.seconds_seen import SecondsSeen
 from qoop.replanning.triggers import Cause, changed
+from qoop.schedulers.shares import whole_slot
 
 EAGER_PART = 0.02
 """Part of the estimated time that the search may take if it is made as soon as the plan starts. Where it would take
@@ -89,7 +90,7 @@ class Replanner:
     @property
     def due(self) -> float | None:
         """The time to ask the next question, if one is waiting."""
-        share = self._run.share
+        share = self._share
         if self._asked or self._run.ending or share is None or share.cpu <= 0:
             return None
         if not self._waiting:
@@ -163,7 +164,7 @@ class Replanner:
         causes, self._asked = self._asked, ()
         self._unsifted |= len(answer.question.options) != len(self._options)
         self._options, self._found, self._told = answer.question.options, answer.found, answer.observed
-        share = self._run.share
+        share = self._share
         if self._run.ending or share is None:
             return []
         if found:
@@ -186,6 +187,8 @@ class Replanner:
         history, timed = self._run.history, False
         while self._seen < len(history):
             record = history[self._seen]
+            if isinstance(record, ShareTold):
+                record = replace(record, share=whole_slot(record.share))
             self._seen += 1
             match record:
                 case ShareTold(at, share):
@@ -202,13 +205,13 @@ class Replanner:
                 self._wait(cause, now)
         if timed:
             self._look_at_seconds(now)
-        if not self._begun and self._run.plans and self._run.share is not None:
+        if not self._begun and self._run.plans and self._share is not None:
             self._begun = True
             searching = search_seconds(self._options[0].candidate.plan)
-            if self._adaptive.at_once or searching <= EAGER_PART * self._work_left(self._run.share):
+            if self._adaptive.at_once or searching <= EAGER_PART * self._work_left(self._share):
                 self._wait(Cause(START, "the alternatives became known", urgent=True), now)
             elif self._by_duckdb:
-                self._again = now + max(LOOK_AGAIN, 2.0 * self._work_left(self._run.share))
+                self._again = now + max(LOOK_AGAIN, 2.0 * self._work_left(self._share))
 
     def _look_at_seconds(self, now: float) -> None:
         """Functions or tables have told what they took. While a question is open its answer may put all right."""
@@ -219,6 +222,12 @@ class Replanner:
         cause = self._adaptive.triggers.seconds_cause(option, left, self._told | self._seconds.observed)
         if cause is not None:
             self._wait(cause, now)
+
+    @property
+    def _share(self) -> Resources | None:
+        """The share that plans are compared on."""
+        share = self._run.share
+        return share and whole_slot(share)
 
     @property
     def _by_duckdb(self) -> bool:
@@ -243,13 +252,13 @@ class Replanner:
 
     def _ask(self, now: float) -> Work:
         self._asked, self._waiting = tuple(self._waiting.values()), {}
-        assert self._run.share is not None
+        assert self._share is not None
         finished = self._run.finished(now)
         question = Question(
             self._options,
             self._running,
             finished,
-            self._run.share,
+            self._share,
             self._misestimates,
             now - self._run.began,
             tuple(self._shares),

@@ -63,6 +63,17 @@ def filled(weights: Sequence[float], limits: Sequence[float]) -> list[float]:
     return [part + left * weight / total for part, weight in zip(parts, weights, strict=True)]
 
 
+def whole_slot(share: Resources) -> Resources:
+    """The share; in place of one of less than a slot a slot, which its job has for a part of the time.
+
+    No task runs on less, so plans are compared on that.
+
+    >>> whole_slot(Resources(0.25, 100)), whole_slot(Resources(2, 100)).cpu
+    (Resources(cpu=1.0, memory=400.0, disk=0.0, network=0.0), 2)
+    """
+    return times(share, 1.0 / share.cpu) if 0 < share.cpu < 1 else share
+
+
 def times(resources: Resources, factor: float) -> Resources:
     """The resources, multiplied."""
     return Resources(

@@ -16,7 +16,7 @@ from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Demand
-from qoop.engine.history import Ended, ShareTold
+from qoop.engine.history import Decided, Ended, ShareTold
 from qoop.engine.task import TaskId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
@@ -133,3 +133,14 @@ def test_sessions_and_jobs_name_a_tenant() -> None:
     ):
         with pytest.raises(qoop.ConfigError, match=said):
             qoop.connect(slots=1, **wrong)  # type: ignore[arg-type]
+
+
+def test_plans_are_compared_on_whole_slots_however_many_jobs_there_are() -> None:
+    with qoop.connect(slots=1, memory="500MB", staged=True) as session:
+        session.register("t", pa.table({"g": [n % 7 for n in range(20_000)], "v": list(range(20_000))}))
+        texts = [f"SELECT g, sum(v + {n}) AS s FROM t GROUP BY g ORDER BY g" for n in range(8)]
+        jobs = [session.submit(text) for text in texts]
+        assert all(len(job.result()) == 7 for job in jobs)
+        decided = [one for job in jobs for one in job.history() if isinstance(one, Decided)]
+    assert all(one.after.cpu == 1 for one in decided)
+    assert not [one for one in decided if "share rose" in one.cause]

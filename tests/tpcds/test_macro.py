@@ -78,9 +78,11 @@ def test_shares_settle_in_the_control_only(monkeypatch: pytest.MonkeyPatch) -> N
     told: list[Resources | None] = []
     fair = DemandAware.fair_shares
 
-    def noted(self: DemandAware, requests: Sequence[Request], capacity: Resources) -> dict[str, Resources]:
+    def noted(
+        self: DemandAware, requests: Sequence[Request], capacity: Resources, now: float = 0.0
+    ) -> dict[str, Resources]:
         told.extend(request.wanted for request in requests)
-        return fair(self, requests, capacity)
+        return fair(self, requests, capacity, now)
 
     monkeypatch.setattr(DemandAware, "fair_shares", noted)
     items = macro.items(SETTING)
