@@ -229,17 +229,19 @@ class Builder:
         return QueryBlock(Values(columns, tuple(rows)), columns, names)
 
     def set_operation(self, node: exp.SetOperation, parent: Scope | None, ctes: dict[str, Cte]) -> QueryBlock:
-        refuse(node, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
+        refuse(node, {"this", "expression", "distinct", "by_name", "with_", "order", "limit", "offset"})
         kind: SetKind = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}[type(node)]  # type: ignore[assignment]
         keep_duplicates = not node.args.get("distinct")
         blocks = [self.query(part, parent, ctes) for part in _operands(node)]
         branches = [self.project(block) for block in blocks]
+        names = blocks[0].names
+        if node.args.get("by_name"):
+            names, branches = self._by_name([block.names for block in blocks], branches)
         width = len(branches[0][1])
         if any(len(columns) != width for _, columns in branches):
             raise Unsupported("set operation over different widths")
         types = [common_type([columns[i].type for _, columns in branches]) for i in range(width)]
         aligned = tuple(self._aligned(relation, columns, types) for relation, columns in branches)
-        names = blocks[0].names
         columns = tuple(self.names.fresh(name, type_) for name, type_ in zip(names, types, strict=True))
         union = SetOp(kind, keep_duplicates, aligned, columns)
         scope = Scope(None, [Source("", tuple(zip(names, columns, strict=True)), union)])
@@ -248,6 +250,33 @@ class Builder:
             node, places, Env(scope, self.names, self.subqueries, self.bound.timestamp, functions=self.bound.functions)
         )
         return self.order_and_limit(node, QueryBlock(union, columns, names), columns, order)
+
+    def _by_name(
+        self, called: Sequence[Sequence[str]], branches: Sequence[tuple[Relation, tuple[Column, ...]]]
+    ) -> tuple[tuple[str, ...], list[tuple[Relation, tuple[Column, ...]]]]:
+        """UNION BY NAME: all names in the order in which they come, and branches that have each, NULL where they had
+        none."""
+        names = {name.lower(): name for names in reversed(called) for name in names}
+        order = list(dict.fromkeys(name.lower() for names in called for name in names))
+        found = [
+            {name.lower(): column for name, column in zip(names, columns, strict=True)}
+            for names, (_, columns) in zip(called, branches, strict=True)
+        ]
+        types = {name: common_type([one[name].type for one in found if name in one]) for name in order}
+        return tuple(names[name] for name in order), [
+            self._with_all(relation, columns, types) for (relation, _), columns in zip(branches, found, strict=True)
+        ]
+
+    def _with_all(
+        self, relation: Relation, columns: Mapping[str, Column], types: Mapping[str, str]
+    ) -> tuple[Relation, tuple[Column, ...]]:
+        """The branch with a column of each name, in their order."""
+        null = Literal("NULL", "NULL", None)
+        pairs = tuple(
+            (columns[name], columns[name]) if name in columns else (self.names.fresh(name, type_), cast(null, type_))
+            for name, type_ in types.items()
+        )
+        return Project(relation, pairs), tuple(column for column, _ in pairs)
 
     def _aligned(self, relation: Relation, columns: tuple[Column, ...], types: Sequence[str]) -> Relation:
         """The branch with its columns cast to the common types, and exactly these columns."""
@@ -351,6 +380,7 @@ def _operands(node: exp.SetOperation) -> list[exp.Expression]:
         left = left.this
     same = (
         type(left) is type(node)
+        and not node.args.get("by_name")
         and not isinstance(node, exp.Except)
         and bool(left.args.get("distinct")) == bool(node.args.get("distinct"))
         and not any(left.args.get(key) for key in ("order", "limit", "offset", "with_", "by_name", "side"))

@@ -254,16 +254,32 @@ class SelectBlock:
         group = self.node.args.get("group")
         keys = GroupKeys()
         if group is not None:
-            if group.args.get("all"):
-                raise Unsupported("GROUP BY ALL")
             plain = replace(env, aggregates=None, windows=None)
-            keys.sets = grouping_sets(group, lambda item: self.key(item, selects, plain, keys))
+            if group.args.get("all"):
+                keys.sets = self.all_keys(selects, plain, keys)
+            else:
+                keys.sets = grouping_sets(group, lambda item: self.key(item, selects, plain, keys))
         for predicate in self.correlated:
             inner, outer = self.builder.subqueries.sides(predicate, self.scope.outer)
             keys.correlated.append(equals(keys.add(inner, self.builder.names), outer))
         if keys.correlated and keys.sets and len(keys.sets) > 1:
             raise Unsupported("grouping sets in a correlated subquery")
         return keys
+
+    def all_keys(self, selects: Sequence[SelectItem], env: Env, keys: GroupKeys) -> list[tuple[Column, ...]] | None:
+        """GROUP BY ALL: by the items of the select list that read columns outside of aggregates; None if none does."""
+        nodes = [item.node for item in selects]
+        if any(isinstance(node, exp.Expression) and node.find(exp.Subquery, exp.Exists) for node in nodes):
+            raise Unsupported("GROUP BY ALL with a subquery")
+        plain = [node for node in nodes if isinstance(node, Column) or not has_aggregate(node)]
+        exprs = [node if isinstance(node, Column) else env.convert(node) for node in plain]
+        read = [expr for expr in exprs if columns_of(expr)]
+        if len(plain) == len(nodes) and not read:
+            raise Unsupported("GROUP BY ALL of constants, which groups nothing")
+        if columns_of_all(read) & self.scope.outer:
+            raise Unsupported("GROUP BY ALL of outer columns")
+        found = tuple(dict.fromkeys(keys.add(expr, self.builder.names) for expr in read))
+        return [found] if found else None
 
     def key(self, node: exp.Expression, selects: Sequence[SelectItem], env: Env, keys: GroupKeys) -> Column:
         position = ordinal(node)

@@ -100,6 +100,13 @@ TAKEN_APART = [
     "SELECT id, TRY_CAST(s AS INTEGER), regexp_matches(s, '[12]') FROM t WHERE s SIMILAR TO 's[0-2]'",
     "FROM t SELECT a WHERE b = 1",
     "SELECT t.a FROM t WHERE 'x' = 'x' AND 1 = 1",
+    "SELECT a, count(*) FROM t GROUP BY ALL",
+    "SELECT 1 AS one, b % 2 AS even, sum(p) + count(*) AS n, one + a FROM t GROUP BY ALL HAVING count(*) > 1",
+    "SELECT count(*), 7 AS seven FROM t WHERE a > 100 GROUP BY ALL",
+    "SELECT * FROM (SELECT a, b FROM t) GROUP BY ALL",
+    "SELECT a AS z, b FROM t UNION ALL BY NAME SELECT c, id AS Z FROM u",
+    "SELECT a, s FROM t UNION BY NAME SELECT id + 0.5 AS a FROM u ORDER BY a, s LIMIT 500",
+    "SELECT a FROM t UNION ALL BY NAME SELECT b FROM t UNION ALL BY NAME SELECT a, c FROM u",
 ]
 
 OPAQUE = [
@@ -108,7 +115,8 @@ OPAQUE = [
     "SELECT count(*) FROM range(10)",
     "SELECT DISTINCT ON (a) a, id FROM t ORDER BY a, id",
     "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r",
-    "SELECT a, count(*) FROM t GROUP BY ALL",
+    "SELECT 1 FROM t GROUP BY ALL",
+    "SELECT (SELECT max(c) FROM u) AS m, count(*) FROM t GROUP BY ALL",
     "SELECT * FROM t POSITIONAL JOIN u",
     "SELECT id FROM t WHERE a = ANY (SELECT a FROM u)",
     "SELECT id FROM t WHERE a <> ALL (SELECT c FROM u)",

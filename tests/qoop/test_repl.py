@@ -157,7 +157,9 @@ def test_keys_that_the_terminal_makes_signals_of_while_a_line_is_printed_do_the_
     screen.signal(signal.SIGTSTP)
     screen.wait("job1 goes on in the background")
     screen.type("\\fg{enter}")
-    screen.wait_now("waits for a slot")
+    screen.wait_now(
+        "0 of 1 tasks", "Ctrl-C cancels"
+    )  # in front again: the last line of the prompt says why it waits, too
     screen.signal(signal.SIGINT)
     screen.wait("the job was cancelled")
     screen.type("select 6 * 7 as answer &{enter}")  # it goes on
