@@ -408,6 +408,7 @@ class Session:
         tenant: str | None = None,
         priority: float | None = None,
         deadline: float | None = None,
+        watch: Callable[[Job], object] | None = None,
     ) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
@@ -417,13 +418,19 @@ class Session:
         which it is cancelled and `result` raises Timeout. resume: take what earlier queries, even of another process,
         have left, and run only the rest; by default as the session's `reuse` says. plan: run this plan of the query,
         one of its `alternatives`, in place of the usual one; then nothing is taken over unless `resume` says so.
+        watch: is called with each job that finds the values of a PIVOT first, on the same terms.
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
-        query = self._pivoted(query_text(with_parameters(text, parameters)))
+        terms = self._terms_with(weight, tenant, priority, deadline)
+
+        def asked(query: str) -> Result:
+            return _answer(self.start(self.planning.plan(query), timeout, terms=terms), watch)
+
+        query = self._pivoted(query_text(with_parameters(text, parameters)), asked)
         planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
-        return self.start(planned, timeout, reuse, self._terms_with(weight, tenant, priority, deadline))
+        return self.start(planned, timeout, reuse, terms)
 
     def start(
         self,
@@ -702,13 +709,13 @@ class Session:
 
     # Inside
 
-    def _pivoted(self, text: str) -> str:
-        """A query with the values that its PIVOTs find in the data."""
+    def _pivoted(self, text: str, asked: Callable[[str], Result] | None = None) -> str:
+        """A query with the values that its PIVOTs find in the data. asked: answers a query, by default as `sql`."""
         if "pivot" not in text.lower():
             return text
         from qoop.statements.pivots import with_values
 
-        return with_values(text, lambda query: [str(value) for (value,) in self.sql(query).fetchall()])
+        return with_values(text, lambda query: [str(value) for (value,) in (asked or self.sql)(query).fetchall()])
 
     def _writers(self, made: Result) -> int:
         """Threads that write an answer to files: a few rows are written before a second thread has begun."""

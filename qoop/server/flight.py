@@ -42,6 +42,7 @@ from qoop.server.queries import UserQuery, only_statement
 from qoop.server.service import Service
 from qoop.server.users import User, Users
 from qoop.statements.parameters import Parameters, with_parameters
+from qoop.statements.pivots import is_open
 from qoop.statements.statement import Query, parameters_of
 
 _ID = 16  # characters of the id of a query, before its text in a ticket
@@ -181,8 +182,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         return packed("TicketStatementQuery", (1, secrets.token_hex(_ID // 2) + text)), self._schema(text)
 
     def _schema(self, text: str) -> pa.Schema | None:
-        """The columns of a text's answer; None for one that is no query."""
-        if not isinstance(only_statement(text), Query):
+        """The columns of a text's answer; None for one that is no query, or whose data say which there are."""
+        if not isinstance(only_statement(text), Query) or is_open(text):
             return None
         planned = self._service.session.planning.plan(text)
         return exported_schema(planned.plan.columns, planned.bound.settings)

@@ -166,6 +166,7 @@ class _Answer(Response):
         while block is not None:
             await self._sent(send, {"type": "http.response.body", "body": block, "more_body": True})
             block = await self._run(_next, blocks)
+        await self._run(self._query.end)  # first: who has the whole answer may ask for the next
         await self._sent(send, {"type": "http.response.body", "body": b""})
 
     async def _sent(self, send: Send, message: Message) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Timeout, TooMuch
 from qoop.engine.history import Succeeded
 from qoop.statements.parameters import Parameters, with_parameters
+from qoop.statements.pivots import is_open
 from qoop.statements.statement import Explain, Query, ShowFunctions, ShowTables, Statement, statements
 
 if TYPE_CHECKING:
@@ -111,11 +112,15 @@ class UserQuery:
         if left <= 0:
             raise Timeout(f"the query has waited for more than {self.user.longest_query:g} s")
         limit = None if math.isinf(left) else left
-        job = self._session.submit(statement.text, timeout=limit, tenant=self.user.tenant)
+        job = self._session.submit(statement.text, timeout=limit, tenant=self.user.tenant, watch=self._begun)
+        self._begun(job)
+        yield from job.parts()
+
+    def _begun(self, job: Job) -> None:
+        """A job of the query has begun: that of its answer, or one that finds the values of a PIVOT first."""
         with self._lock:
             self.job = job
         self.check()
-        yield from job.parts()
 
     def check(self) -> None:
         """Raise Cancelled if it was cancelled."""
@@ -135,6 +140,8 @@ def only_statement(text: str) -> Statement:
         raise QueryError(f"a server answers one statement at a time, not {len(found)}")
     [statement] = found
     match statement:
+        case Explain(text=text) if is_open(text):
+            raise Forbidden("a server does not EXPLAIN a PIVOT without values: it would find them beyond its limits")
         case Query() | ShowTables() | ShowFunctions() | Explain(what="plan" | "alternatives"):
             return statement
         case Explain(what=what):

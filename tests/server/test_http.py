@@ -146,6 +146,19 @@ def test_limits_of_a_user(world: World) -> None:
     connection.close()
 
 
+def test_a_pivot_finds_its_values_within_the_limits(world: World) -> None:
+    assert world.sql("PIVOT t ON b IN ('x') USING sum(a)").status == 200
+    [row] = world.sql("PIVOT t ON b USING sum(a)").rows()
+    assert row == {"<b>": None, 'q"': 3, "x": 1, "y, z": 2}
+    late = world.sql(f"PIVOT ({SLOW}) ON s USING count(*)", TIM)
+    assert (late.status, late.error) == (504, "Timeout")
+    text = f"PIVOT ({SLOW}) ON s USING sum(1)"
+    world.begun(text).close()
+    until(lambda: world.entries(text))
+    assert [entry["outcome"] for entry in world.entries(text)] == ["cancelled"]
+    assert world.sql(f"EXPLAIN PIVOT ({SLOW}) ON s USING count(*)").error == "Forbidden"
+
+
 def test_queries_are_those_of_their_tenant(world: World) -> None:
     connection = world.begun(SLOW, BEN)
     [query] = world.service.of(world.user(BEN))
