@@ -92,6 +92,10 @@ class Catalog:
         self._add(table)
         return table if table.version != before.version else None
 
+    def add(self, table: Table) -> None:
+        """Know a table that another catalog has, or pieces of one."""
+        self._add(table)
+
     def take_for(self, name: str, version: str) -> Table:
         """Give a table the version of another one that holds the same rows. Raises UnknownTable."""
         table = replace(self.table(name), version=version)

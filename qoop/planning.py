@@ -84,6 +84,10 @@ class QueryPlanning:
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
 
+    def apart(self, tables: SessionTables) -> QueryPlanning:
+        """The planning of other tables, as here; what it learns it keeps for itself."""
+        return QueryPlanning(tables, PlanCache(), self._cost, self._config, self._share)
+
     @property
     def usable(self) -> Resources:
         """The share to plan for: without any slot, that of one."""

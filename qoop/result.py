@@ -71,6 +71,11 @@ class Result:
         self._settings = settings
 
     @property
+    def settings(self) -> Settings:
+        """The SET options that the query ran under."""
+        return self._settings
+
+    @property
     def columns(self) -> list[str]:
         """The names of the columns."""
         return [name for name, _ in self._columns]

@@ -64,6 +64,7 @@ from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
 from qoop.statements.settings import option, options
 from qoop.statements.statement import (
+    Approximate,
     Explain,
     Query,
     SetOption,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from qoop.control.arbiter import RayShare
     from qoop.control.tenants import TenantStatus
     from qoop.drawing.explaining import Format
+    from qoop.growing.answer import Answer
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.base import Scheduler
 
@@ -340,8 +342,9 @@ class Session:
 
         parameters: the values of ``?``, ``$1`` … as a sequence, or of ``$name`` … as a mapping.
 
-        SET, RESET, SHOW TABLES and SHOW FUNCTIONS work too, and EXPLAIN [ANALYZE | ALTERNATIVES | HISTORY] answers as
-        DuckDB's EXPLAIN does: a column explain_key and a column explain_value. Ctrl-C cancels the running query.
+        SET, RESET, SHOW TABLES and SHOW FUNCTIONS work too, and EXPLAIN [ANALYZE | ALTERNATIVES | HISTORY |
+        APPROXIMATE] answers as DuckDB's EXPLAIN does: a column explain_key and a column explain_value. APPROXIMATE
+        SELECT … gives estimates with their intervals, see docs/growing.md. Ctrl-C cancels the running query.
 
         watch: is called with every job that is started, before its end is waited for: to show its progress.
 
@@ -363,6 +366,8 @@ class Session:
         match statement:
             case Query(text):
                 return _answer(self.start(self.planning.plan(self._pivoted(text)), resume=self.config.reuse), watch)
+            case Approximate():
+                return self._approximated(statement)
             case Explain():
                 return self._explained(statement, watch)
             case SetOption(name, value):
@@ -431,6 +436,35 @@ class Session:
         planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
         return self.start(planned, timeout, reuse, terms)
+
+    @interruptible()
+    def approximate(
+        self,
+        text: str,
+        error: float | None = 0.01,
+        confidence: float = 0.95,
+        *,
+        parameters: Parameters = (),
+        seed: int | None = None,
+        weight: float = 1.0,
+        tenant: str | None = None,
+    ) -> Answer:
+        """Start a query whose answer grows more certain, and return at once; see docs/growing.md.
+
+        error: how far from its estimate each end of an interval may be, relative to the estimate; the answer stops to
+        grow once all are as near as that. None: it grows until it is exact.
+        confidence: the chance that all intervals that are ever shown of a figure hold its true value.
+        seed: of the random order in which pieces are read; by default one of the text and the tables.
+        parameters, weight, tenant: as for `submit`.
+
+        A query that cannot be answered in part runs as usual, and its only edition says why. Raises as `submit` does.
+        """
+        from qoop.growing.asking import ask, checked
+
+        goal = checked(error, confidence)
+        query = self._pivoted(query_text(with_parameters(text, parameters)))
+        begin = partial(self.start, resume=self.config.reuse, terms=self._terms_with(weight, tenant, None, None))
+        return ask(query, self._tables, self.planning, self.config, goal, seed, begin)
 
     def start(
         self,
@@ -733,10 +767,23 @@ class Session:
                 kind, text = "analyzed_plan", self._analyzed(statement.text, watch=watch)
             case "history":
                 kind, text = "history", self._told(statement.text, watch)
+            case "approximate":
+                from qoop.growing.explaining import explained_growth
+
+                kind, text = "growth", explained_growth(statement.text, self._tables, self.planning, self.config)
             case "plan":
                 kind, text = "physical_plan", explaining.explained_plan(self.planning.plan(statement.text).plan)
         columns = tuple((name, "VARCHAR") for name in EXPLANATION)
         return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
+
+    def _approximated(self, asked: Approximate) -> Result:
+        """The rows of the last edition."""
+        answer = self.approximate(asked.text, asked.error, asked.confidence)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            answer.stop()
+            raise
 
     def _analyzed(self, text: str, format: Format = "text", watch: Callable[[Job], object] | None = None) -> str:
         """Run a query, throw its rows away and explain the plan that it ended with."""

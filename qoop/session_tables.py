@@ -151,6 +151,12 @@ class SessionTables:
         tables = {name.lower(): table for name, table in self.catalog.tables().items()}
         return dict(named_tables(normal_text(text), tables))
 
+    def adopt(self, table: Table) -> None:
+        """Know a table that another session has, or pieces of one, in place of whatever has its name."""
+        with self.naming():
+            self.catalog.add(table)
+            self._now_is(table)
+
     def take_copies(self, tables: Sequence[TableRef], contents: Mapping[str, str]) -> None:
         """Tables that hold the same as those of a bundle are these, wherever they lie. contents: see `take_copies`."""
         wanted = {table.name.lower(): table.version for table in tables}

@@ -10,6 +10,7 @@
     text.py       CSV and JSON files
     database.py   tables of a DuckDB file
     memory.py     Arrow tables in memory
+    pieces.py     some pieces of a table as a source of their own
     remote.py     Parquet files in a bucket, read in parts
     probe.py      the catalog's own DuckDB, which reads schemas and statistics
 """

@@ -14,6 +14,7 @@ import pyarrow as pa
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.files import hashed_row, sql_name
+from qoop.catalog.sources.pieces import PIECE, Runs
 from qoop.catalog.sources.probe import attached, describe
 from qoop.catalog.sources.seen import File, Seen, check_content, content_file, look, reading
 from qoop.catalog.table import Columns, Footer, Range, Split, Table, joined
@@ -41,6 +42,7 @@ class DatabaseSource:
     row_ids: int
 
     shared = True
+    cuttable = True
 
     @property
     def alias(self) -> str:
@@ -74,6 +76,11 @@ class DatabaseSource:
         )
         return "\nUNION ALL ".join(parts)
 
+    def scan_runs(self, columns: Columns, runs: Sequence[Runs]) -> str | pa.Table:
+        """One SELECT, as it is one file."""
+        [run] = runs
+        return f"{self._select(columns, run.number('rowid'))} WHERE {run.holds('rowid')}"
+
     def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
         """Rows whose hashed row id says so."""
         return f"{self._select(columns)} WHERE {hashed_row('rowid', one_in, self.rows)}"
@@ -94,8 +101,9 @@ class DatabaseSource:
         """The file and its alias."""
         return self.alias, self.file.path
 
-    def _select(self, columns: Columns) -> str:
-        names = ", ".join(sql_name(name) for name, _ in columns)
+    def _select(self, columns: Columns, number: str = "") -> str:
+        """number: SQL for the column `PIECE`, if there is one."""
+        names = ", ".join(f"{number} AS {PIECE}" if number and name == PIECE else sql_name(name) for name, _ in columns)
         table = ".".join(map(sql_name, (self.alias, self.schema, self.table)))
         return f"SELECT {names} FROM {table}"
 

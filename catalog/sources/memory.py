@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
+from qoop.catalog.sources.pieces import PIECE, Runs
 from qoop.catalog.table import Columns, Footer, Range, Split, joined
 from qoop.catalog.value import value
 
@@ -33,6 +34,7 @@ class ArrowSource:
     data: pa.Table | None = field(compare=False, repr=False)
 
     shared = False
+    cuttable = True
 
     @classmethod
     def of(cls, data: pa.Table) -> ArrowSource:
@@ -71,6 +73,17 @@ class ArrowSource:
         if split is not None:
             slices = [data.slice(item.first, item.rows) for item in joined(split.ranges)]
             data = pa.concat_tables(slices) if slices else data.slice(0, 0)
+        return data.select([name for name, _ in columns])
+
+    def scan_runs(self, columns: Columns, runs: Sequence[Runs]) -> str | pa.Table:
+        """Slices that share the memory of the table."""
+        [run] = runs
+        slices = [self._here().slice(piece * run.size, run.size) for piece in run.chosen]
+        data = pa.concat_tables(slices)
+        if any(name == PIECE for name, _ in columns):
+            numbers = [pa.repeat(pa.scalar(run.first + piece, pa.int32()), len(rows))
+                       for piece, rows in zip(run.chosen, slices, strict=True)]  # fmt: skip
+            data = data.append_column(PIECE, pa.chunked_array(numbers))
         return data.select([name for name, _ in columns])
 
     def sample(self, columns: Columns, one_in: int) -> str | pa.Table:

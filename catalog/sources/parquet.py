@@ -29,6 +29,7 @@ from qoop.catalog.sources.files import (
     sql_path,
 )
 from qoop.catalog.sources.footer import read_footer
+from qoop.catalog.sources.pieces import PIECE, Pieces, Runs
 from qoop.catalog.sources.seen import (
     File,
     Seen,
@@ -150,6 +151,13 @@ class ParquetSource:
         parts += [self._select(columns, [item.file], _row_numbers(item)) for item in ranges if not item.whole]
         return "\nUNION ALL ".join(parts) if parts else no_rows(columns)
 
+    def scan_runs(self, columns: Columns, runs: Sequence[Runs]) -> str | pa.Table:
+        """One SELECT a file."""
+        return "\nUNION ALL ".join(self._select_run(columns, run) for run in runs)
+
+    def _select_run(self, columns: Columns, run: Runs) -> str:
+        return self._select(columns, [run.file], run.holds(_ROW_NUMBER), run.number(_ROW_NUMBER))
+
     def _joined(self, ranges: Sequence[Range]) -> list[Range]:
         """Neighbours in one; what turns out to be a whole file needs no predicate."""
         rows = {file.file.path: file.rows for file in self.files}
@@ -167,8 +175,10 @@ class ParquetSource:
         )
         return "\nUNION ALL ".join(parts)
 
-    def _select(self, columns: Columns, paths: Sequence[str], where: str = "") -> str:
-        names = ", ".join(self._column(name, type_) for name, type_ in columns)
+    def _select(self, columns: Columns, paths: Sequence[str], where: str = "", number: str = "") -> str:
+        """number: SQL for the column `PIECE`, if there is one."""
+        names = ", ".join(f"{number} AS {PIECE}" if number and name == PIECE else self._column(name, type_)
+                          for name, type_ in columns)  # fmt: skip
         files = ", ".join(sql_path(self._readable(path, columns)) for path in paths)
         options = hive_options(self.partitions) + (f", {_ROW_NUMBER} = true" if where else "")
         sql = f"SELECT {names} FROM read_parquet([{files}], {options})"
@@ -236,6 +246,7 @@ class ParquetSource:
 
 def reach(source: Source, connection: duckdb.DuckDBPyConnection) -> None:
     """Let a connection, and all others to its DuckDB, read the paths that the SQL of a source's scans names."""
+    source = source.base if isinstance(source, Pieces) else source
     if isinstance(source, ParquetSource) and source.is_remote:
         remote.mount(connection)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from qoop.statements.statement import Explain, Query, SetOption, Statement
+from qoop.statements.statement import Approximate, Explain, Query, SetOption, Statement
 
 _WORD = re.compile(r"\w+")
 _LISTS_TABLES = re.compile(
@@ -25,8 +25,10 @@ def tables_named(done: Sequence[Statement]) -> Callable[[str], bool] | None:
     >>> named("orders"), named("items"), named("my table"), tables_named([Query("FROM duckdb_tables()")])
     (True, False, True, None)
     """
-    texts = [one.text for one in done if isinstance(one, Query | Explain)]
-    if any(map(_LISTS_TABLES.search, texts)) or not all(isinstance(one, Query | Explain | SetOption) for one in done):
+    texts = [one.text for one in done if isinstance(one, Query | Approximate | Explain)]
+    if any(map(_LISTS_TABLES.search, texts)) or not all(
+        isinstance(one, Query | Approximate | Explain | SetOption) for one in done
+    ):
         return None
     words = {word for text in texts for word in _WORD.findall(text.lower())}
     return lambda name: name.lower() in words or _WORD.fullmatch(name) is None

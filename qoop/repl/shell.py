@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from qoop.repl.jobs import Entry, Jobs
     from qoop.result import Result
     from qoop.session import Session
-    from qoop.statements.statement import Statement
+    from qoop.statements.statement import Approximate, Statement
 
 _WELCOME = "qoop {version}: \\help lists commands, a statement ends with ;"
 _STATUS_REFRESH = 0.5
@@ -285,7 +285,7 @@ class Shell:
         return self.session
 
     def _run(self, session: Session, statement: Statement) -> None:
-        from qoop.statements.statement import Explain, Query
+        from qoop.statements.statement import Approximate, Explain, Query
 
         begun = perf_counter()
         seen: list[Job] = []
@@ -296,16 +296,34 @@ class Shell:
             self._watch(job)
 
         try:
-            result = session.execute(statement, watch)
+            if isinstance(statement, Approximate):
+                result = self._grown(session, statement)
+            else:
+                result = session.execute(statement, watch)
         except Exception as error:
             if self._sent_back(error):
                 return
             raise
-        if not isinstance(statement, Query | Explain):
+        if not isinstance(statement, Query | Approximate | Explain):
             self.forget_names()
         if result.columns == ["Success"]:
             return
         self._print(result, perf_counter() - begun, seen[-1] if seen else None)
+
+    def _grown(self, session: Session, asked: Approximate) -> Result:
+        """The last edition of a growing answer; a line for each on the way. Ctrl-C takes the one that there is."""
+        self._last_text = asked.text
+        answer = session.approximate(asked.text, asked.error, asked.confidence)
+        try:
+            for edition in answer.editions():
+                self.tell(f"{edition}")
+                last = edition
+        except KeyboardInterrupt:
+            if answer.stop() is None:
+                raise
+        for note in last.notes:
+            self.tell(f"note: {note}")
+        return last.result
 
     def _watch(self, job: Job) -> None:
         from qoop.repl.live import LiveView

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 import duckdb
@@ -20,10 +20,10 @@ from qoop.planner.sql.bind import without_end
 from qoop.statements.reading import Copy, CreateTable, CreateView, Drop, copied, created, dropped
 from qoop.statements.words import Words
 
-_MAY_BE_OURS = re.compile(r"\b(?:alternatives|history)\b", re.I)
+_MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate)\b", re.I)
 _IS_QUERY = re.compile(r"\s*(?:select|from|with|values)\b", re.I)
 
-What = Literal["plan", "analyze", "alternatives", "history"]
+What = Literal["plan", "analyze", "alternatives", "history", "approximate"]
 
 
 @value
@@ -43,11 +43,21 @@ class SetOption:
 
 @value
 class Explain:
-    """EXPLAIN of a query: of its plan, or of all plans worth keeping; or run it, and tell what its plan turned out to
-    be (analyze) or what happened (history)."""
+    """EXPLAIN of a query: of its plan, or of all plans worth keeping, or of how its answer would grow; or run it, and
+    tell what its plan turned out to be (analyze) or what happened (history)."""
 
     text: str
     what: What = "plan"
+
+
+@value
+class Approximate:
+    """A query to be answered as well as this: ends of intervals are no further than `error` from their estimates,
+    relative to these."""
+
+    text: str
+    error: float = 0.01
+    confidence: float = 0.95
 
 
 @value
@@ -69,7 +79,9 @@ class _Parsed:
     parameters: frozenset[str]
 
 
-Statement = Query | SetOption | Explain | ShowTables | ShowFunctions | CreateView | CreateTable | Drop | Copy
+Statement = (
+    Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | CreateView | CreateTable | Drop | Copy
+)
 
 
 @lru_cache(maxsize=128)
@@ -79,15 +91,15 @@ def statements(text: str) -> tuple[Statement, ...]:
     >>> statements("SET TimeZone = 'UTC'; FROM t")
     (SetOption(name='TimeZone', value='UTC'), Query(text='FROM t'))
 
-    EXPLAIN ALTERNATIVES and EXPLAIN HISTORY, which are ours alone, stand by themselves.
+    EXPLAIN ALTERNATIVES, EXPLAIN HISTORY and [EXPLAIN] APPROXIMATE, which are ours alone, stand by themselves.
 
     Raises ParseError where DuckDB cannot parse it, QueryError for what a session does not do.
     """
     _check_characters(text)
     if _MAY_BE_OURS.search(text):
         words = Words(text)
-        if (what := _ours(words)) is not None:
-            return (Explain(query_text(words.rest), what),)  # DuckDB does not know it
+        if (ours := _ours(words)) is not None:
+            return (ours(query_text(words.rest)),)  # DuckDB does not know it
     return tuple(map(_statement, _parsed(text)))
 
 
@@ -176,11 +188,31 @@ def _check_characters(text: str) -> None:
         raise ParseError(f"the text holds a NUL: see character {text.index(chr(0)) + 1}")
 
 
-def _ours(words: Words) -> What | None:
-    """A query to be explained in a way that DuckDB does not know."""
+def _ours(words: Words) -> Callable[[str], Explain | Approximate] | None:
+    """Goes past words before a query that DuckDB does not know; returns what makes a statement of the query."""
     if words.take("EXPLAIN", "ALTERNATIVES"):
-        return "alternatives"
-    return "history" if words.take("EXPLAIN", "HISTORY") else None
+        return partial(Explain, what="alternatives")
+    if words.take("EXPLAIN", "HISTORY"):
+        return partial(Explain, what="history")
+    explain = words.take("EXPLAIN", "APPROXIMATE")
+    if not explain and not words.take("APPROXIMATE"):
+        return None
+    error = _hundredths(words, "WITHIN", 0.01)
+    confidence = _hundredths(words, "CONFIDENCE", 0.95)
+    return partial(Explain, what="approximate") if explain else partial(Approximate, error=error, confidence=confidence)
+
+
+def _hundredths(words: Words, word: str, default: float) -> float:
+    """The number of percent that stands behind a word. Raises QueryError if it is none that makes sense."""
+    if not words.take(word):
+        return default
+    number = words.number()
+    if word == "WITHIN" and not (words.take("PERCENT") or words.take("%")):
+        raise QueryError("write APPROXIMATE WITHIN 1 PERCENT SELECT …")
+    _ = words.take("PERCENT") or words.take("%")
+    if number is None or not 0 < number < 100:
+        raise QueryError(f"behind {word} stands a number of percent above 0 and below 100, such as {default:.0%}")
+    return number / 100
 
 
 def _statement(item: _Parsed) -> Statement:

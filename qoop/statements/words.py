@@ -56,6 +56,14 @@ class Words:
             name = None if part is None else f"{name}.{part}"
         return name
 
+    def number(self) -> float | None:
+        """Go past a number, and return it; None if there is none."""
+        if self.next is None or self.next.kind != "number":
+            return None
+        found = float(self.next.text.replace("_", ""))
+        self._at += 1
+        return found
+
     def string(self) -> str | None:
         """Go past a string, of whatever form, and return what it holds; None if there is none."""
         if self.next is None or self.next.kind != "string":

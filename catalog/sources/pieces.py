@@ -1,0 +1,206 @@
+"""Some pieces of a table as a source of their own, whose rows say which piece they are from.
+
+A piece is a run of rows of one file, all of one size but for the last of each file. `cut` numbers the pieces of a
+source, `Pieces` is a source over chosen ones. What is computed from pieces that have no row in common merges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from qoop.catalog.sources.files import no_rows
+from qoop.catalog.table import Columns, Footer, Range, Source, Split, Table, table_version
+from qoop.catalog.value import value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from qoop.catalog.access import Places
+
+PIECE = "qoop_piece"
+"""The column that has the number of a row's piece."""
+
+_VECTOR = 2048
+"""Rows that DuckDB handles at a time, and skips at a time: the least that is worth reading apart."""
+
+
+@value
+class Runs:
+    """Pieces of one file: piece `first + k` begins at row ``k * size``. chosen: those `k`, in order."""
+
+    file: str
+    size: int
+    first: int
+    chosen: tuple[int, ...]
+
+    def number(self, row: str) -> str:
+        """SQL for the number of the piece that a row is in. row: SQL for its place in the file."""
+        return f"({self.first} + {row} // {self.size})::INTEGER"
+
+    def holds(self, row: str) -> str:
+        """SQL that is true for rows of the chosen pieces.
+
+        >>> Runs("f", 100, 0, (2, 4)).holds("rowid")
+        "rowid >= 200 AND rowid < 500 AND get_bit('101'::BIT, (rowid // 100 - 2)::INTEGER) = 1"
+        """
+        low, high = self.chosen[0], self.chosen[-1]
+        within = f"{row} >= {low * self.size} AND {row} < {(high + 1) * self.size}"
+        if len(self.chosen) == high - low + 1:
+            return within
+        chosen = set(self.chosen)
+        bits = "".join("1" if piece in chosen else "0" for piece in range(low, high + 1))
+        return f"{within} AND get_bit('{bits}'::BIT, ({row} // {self.size} - {low})::INTEGER) = 1"
+
+
+@runtime_checkable
+class CutSource(Protocol):
+    """A source whose rows can be read by runs."""
+
+    @property
+    def cuttable(self) -> bool:
+        """False if it is read whole after all."""
+        ...
+
+    def scan_runs(self, columns: Columns, runs: Sequence[Runs]) -> str | pa.Table:
+        """Like `Source.scan`, of the rows of these runs, at least one; `PIECE` is one more column to ask for."""
+        ...
+
+
+@value
+class CutFile:
+    """A file of a table, cut into pieces of `size` rows, of which the last may have less."""
+
+    name: str
+    rows: int
+    size: int
+
+    @property
+    def count(self) -> int:
+        """Number of pieces."""
+        return -(-self.rows // self.size)
+
+
+@value
+class Cut:
+    """All pieces of a table, numbered in the order of its files."""
+
+    table: Table
+    files: tuple[CutFile, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of pieces."""
+        return sum(file.count for file in self.files)
+
+    def runs(self, pieces: Sequence[int]) -> tuple[Runs, ...]:
+        """These pieces, by the files that they are in."""
+        found, first, wanted = [], 0, sorted(pieces)
+        for file in self.files:
+            mine = tuple(piece - first for piece in wanted if first <= piece < first + file.count)
+            if mine:
+                found.append(Runs(file.name, file.size, first, mine))
+            first += file.count
+        return tuple(found)
+
+    def of(self, pieces: Sequence[int]) -> Table:
+        """The table of these pieces, with a version of its own and one column more."""
+        source = Pieces(self.table.source, self.runs(pieces), self.files)
+        columns = (*self.table.columns, (PIECE, "INTEGER"))
+        return Table(self.table.name, columns, table_version(source, columns), source, source.rows)
+
+
+def cut(table: Table, at_least: int, smallest: int = _VECTOR) -> Cut | None:
+    """The pieces of a table: as large as its own, or smaller, so that there are about `at_least` of them, if these have
+    `smallest` rows or more. None if it cannot be read by pieces.
+
+    The pieces of a file are as equal as they can be, since a small one would look as if its rows had little of all.
+    """
+    names = {name.lower() for name, _ in table.columns}
+    if not isinstance(table.source, CutSource) or not table.source.cuttable or not table.rows or PIECE in names:
+        return None
+    own = table.source.pieces()
+    rows: dict[str, int] = {}
+    for piece in own:
+        rows[piece.file] = max(rows.get(piece.file, 0), piece.first + piece.rows)
+    size = min(max(piece.rows for piece in own), max(smallest, table.rows // at_least))
+    return Cut(table, tuple(_cut_file(name, most, size) for name, most in rows.items()))
+
+
+def _cut_file(name: str, rows: int, size: int) -> CutFile:
+    count = max(1, round(rows / size))
+    return CutFile(name, rows, -(-rows // count))
+
+
+@value
+class Pieces:
+    """Chosen pieces of a source. files: see `Cut`."""
+
+    base: Source
+    runs: tuple[Runs, ...]
+    files: tuple[CutFile, ...]
+
+    @property
+    def shared(self) -> bool:
+        """As the whole."""
+        return self.base.shared
+
+    @cached_property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(piece.rows for piece in self.pieces())
+
+    def digest(self) -> str:
+        """That of the whole, and which pieces."""
+        return f"{self.base.digest()}:{[(run.size, run.first, run.chosen) for run in self.runs]}"  # no path counts
+
+    @cached_property
+    def _pieces(self) -> tuple[Range, ...]:
+        rows = {file.name: file.rows for file in self.files}
+        return tuple(
+            Range(run.file, piece * run.size, min(run.size, rows[run.file] - piece * run.size))
+            for run in self.runs
+            for piece in run.chosen
+        )
+
+    def pieces(self) -> tuple[Range, ...]:
+        """The chosen pieces."""
+        return self._pieces
+
+    def check(self, split: Split | None) -> None:
+        """As the whole."""
+        self.base.check(split)
+
+    def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
+        """As `CutSource.scan_runs`."""
+        assert isinstance(self.base, CutSource)
+        runs = self.runs if split is None else self._within(split)
+        return self.base.scan_runs(columns, runs) if runs else no_rows(columns)
+
+    def _within(self, split: Split) -> tuple[Runs, ...]:
+        wanted = {(item.file, item.first) for item in split.ranges}
+        found = (replace(run, chosen=tuple(k for k in run.chosen if (run.file, k * run.size) in wanted))
+                 for run in self.runs)  # fmt: skip
+        return tuple(run for run in found if run.chosen)
+
+    def sample(self, columns: Columns, one_in: int) -> str | pa.Table:
+        """All rows: they are a sample already."""
+        return self.scan(columns, None)
+
+    def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
+        """None are known without a scan."""
+        return {}
+
+    def footers(self) -> Sequence[Footer]:
+        """Those of the whole, which tell of its columns."""
+        return self.base.footers()
+
+    def places(self) -> Places:
+        """As the whole."""
+        return self.base.places()
+
+    def attach(self) -> tuple[str, str] | None:
+        """As the whole."""
+        return self.base.attach()

@@ -1,0 +1,26 @@
+"""Answers that grow: a query with aggregates is computed from more and more of its largest table.
+
+    text ──`eligibility`──> what grows ──`round_sql`──> a query over some pieces of the table, run as any job
+    its answer ──`totals`──> sums of the groups so far ──`estimators/`──> estimates with intervals ──> an edition
+
+`rounds` says what happens next, without IO and without a clock: another round, an edition, the end.
+
+::
+
+    answer.py        a growing answer: what `Session.approximate` gives
+    asking.py        from a query to a growing answer, or to the reason why it does not grow
+    edition.py       one state of the answer
+    explaining.py    how an answer would grow, in words
+    eligibility.py   which queries can grow, and from what sums
+    figures.py       what the columns of an answer are made of
+    growth.py        what is known of a query that grows: values
+    intervals.py     intervals of the figures of all groups
+    names.py         which column or item a name means
+    refused.py       why a query cannot grow, on its way to who asked
+    rounds.py        the program: what comes after a round
+    planning.py      plans the query of a round
+    round_sql.py     the query of a round, and that of an edition
+    schedule.py      which pieces each round reads, and how sure each look must be
+    totals.py        sums of the groups over all rounds
+    estimators/      a formula a file, with its source
+"""

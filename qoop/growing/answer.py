@@ -1,0 +1,224 @@
+"""A growing answer: does the steps of its program (:mod:`qoop.growing.rounds`) with jobs of its session.
+
+It has no thread: a round is a job, which runs by itself; what comes after it is done in the thread that asks for
+the next edition. The next round runs meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from qoop.catalog.errors import Cancelled
+from qoop.catalog.value import value
+from qoop.growing.edition import Edition
+from qoop.growing.estimators import unseen
+from qoop.growing.intervals import Intervals, Look, intervals
+from qoop.growing.rounds import Begin, End, Message, Read, RoundEnded, Rounds, Show, Stop
+from qoop.growing.totals import Totals
+from qoop.result import Result
+
+if TYPE_CHECKING:
+    from qoop.catalog.sources.pieces import Cut
+    from qoop.growing.growth import Growth
+    from qoop.growing.planning import RoundPlanning
+    from qoop.growing.schedule import Schedule
+    from qoop.job import Job, Planned
+    from qoop.statements.settings import Settings
+
+
+@value
+class Growing:
+    """An answer that is to grow. error: None: until it is exact. start: starts a job."""
+
+    growth: Growth
+    cut: Cut
+    schedule: Schedule
+    error: float | None
+    confidence: float
+    settings: Settings
+    planning: RoundPlanning
+    start: Callable[[Planned], Job]
+
+
+class Answer(Protocol):
+    """An answer to which there may be several editions."""
+
+    def editions(self) -> Iterator[Edition]:
+        """Each edition as soon as it is there, from the first on, however often this is asked. The last one is good
+        enough for the goal, or exact. Raises what the jobs of the rounds do."""
+        ...
+
+    def result(self) -> Result:
+        """The rows of the last edition, once it is there."""
+        ...
+
+    def stop(self) -> Edition | None:
+        """Read no more; returns the edition that is now the last, None if there is none."""
+        ...
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs that have begun: one a round."""
+        ...
+
+
+class GrowingAnswer:
+    """An answer that grows; see `Answer`. Usable from several threads."""
+
+    def __init__(self, growing: Growing) -> None:
+        self._growing = growing
+        self._totals = Totals(growing.growth, growing.settings)
+        self._rounds = Rounds(len(growing.schedule.ends), growing.error)
+        self._changing = threading.Lock()  # the state of the program
+        self._advancing = threading.Lock()  # its holder waits for the round
+        self._editions: list[Edition] = []
+        self._made: Edition | None = None
+        self._jobs: list[Job] = []
+        self._ended = False
+        self._send(Begin())
+
+    def editions(self) -> Iterator[Edition]:
+        """See `Answer.editions`."""
+        seen = 0
+        while True:
+            if seen < len(self._editions):
+                yield self._editions[seen]
+                seen += 1
+            elif self._ended:
+                return
+            else:
+                self._advance(seen)
+
+    def result(self) -> Result:
+        """See `Answer.result`. Raises Cancelled if it was stopped before the first edition."""
+        for _ in self.editions():
+            pass
+        if not self._editions:
+            raise Cancelled("the answer was stopped before there was any edition of it")
+        return self._editions[-1].result
+
+    def stop(self) -> Edition | None:
+        """See `Answer.stop`."""
+        self._send(Stop())
+        return self._editions[-1] if self._editions else None
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """See `Answer.jobs`."""
+        return tuple(self._jobs)
+
+    # Inside
+
+    def _advance(self, seen: int) -> None:
+        """Wait for the round under way, and do what comes next, unless somebody else has."""
+        with self._advancing:
+            if len(self._editions) > seen or self._ended:
+                return
+            number = self._rounds.number
+            try:
+                result = self._jobs[number].result()
+            except BaseException:
+                if self._ended:
+                    return
+                self._send(Stop())
+                raise
+            found = self._estimated(number, result)
+            self._made = self._edition(number, found)
+            self._send(RoundEnded(number, found.worst))
+
+    def _send(self, message: Message) -> None:
+        with self._changing:
+            self._rounds, steps = self._rounds.after(message)
+            for step in steps:
+                match step:
+                    case Read(number):
+                        self._jobs.append(self._read(number))
+                    case Show():
+                        assert self._made is not None
+                        self._editions.append(self._made)
+                    case End():
+                        self._end()
+
+    def _read(self, number: int) -> Job:
+        growing = self._growing
+        pieces = growing.cut.of(growing.schedule.pieces_of(number))
+        return growing.start(growing.planning.plan(growing.growth.round_sql, pieces))
+
+    def _end(self) -> None:
+        self._ended = True
+        if self._jobs:
+            self._jobs[-1].cancel()
+        self._growing.planning.close()
+
+    def _look(self, number: int) -> Look:
+        schedule = self._growing.schedule
+        return Look(schedule.ends[number], len(schedule.order), schedule.alpha(self._growing.confidence))
+
+    def _estimated(self, number: int, result: Result) -> Intervals:
+        self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
+        look = self._look(number)
+        return Intervals({}, {}, 0.0) if look.is_whole else intervals(self._growing.growth.figures, self._totals, look)
+
+    def _edition(self, number: int, found: Intervals) -> Edition:
+        growth, look = self._growing.growth, self._look(number)
+        share = look.drawn / look.pieces
+        rows = self._totals.answer(found.columns(), None if look.is_whole else look.pieces / look.drawn, share)
+        result = Result(rows, edition_columns(growth), self._growing.settings)
+        left = unseen.most(look.drawn, look.pieces, 1 - self._growing.confidence) if growth.keys else 0.0
+        error = 0.0 if look.is_whole else found.worst
+        return Edition(result, number, share, look.is_whole, self._totals.groups, left, error, "", self._notes(look))
+
+    def _notes(self, look: Look) -> tuple[str, ...]:
+        growth = self._growing.growth
+        if look.is_whole:
+            return ()
+        notes = []
+        if any(one.kind == "extreme" for one in growth.figures):
+            notes.append("least and greatest values are those seen so far")
+        if growth.limited:
+            notes.append("the rows were chosen and put in order by estimates; others may belong among them")
+        return tuple(notes)
+
+
+class ExactAnswer:
+    """The answer to a query that does not grow; see `Answer`. reason: why."""
+
+    def __init__(self, job: Job, reason: str) -> None:
+        self._job, self._reason = job, reason
+
+    def editions(self) -> Iterator[Edition]:
+        """See `Answer.editions`."""
+        import pyarrow as pa
+
+        found = self._job.result()
+        rows = found.lossless()
+        rows = rows.append_column("share_read", pa.array([1.0] * len(rows), pa.float64()))
+        columns = (*zip(found.columns, found.types, strict=True), ("share_read", "DOUBLE"))
+        yield Edition(Result(rows, columns, found.settings), 0, 1.0, True, len(rows), 0.0, 0.0, self._reason)
+
+    def result(self) -> Result:
+        """See `Answer.result`."""
+        [edition] = self.editions()
+        return edition.result
+
+    def stop(self) -> Edition | None:
+        """See `Answer.stop`."""
+        self._job.cancel()
+        return None
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """See `Answer.jobs`."""
+        return (self._job,)
+
+
+def edition_columns(growth: Growth) -> tuple[tuple[str, str], ...]:
+    """Names and types of the columns of an edition."""
+    figures, columns = {one.place for one in growth.figures}, []
+    for place, (name, type_) in enumerate(growth.columns):
+        columns.append((name, type_))
+        if place in figures:
+            columns += [(f"{name}_low", "DOUBLE"), (f"{name}_high", "DOUBLE")]
+    return (*columns, ("share_read", "DOUBLE"))

@@ -1,0 +1,129 @@
+"""From a query to a growing answer, or to the reason why it does not grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import BindError, ConfigError
+from qoop.catalog.sources.pieces import cut
+from qoop.catalog.value import value
+from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer
+from qoop.growing.eligibility import growth_of
+from qoop.growing.growth import Growth, NotGrowing
+from qoop.growing.planning import RoundPlanning
+from qoop.growing.schedule import Schedule, schedule
+from qoop.growing.totals import NUMBERS
+
+if TYPE_CHECKING:
+    from qoop.catalog.sources.pieces import Cut
+    from qoop.catalog.table import Table
+    from qoop.config import Config
+    from qoop.job import Job, Planned
+    from qoop.planner.sql.bind import Bound
+    from qoop.planning import QueryPlanning
+    from qoop.session_tables import SessionTables
+
+_PIECES = 1024
+"""Pieces that a table is cut into at least, if they have rows enough: of fewer too little is known too long."""
+
+
+@value
+class Goal:
+    """The goal of an answer. error: the half-width of intervals relative to their estimates; None: only what is exact.
+
+    confidence: the chance that all intervals ever shown of a figure hold its true value.
+    """
+
+    error: float | None = 0.01
+    confidence: float = 0.95
+
+
+def checked(error: float | None, confidence: float) -> Goal:
+    """A goal. Raises ConfigError for one that makes no sense."""
+    if error is not None and not 0 < error < 1:
+        raise ConfigError(f"the error must be a part between 0 and 1, such as 0.01 for one percent, not {error!r}")
+    if not 0.5 <= confidence < 1:
+        raise ConfigError(f"the confidence must be from 0.5 to less than 1, such as 0.95, not {confidence!r}")
+    return Goal(error, confidence)
+
+
+@value
+class Found:
+    """A query that can grow, its pieces and its rounds."""
+
+    growth: Growth
+    cut: Cut
+    schedule: Schedule
+
+
+def found(bound: Bound, tables: Mapping[str, Table], seed: int | None, on_nodes: bool) -> Found | NotGrowing:
+    """The way in which a query grows. seed: of the order of the pieces; by default one of the text and of the
+    table, so that the same query reads the same pieces. on_nodes: tasks run in other processes."""
+    growth = growth_of(bound, tables)
+    if isinstance(growth, NotGrowing):
+        return growth
+    name = growth.fact.name
+    if on_nodes and not growth.fact.source.shared:
+        return NotGrowing(f"{name}, its largest table, is in the memory of this process")
+    pieces = cut(growth.fact, _PIECES)
+    if pieces is None:
+        return NotGrowing(f"{name}, its largest table, cannot be read by pieces")
+    rounds = schedule(pieces.count, _seed(bound, growth) if seed is None else seed)
+    if len(rounds.ends) == 1:
+        return NotGrowing(f"{name}, its largest table, has only {growth.fact.rows:,} rows")
+    return Found(growth, pieces, rounds)
+
+
+def _seed(bound: Bound, growth: Growth) -> int:
+    text = f"{growth.fact.version}:{bound.text}"
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def ask(
+    text: str,
+    tables: SessionTables,
+    planning: QueryPlanning,
+    config: Config,
+    goal: Goal,
+    seed: int | None,
+    start: Callable[[Planned], Job],
+) -> GrowingAnswer | ExactAnswer:
+    """The answer to a query: one that grows where that can be. start: starts a job."""
+    bound, named = tables.bind(tables.as_read(text))
+    growing = found(bound, named, seed, config.ray is not None)
+    if isinstance(growing, NotGrowing):
+        return ExactAnswer(start(planning.plan(text)), growing.reason)
+    rounds = RoundPlanning(named, bound.settings, planning.apart, bool(config.locked))
+    refused = _refused(rounds, growing)
+    if refused:
+        rounds.close()
+        return ExactAnswer(start(planning.plan(text)), refused)
+    return GrowingAnswer(Growing(growing.growth, growing.cut, growing.schedule, goal.error, goal.confidence,
+                                 bound.settings, rounds, start))  # fmt: skip
+
+
+def why_not(text: str, tables: SessionTables, planning: QueryPlanning, config: Config) -> Found | str:
+    """The way in which a query would grow, or the reason why it would not."""
+    bound, named = tables.bind(tables.as_read(text))
+    growing = found(bound, named, None, config.ray is not None)
+    if isinstance(growing, NotGrowing):
+        return growing.reason
+    rounds = RoundPlanning(named, bound.settings, planning.apart, bool(config.locked))
+    try:
+        return _refused(rounds, growing) or growing
+    finally:
+        rounds.close()
+
+
+def _refused(rounds: RoundPlanning, growing: Found) -> str:
+    """The reason why the query of a round is none."""
+    try:
+        types = dict(rounds.plan(growing.growth.round_sql, growing.cut.of(growing.schedule.pieces_of(0))).bound.columns)
+    except BindError as error:
+        return f"its sums cannot be taken apart: {str(error).splitlines()[0]}"
+    for place, measure in enumerate(growing.growth.measures):
+        if measure.merged_by == "sum" and not types[f"t{place}"].startswith(NUMBERS):
+            return f"{measure.sql} is no number"
+    return ""

@@ -1,0 +1,43 @@
+"""One state of an answer that grows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qoop.catalog.value import value
+
+if TYPE_CHECKING:
+    from qoop.result import Result
+
+
+@value
+class Edition:
+    """result: the rows; next to each column ``x`` that is estimated stand ``x_low`` and ``x_high``, NULL where there is
+    no interval, and the last column, ``share_read``, is the part of the data that was read.
+
+    number: of the edition, from 0. share: of the pieces of the largest table that were read. exact: all was read.
+    groups: that were seen. unseen: the largest part of the pieces that any one group may be in of which nothing was
+    seen, at the confidence that was asked for; 0: there is none.
+    error: the largest half-width of an interval relative to its estimate; None: some have no interval yet.
+    reason: why the query did not grow and ran as usual; empty: it grew.
+    notes: what else is to be known, as sentences.
+    """
+
+    result: Result
+    number: int
+    share: float
+    exact: bool
+    groups: int
+    unseen: float
+    error: float | None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"exact: {self.reason}"
+        if self.exact:
+            return f"exact, {self.groups} groups"
+        error = "some without an interval yet" if self.error is None else f"within {self.error:.2%}"
+        more = f"; other groups are in at most {self.unseen:.1%} of the pieces each" if self.unseen else ""
+        return f"{self.share:.1%} read, {self.groups} groups, {error}{more}"

@@ -1,0 +1,41 @@
+"""A rule for when an interval of the normal kind covers what it says: enough pieces were drawn.
+
+Cochran (1977), section 2.15, equation 2.63: more than ``25 G1²`` units, with G1 Fisher's skewness of what was drawn.
+Of a group that is in few pieces this asks for about 25 pieces that have it; of sums with so heavy a tail that they
+have no skewness it asks for ever more, and then the answer grows until it is exact.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def enough(drawn: int, squares: np.ndarray, cubes: np.ndarray) -> np.ndarray:
+    """True where that holds. squares, cubes: sums of powers of the deviations from the mean.
+
+    >>> import numpy as np
+    >>> deviations = np.array([-1.0, -1.0, -1.0, 3.0])
+    >>> enough(4, (deviations**2).sum()[None], (deviations**3).sum()[None])
+    array([False])
+    """
+    import numpy as np
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        skewness = (cubes / drawn) / (squares / drawn) ** 1.5
+    return (squares <= 0) | (25 * skewness**2 < drawn)
+
+
+def central(drawn: int, sums: np.ndarray, squares: np.ndarray, cubes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sums of the squares and cubes of deviations from the mean.
+
+    >>> import numpy as np
+    >>> x = np.array([1.0, 2.0, 6.0])
+    >>> [float(one[0]) for one in central(3, x.sum()[None], (x**2).sum()[None], (x**3).sum()[None])]
+    [14.0, 18.0]
+    """
+    mean = sums / drawn
+    second = squares - drawn * mean**2
+    return second, cubes - 3 * mean * squares + 2 * drawn * mean**3

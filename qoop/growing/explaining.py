@@ -1,0 +1,35 @@
+"""The growth of a query's answer in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qoop.growing.asking import Found, why_not
+
+if TYPE_CHECKING:
+    from qoop.config import Config
+    from qoop.planning import QueryPlanning
+    from qoop.session_tables import SessionTables
+
+
+def explained_growth(text: str, tables: SessionTables, planning: QueryPlanning, config: Config) -> str:
+    """The pieces that are read in which rounds, or the reason why the query runs exactly."""
+    found = why_not(text, tables, planning, config)
+    if isinstance(found, str):
+        return f"The query runs exactly: {found}."
+    return "\n".join(_lines(found))
+
+
+def _lines(found: Found) -> list[str]:
+    growth, ends = found.growth, found.schedule.ends
+    names = [growth.columns[one.place][0] for one in growth.figures if one.kind != "extreme"]
+    extremes = [growth.columns[one.place][0] for one in growth.figures if one.kind == "extreme"]
+    lines = [
+        f"{growth.fact.name} is read by {found.cut.count} pieces in random order, all other tables whole.",
+        f"Editions come after {', '.join(map(str, ends))} pieces; the last one is exact.",
+    ]
+    if names:
+        lines.append(f"With intervals: {', '.join(names)}.")
+    if extremes:
+        lines.append(f"Without intervals, as seen so far: {', '.join(extremes)}.")
+    return [*lines, f"Each round: {growth.round_sql}"]

@@ -1,0 +1,159 @@
+"""The figures of a query: what its columns are made of, as sums that merge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from qoop.growing.growth import Figure, Kind, Measure, MergedBy, Op, Term
+from qoop.growing.names import Names
+from qoop.growing.refused import Refused
+
+_OPS: dict[type[exp.Expression], Op] = {
+    exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
+}  # fmt: skip
+_KINDS: dict[Op, Kind] = {"count": "total", "sum": "total", "avg": "ratio", "min": "extreme", "max": "extreme"}
+_FRACTIONS = ("DECIMAL", "DOUBLE", "FLOAT")
+
+
+class Reading:
+    """Finds aggregates and keys in expressions, and numbers what they need."""
+
+    def __init__(self, names: Names, keys: Sequence[exp.Expression]) -> None:
+        self._names = names
+        self._keys = {names.same(key): place for place, key in enumerate(keys)}
+        self._terms: dict[str, int] = {}
+        self.terms: list[Term] = []
+        self.measures: list[Measure] = []
+
+    def final(self, expr: exp.Expression, ratio: bool = False) -> str:
+        """The expression over the columns of the estimates: ``k0`` … and ``e0`` …, or ``u0`` … of a ratio, in which it
+        does not matter how much was read.
+
+        Raises Refused if something else is left in it.
+        """
+        return self._replaced(expr.copy(), "u" if ratio else "e").sql("duckdb")
+
+    def _replaced(self, node: exp.Expression, prefix: str) -> exp.Expression:
+        place = self._keys.get(self._names.same(node))
+        if place is not None:
+            return exp.column(f"k{place}")
+        if is_aggregate(node):
+            return exp.column(f"{prefix}{self.term(node)}")
+        if isinstance(node, exp.Column):
+            raise Refused(f"{node.sql('duckdb')} is not grouped by")
+        if isinstance(node, exp.Query | exp.AggFunc) or (isinstance(node, exp.Anonymous) and not node.expressions):
+            raise Refused(f"{node.sql('duckdb')} cannot be estimated")
+        for name, child in list(node.args.items()):
+            if isinstance(child, exp.Expression):
+                node.set(name, self._replaced(child, prefix))
+            elif isinstance(child, list):
+                node.set(
+                    name, [self._replaced(one, prefix) if isinstance(one, exp.Expression) else one for one in child]
+                )
+        return node
+
+    def term(self, node: exp.Expression) -> int:
+        """The number of an aggregate."""
+        text = self._names.same(node)
+        if text not in self._terms:
+            made = self._term(node)
+            self._terms[text] = len(self.terms)
+            self.terms.append(made)
+        return self._terms[text]
+
+    def _term(self, node: exp.Expression) -> Term:
+        call = node.this if isinstance(node, exp.Filter) else node
+        op = _OPS.get(type(call))
+        if op is None or call.find(exp.Distinct) is not None or call.find(exp.Order) is not None:
+            raise Refused(f"{node.sql('duckdb')} cannot be estimated from a sample")
+        if len(call.args.get("expressions") or []):
+            raise Refused(f"{node.sql('duckdb')} has several arguments")
+        if op == "min" or op == "max":
+            return Term(op, self.measure(node.sql("duckdb"), op))
+        if op == "avg":
+            return Term(op, self.measure(_as(node, exp.Sum)), self.measure(_as(node, exp.Count)))
+        return Term(op, self.measure(node.sql("duckdb")))
+
+    def measure(self, sql: str, merged_by: MergedBy = "sum") -> int:
+        """The number of a measure."""
+        made = Measure(sql, merged_by)
+        if made not in self.measures:
+            self.measures.append(made)
+        return self.measures.index(made)
+
+
+def has_aggregates(expr: exp.Expression) -> bool:
+    """True if there are any."""
+    return expr.find(exp.AggFunc) is not None
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    """True for an aggregate, with its FILTER."""
+    return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Filter) and isinstance(node.this, exp.AggFunc))
+
+
+def _as(node: exp.Expression, kind: type[exp.AggFunc]) -> str:
+    """The same aggregate with another function."""
+    made = node.copy()
+    call = made.this if isinstance(made, exp.Filter) else made
+    other = kind(this=call.this.copy())
+    if call is made:
+        return other.sql("duckdb")
+    call.replace(other)
+    return made.sql("duckdb")
+
+
+def figure_of(reading: Reading, place: int, expr: exp.Expression) -> Figure:
+    """The figure that a column of the answer estimates. Raises Refused for what has no formula here."""
+    found = _linear(reading, expr)
+    if found is None:
+        raise Refused(f"{expr.sql('duckdb')} is no count, sum, average, ratio of sums, least or greatest value")
+    return replace(found, place=place)
+
+
+def _linear(reading: Reading, expr: exp.Expression) -> Figure | None:
+    """A figure of any place; None for an expression that is none."""
+    if is_aggregate(expr):
+        term = reading.terms[reading.term(expr)]
+        return Figure(0, _KINDS[term.op], term.y, term.x)
+    match expr:
+        case exp.Paren():
+            return _linear(reading, expr.this)
+        case exp.Cast() if expr.to.sql("duckdb").startswith(_FRACTIONS):
+            return _linear(reading, expr.this)
+        case exp.Neg():
+            return _scaled(_linear(reading, expr.this), -1.0)
+        case exp.Mul():
+            left, right = _number(expr.this), _number(expr.expression)
+            if right is not None:
+                return _scaled(_linear(reading, expr.this), right)
+            return None if left is None else _scaled(_linear(reading, expr.expression), left)
+        case exp.Div():
+            right = _number(expr.expression)
+            if right:
+                return _scaled(_linear(reading, expr.this), 1 / right)
+            return _ratio(_linear(reading, expr.this), _linear(reading, expr.expression))
+    return None
+
+
+def _scaled(found: Figure | None, by: float) -> Figure | None:
+    return None if found is None or found.kind == "extreme" else replace(found, scale=found.scale * by)
+
+
+def _ratio(above: Figure | None, below: Figure | None) -> Figure | None:
+    if above is None or below is None or (above.kind, below.kind) != ("total", "total"):
+        return None
+    return Figure(0, "ratio", above.y, below.y, above.scale / below.scale)
+
+
+def _number(expr: exp.Expression) -> float | None:
+    """The value of a number that is written out."""
+    while isinstance(expr, exp.Paren | exp.Cast):
+        expr = expr.this
+    if isinstance(expr, exp.Neg):
+        value = _number(expr.this)
+        return None if value is None else -value
+    return float(expr.name) if isinstance(expr, exp.Literal) and not expr.is_string else None

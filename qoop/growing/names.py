@@ -1,0 +1,96 @@
+"""The names in a SELECT: which column one means, which of the columns of the answer, and what the groups are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from qoop.growing.refused import Refused
+
+
+def sources_of(select: exp.Select) -> list[exp.Expression]:
+    """All that stands in the FROM, in order."""
+    source = select.args.get("from_")
+    joins = select.args.get("joins") or []
+    return [] if source is None else [source.this, *(join.this for join in joins)]
+
+
+class Names:
+    """select: a copy of the query's, of which columns get the name of their table. columns: of tables, by name."""
+
+    def __init__(self, select: exp.Select, columns: Mapping[str, Sequence[str]]) -> None:
+        self.select = select
+        source = select.args.get("from_") or select.args.get("from")
+        self._sources = [
+            *([] if source is None else [source.this]),
+            *(join.this for join in select.args.get("joins") or []),
+        ]
+        self._columns = {
+            table.alias_or_name.lower(): {name.lower() for name in columns.get(table.name.lower(), ())}
+            for table in self._sources
+            if isinstance(table, exp.Table)
+        }
+        self._all_known = all(isinstance(one, exp.Table) and one.name.lower() in columns for one in self._sources)
+        self._aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+
+    def value_of(self, item: exp.Expression) -> exp.Expression:
+        """An item of the SELECT without its name."""
+        value: exp.Expression = item.this if isinstance(item, exp.Alias) else item
+        return value
+
+    def keys(self) -> list[exp.Expression]:
+        """The expressions that the query groups by."""
+        group = self.select.args.get("group")
+        if group is None:
+            return []
+        if group.find(exp.Rollup, exp.Cube, exp.GroupingSets):
+            raise Refused("it has grouping sets")
+        if group.args.get("all"):
+            return [self.value_of(item) for item in self.select.expressions if item.find(exp.AggFunc) is None]
+        return [self._key(one) for one in group.expressions]
+
+    def _key(self, key: exp.Expression) -> exp.Expression:
+        if isinstance(key, exp.Column) and key.name.lower() == "all" and not key.this.quoted:
+            raise Refused("it groups by ALL and more")
+        return self.item_at(key) or self._meant(key, prefer_columns=True) or key
+
+    def item_at(self, place: exp.Expression) -> exp.Expression | None:
+        """The item that a number stands for."""
+        if isinstance(place, exp.Literal) and not place.is_string:
+            item: exp.Expression = self.select.expressions[int(place.name) - 1]
+            return self.value_of(item)
+        return None
+
+    def resolved(self, expr: exp.Expression, prefer_columns: bool) -> exp.Expression:
+        """An expression with items in place of the names that they have."""
+        return expr.copy().transform(lambda node: _copied(self._meant(node, prefer_columns)) or node)
+
+    def _meant(self, node: exp.Expression, prefer_columns: bool) -> exp.Expression | None:
+        if not isinstance(node, exp.Column) or node.table:
+            return None
+        item: exp.Expression | None = self._aliases.get(node.name.lower())
+        if item is None or (isinstance(item, exp.Column) and item.name.lower() == node.name.lower()):
+            return item
+        if not prefer_columns:
+            return item
+        if not self._all_known:
+            raise Refused(f"{node.name} may be a column or the name of a result")
+        return None if any(node.name.lower() in columns for columns in self._columns.values()) else item
+
+    def same(self, expr: exp.Expression) -> str:
+        """A text that is equal for expressions that mean the same columns."""
+        return expr.copy().transform(self._qualified).sql("duckdb")
+
+    def _qualified(self, node: exp.Expression) -> exp.Expression:
+        if not isinstance(node, exp.Column):
+            return node
+        name, table = node.name.lower(), node.table.lower()
+        if not table:
+            having = [alias for alias, columns in self._columns.items() if name in columns]
+            table = having[0] if len(having) == 1 and self._all_known else ""
+        return exp.column(name, table or None, quoted=True)
+
+
+def _copied(node: exp.Expression | None) -> exp.Expression | None:
+    return None if node is None else exp.paren(node.copy())

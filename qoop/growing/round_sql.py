@@ -1,0 +1,74 @@
+"""The query of a round, and the end of that of an edition.
+
+A round gives for each group the number of its pieces, and of each measure ``t``, what it is over all pieces read, in
+its own type, with ``s``, ``q`` and ``c``, the sums of the pieces' values, squares and cubes; for pairs of measures the
+sums of the products ``yx``, ``yyx`` and ``yxx``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp, parse_one
+
+from qoop.catalog.sources.pieces import PIECE
+
+if TYPE_CHECKING:
+    from qoop.growing.figures import Reading
+    from qoop.growing.growth import Measure
+    from qoop.growing.names import Names
+
+
+def round_sql(
+    select: exp.Select,
+    fact: str,
+    keys: Sequence[exp.Expression],
+    measures: Sequence[Measure],
+    pairs: Collection[tuple[int, int]],
+) -> str:
+    """The query of a round. fact: the name of the table of pieces in it."""
+    within = select.copy()
+    for clause in ("group", "having", "order", "limit", "offset"):
+        within.set(clause, None)
+    named = [exp.alias_(key.copy(), f"k{place}") for place, key in enumerate(keys)]
+    measured = [exp.alias_(parse_one(one.sql, read="duckdb"), f"m{place}") for place, one in enumerate(measures)]
+    within.set("expressions", [exp.alias_(exp.column(PIECE, fact, quoted=True), "piece"), *named, *measured])
+    places = ", ".join(str(place + 1) for place in range(len(keys) + 1))
+    columns = ", ".join([*(f"k{place}" for place in range(len(keys))), *_sums(measures, pairs)])
+    ending = f" GROUP BY {', '.join(str(place + 1) for place in range(len(keys)))}" if keys else ""
+    return f"SELECT {columns} FROM ({within.sql('duckdb')} GROUP BY {places}) AS per_piece{ending}"
+
+
+def _sums(measures: Sequence[Measure], pairs: Collection[tuple[int, int]]) -> Iterator[str]:
+    yield "count(*) AS pieces"
+    for place, measure in enumerate(measures):
+        yield f"{measure.merged_by}(m{place}) AS t{place}"
+        if measure.merged_by == "sum":
+            double = f"coalesce(m{place}, 0)::DOUBLE"
+            yield from (f"sum({double}{power}) AS {name}{place}" for name, power in _POWERS)
+    for y, x in sorted(pairs):
+        a, b = f"coalesce(m{y}, 0)::DOUBLE", f"coalesce(m{x}, 0)::DOUBLE"
+        yield f"sum({a} * {b}) AS yx_{y}_{x}"
+        yield f"sum({a} * {a} * {b}) AS yyx_{y}_{x}"
+        yield f"sum({a} * {b} * {b}) AS yxx_{y}_{x}"
+
+
+_POWERS = (("s", ""), ("q", " ** 2"), ("c", " ** 3"))
+
+
+def tail_sql(select: exp.Select, reading: Reading, names: Names) -> str:
+    """HAVING, ORDER BY and LIMIT, over the columns of the estimates."""
+    parts = []
+    having, order = select.args.get("having"), select.args.get("order")
+    if having is not None:
+        parts.append(f"WHERE {reading.final(names.resolved(having.this, prefer_columns=True))}")
+    if order is not None:
+        items = []
+        for one in order.expressions:
+            ordered = one.copy()
+            ordered.set("this", names.item_at(one.this) or names.resolved(one.this, prefer_columns=False))
+            items.append(reading.final(ordered))
+        parts.append(f"ORDER BY {', '.join(items)}")
+    parts += [select.args[one].sql("duckdb").strip() for one in ("limit", "offset") if select.args.get(one) is not None]
+    return " ".join(parts)

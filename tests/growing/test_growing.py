@@ -1,0 +1,216 @@
+"""Answers that grow, through the session: what is eligible, how they end, what they are never taken for."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import qoop
+from qoop.catalog.errors import Cancelled, ConfigError, QueryError
+
+ROWS = 600_000
+SALES = """SELECT shop, count(*) AS n, sum(price) AS income, avg(price) AS mean, sum(price) / sum(amount) AS ratio,
+             count(note) FILTER (amount > 2) AS noted, max(price) AS dearest
+           FROM sales JOIN shops USING (id) WHERE amount < 9 GROUP BY shop ORDER BY shop"""
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, pa.Table]:
+    rng = np.random.default_rng(1)
+    sales = pa.table({
+        "id": rng.integers(0, 6, ROWS),
+        "price": pa.array(np.round(rng.gamma(2.0, 10.0, ROWS), 2)).cast(pa.decimal128(9, 2)),
+        "amount": rng.integers(1, 10, ROWS),
+        "note": pa.array(np.where(rng.random(ROWS) < 0.2, "x", None)),
+        "day": np.sort(rng.integers(0, 100, ROWS)),
+    })  # fmt: skip
+    return {"sales": sales, "shops": pa.table({"id": range(6), "shop": ["a", "b", "c", "a", "b", "c"]})}
+
+
+@pytest.fixture(scope="module")
+def session(data):
+    with qoop.connect(slots=2) as opened:
+        for name, table in data.items():
+            opened.register(name, table)
+        yield opened
+
+
+def exact(data: dict[str, pa.Table], text: str) -> list[tuple]:
+    with duckdb.connect() as connection:
+        for name, table in data.items():
+            connection.register(name, table)
+        return connection.execute(text).fetchall()
+
+
+def without_bounds(result: qoop.Result) -> list[tuple]:
+    kept = [place for place, name in enumerate(result.columns)
+            if not name.endswith(("_low", "_high")) and name != "share_read"]  # fmt: skip
+    return [tuple(row[place] for place in kept) for row in result.fetchall()]
+
+
+def assert_alike(found: list[tuple], wanted: list[tuple]) -> None:
+    assert wanted and len(found) == len(wanted)
+    for mine, theirs in zip(found, wanted, strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            assert math.isclose(a, b, rel_tol=1e-12) if isinstance(b, float) else a == b
+
+
+def test_the_last_edition_is_the_exact_answer(session, data):
+    editions = list(session.approximate(SALES, error=None).editions())
+    assert [edition.exact for edition in editions] == [False] * (len(editions) - 1) + [True]
+    assert len(editions) > 2 and editions[-1].share == 1.0 and editions[-1].error == 0.0
+    assert_alike(without_bounds(editions[-1].result), exact(data, SALES))
+    assert editions[0].result.columns[:4] == ["shop", "n", "n_low", "n_high"]
+    plain = session.sql(SALES)
+    types = dict(zip(editions[-1].result.columns, editions[-1].result.types, strict=True))
+    assert [types[name] for name in plain.columns] == plain.types
+
+
+def test_intervals_hold_the_truth_and_shrink(session, data):
+    truth = {row[0]: row for row in exact(data, SALES)}
+    widths = []
+    for edition in session.approximate(SALES, error=None, confidence=0.999, seed=1).editions():
+        rows = edition.result.arrow().to_pylist()
+        assert len(rows) == 3 and all(row["share_read"] == edition.share for row in rows)
+        for row in rows:
+            for place, name in enumerate(("n", "income", "mean", "ratio"), 1):
+                if row[f"{name}_low"] is not None:
+                    true, slack = float(truth[row["shop"]][place]), 1e-9 * row[f"{name}_high"]
+                    assert row[f"{name}_low"] - slack <= true <= row[f"{name}_high"] + slack
+            assert edition.exact or row["dearest_low"] is None
+        widths.append(rows[0]["income_high"] - rows[0]["income_low"])
+    assert widths[0] > widths[1] > widths[-1] == 0.0
+
+
+def test_it_stops_at_the_bound_and_says_what_was_read(session):
+    *_, last = session.approximate("SELECT sum(amount) AS s FROM sales", error=0.02, seed=1).editions()
+    assert not last.exact and 0 < last.share < 1 and last.error <= 0.02
+    [(total, low, high, share)] = last.result.fetchall()
+    assert low < total < high and share == last.share and (high - low) / 2 / total <= 0.02
+
+
+def test_sorted_pieces_are_clusters(session):
+    """All rows of a day lie together: nothing is known of a day from few pieces, and nothing is claimed."""
+    text = "SELECT day, count(*) AS n FROM sales GROUP BY day"
+    first = next(session.approximate(text, error=0.05, seed=1).editions())
+    assert first.groups < 100 and first.unseen > 0 and first.error is None
+    assert "other groups" in str(first)
+    *_, last = session.approximate(text, error=0.05, seed=1).editions()
+    assert last.exact and last.groups == 100 and last.unseen == 0.0
+
+
+def test_pieces_of_files_and_of_duckdb_files(data, tmp_path):
+    """Row groups do not matter, nor does how many files there are."""
+    (tmp_path / "sales").mkdir()
+    pq.write_table(data["sales"].slice(0, 300_000), tmp_path / "sales" / "1.parquet", row_group_size=99_999)
+    pq.write_table(data["sales"].slice(300_000), tmp_path / "sales" / "2.parquet")
+    with duckdb.connect(str(tmp_path / "sales.db")) as connection:
+        connection.register("given", data["sales"])
+        connection.execute("CREATE TABLE sales AS FROM given")
+    text = "SELECT id, count(*) AS n, sum(price) AS s FROM sales WHERE day < 90 GROUP BY id ORDER BY id"
+    for register in ("folder", "database"):
+        with qoop.connect(slots=1) as session:
+            session.register_folder(tmp_path) if register == "folder" else session.register_database(
+                tmp_path / "sales.db"
+            )
+            editions = list(session.approximate(text, error=None).editions())
+            assert len(editions) > 2 and not editions[0].exact
+            assert_alike(without_bounds(editions[-1].result), exact(data, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT count(DISTINCT amount) FROM sales", "DISTINCT"),
+        ("SELECT median(amount) FROM sales", "cannot be estimated"),
+        ("SELECT price FROM sales LIMIT 1", "no aggregates"),
+        ("SELECT shop, count(*) FROM shops LEFT JOIN sales USING (id) GROUP BY shop", "other side of a LEFT JOIN"),
+        ("SELECT count(*) FROM sales a JOIN sales b ON a.day = b.day + 1000", "2 times"),
+        ("SELECT count(*) FROM (SELECT DISTINCT day FROM sales)", "in a subquery"),
+        ("SELECT shop, count(*) FROM shops GROUP BY shop", "has only 6 rows"),
+        ("SELECT id, sum(amount) FROM sales GROUP BY ROLLUP (id) ORDER BY ALL", "grouping sets"),
+        ("SELECT sum(amount) * count(*) FROM sales", "no count, sum, average"),
+        ("SELECT sum(amount * random()) FROM sales", "from run to run"),
+        ("SELECT avg(TIMESTAMP '2020-01-01' + to_days(day::INTEGER)) FROM sales", "taken apart"),
+        ("SELECT count(*) FROM sales UNION ALL SELECT 1", "not one SELECT"),
+    ],
+)  # fmt: skip
+def test_what_cannot_grow_runs_exactly_and_says_why(session, data, text, reason):
+    if "random" not in text:
+        [edition] = session.approximate(text).editions()
+        assert edition.exact and reason in edition.reason and edition.share == 1.0
+        assert [row[:-1] for row in edition.result.fetchall()] == session.sql(text).fetchall()
+    [(key, why)] = session.sql(f"EXPLAIN APPROXIMATE {text}").fetchall()
+    assert key == "growth" and reason in why
+
+
+def test_having_order_and_limit_are_of_estimates(session, data):
+    text = """SELECT s.id AS i, sum(price) AS s FROM sales s, shops
+              WHERE s.id = shops.id AND day IN (SELECT * FROM range(90))
+              GROUP BY ALL HAVING sum(amount) > 10 ORDER BY 2 DESC LIMIT 4"""
+    editions = list(session.approximate(text, error=None).editions())
+    assert [len(one.result) for one in editions] == [4] * len(editions)
+    assert "estimates" in editions[0].notes[0] and not editions[-1].notes
+    assert_alike(without_bounds(editions[-1].result), exact(data, text))
+
+
+def test_no_group_and_nothing_found(session, data):
+    text = "SELECT count(*) AS n, sum(price) AS s, avg(price) AS a, min(day) AS first FROM sales WHERE amount > 99"
+    editions = list(session.approximate(text, error=0.1).editions())
+    assert editions[-1].exact and without_bounds(editions[-1].result) == [(0, None, None, None)] == exact(data, text)
+    assert editions[0].result.fetchall()[0][:3] == (0, None, None)
+
+
+def test_the_statement(session):
+    result = session.sql("APPROXIMATE WITHIN 2 PERCENT CONFIDENCE 90 SELECT sum(amount) AS s FROM sales")
+    assert result.columns == ["s", "s_low", "s_high", "share_read"] and result.fetchall()[0][3] < 1
+    assert "Each round" in session.sql("EXPLAIN APPROXIMATE SELECT sum(amount) FROM sales").fetchall()[0][1]
+    for wrong in ("WITHIN 2", "WITHIN x PERCENT", "CONFIDENCE 100", "WITHIN 0 PERCENT"):
+        with pytest.raises(QueryError):
+            session.sql(f"APPROXIMATE {wrong} SELECT sum(amount) FROM sales")
+    for error, confidence in ((0, 0.9), (2, 0.9), (0.1, 1.0), (0.1, 95)):
+        with pytest.raises(ConfigError):
+            session.approximate("SELECT sum(amount) FROM sales", error, confidence)
+
+
+def test_stopped(session):
+    answer = session.approximate("SELECT sum(amount) AS s FROM sales", error=None)
+    first = next(answer.editions())
+    assert answer.stop() is first and list(answer.editions()) == [first]
+    assert answer.result() is first.result
+    hasty = session.approximate("SELECT sum(price) AS s FROM sales", error=None)
+    hasty.stop()
+    with pytest.raises(Cancelled):
+        hasty.result()
+
+
+def test_several_threads_see_the_same_editions(session):
+    answer, seen = session.approximate(SALES, error=None), []
+    threads = [threading.Thread(target=lambda: seen.append(list(answer.editions()))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 3 and seen[0] == seen[1] == seen[2] and len(seen[0]) > 2
+
+
+def test_the_exact_query_takes_nothing_of_an_approximation(data, tmp_path):
+    """And an answer that was begun before, in another process, takes over its rounds."""
+    text = "SELECT id, sum(price) AS s FROM sales GROUP BY id ORDER BY id"
+    pq.write_table(data["sales"], tmp_path / "sales.parquet")
+    reads = []
+    for _ in range(2):
+        with qoop.connect(slots=2, checkpoints=tmp_path / "kept", reuse=True) as session:
+            session.register("sales", tmp_path / "sales.parquet")
+            answer = session.approximate(text, error=None)
+            first = next(answer.editions())
+            answer.stop()
+            reads.append(sum(report.tasks for report in answer.jobs[0].stage_reports()))
+            assert not first.exact and session.sql(text).fetchall() == exact(data, text)
+    assert reads == [1, 0]
