@@ -19,22 +19,27 @@ _PANELS = (
     ("met", "Deadlines met", "part of all"),
     ("used", "Slots at work", "part of all"),
 )
-_MOST_POLICIES = 8
+_SHOWN = ("max-min by job", "max-min", "finish time", "urgency", "urgency over all", "SRSF", "EDF", "LAS")
+"""Policies that have a curve, as far as they were played; of others there are too many to tell them apart."""
 
 
 def over_load(known: Sequence[Summary]) -> Picture:
     """A curve for each policy and figure, each point the mean over seeds."""
-    policies = list(dict.fromkeys(one.policy for one in known))[: 2 * _MOST_POLICIES]
+    played = tuple(dict.fromkeys(one.policy for one in known))
+    policies = [policy for policy in _SHOWN if policy in played] or played[: len(CYCLE)]
     with sheet(panels=len(_PANELS), width=3.6, height=3.4) as page:
-        for place, (axes, (figure, title, unit)) in enumerate(zip(page.axes, _PANELS, strict=True)):
+        for axes, (figure, title, unit) in zip(page.axes, _PANELS, strict=True):
             for number, policy in enumerate(policies):
                 _curve(axes, [one for one in known if one.policy == policy], figure, policy, number)
-            charts.labels(axes, title, "load that is offered", unit, legend=place == 1)
+            if figure == "rho_tenant":
+                axes.set_yscale("log")
+                axes.set_yticks([1, 1.5, 2, 3, 4], ["1", "1.5", "2", "3", "4"])
+                axes.minorticks_off()
+            charts.labels(axes, title, "load that is offered", unit, legend=figure == "used")
         return page.picture()
 
 
 def _curve(axes: Axes, known: Sequence[Summary], figure: str, policy: str, number: int) -> None:
     loads = sorted({one.load for one in known})
     means = [fmean(getattr(one, figure) for one in known if one.load == load) for load in loads]
-    style = "-" if number < _MOST_POLICIES else "--"
-    axes.plot(loads, means, style, marker="o", markersize=3, color=CYCLE[number % len(CYCLE)], label=policy)
+    axes.plot(loads, means, marker="o", markersize=3, color=CYCLE[number % len(CYCLE)], label=policy)
