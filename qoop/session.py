@@ -61,7 +61,7 @@ from qoop.schedulers.terms import Terms
 from qoop.session_tables import SessionTables
 from qoop.statements.keeping import DRAFTS
 from qoop.statements.parameters import Parameters, with_parameters
-from qoop.statements.reading import Copy, CreateTable, CreateView, Drop
+from qoop.statements.reading import Change, Copy, CreateEmpty, CreateTable, CreateView, Drop
 from qoop.statements.settings import option, options
 from qoop.statements.statement import (
     Approximate,
@@ -377,6 +377,15 @@ class Session:
                 self._tables.definitions.create_view(statement)
             case Drop():
                 self._tables.definitions.drop(statement)
+            case CreateEmpty():
+                self._tables.definitions.create_empty(statement, Result, self._tables.binder.settings)
+                return _counted(0)
+            case Change():
+
+                def run(query: str) -> Result:
+                    return self.execute(Query(query), watch)
+
+                return _counted(self._tables.definitions.change(statement, run, Result, self._tables.binder.settings))
             case CreateTable(name, text):
                 wanted = self._tables.definitions.is_wanted(statement)
                 made = self.execute(Query(text), watch) if wanted else None
@@ -828,7 +837,11 @@ class Session:
 
 def _count(made: Result | None) -> Result:
     """DuckDB's answer where rows go elsewhere: their number."""
-    return Result(pa.table({"c0": pa.array([0 if made is None else len(made)], pa.int64())}), (("Count", "BIGINT"),))
+    return _counted(0 if made is None else len(made))
+
+
+def _counted(rows: int) -> Result:
+    return Result(pa.table({"c0": pa.array([rows], pa.int64())}), (("Count", "BIGINT"),))
 
 
 @value

@@ -4,7 +4,8 @@
 
     words.py         a statement, read word by word
     statement.py     texts into statements
-    reading.py       CREATE, DROP and COPY
+    reading.py       CREATE, DROP, COPY and changes of tables
+    changing.py      tables without rows, and INSERT, UPDATE, DELETE and MERGE
     parameters.py    values for ``?`` and ``$name``
     pivots.py        values for a PIVOT that has none
     copying.py       where COPY may write

@@ -16,13 +16,17 @@ from qoop.statements import keeping
 from qoop.statements.files import files_read, is_glob
 from qoop.statements.plain_names import plainly
 from qoop.statements.views import Views
+from qoop.statements.words import Words
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from qoop.catalog.catalog import Catalog
-    from qoop.catalog.table import Table
+    from qoop.catalog.table import Columns, Table
     from qoop.planner.sql.bind import Binder
     from qoop.result import Result
-    from qoop.statements.reading import CreateTable, CreateView, Drop
+    from qoop.statements.reading import Change, CreateEmpty, CreateTable, CreateView, Drop
+    from qoop.statements.settings import Settings
 
 
 class Definitions:
@@ -48,6 +52,7 @@ class Definitions:
         self._catalog = catalog
         self._binder = binder
         self._lock = lock
+        self._changing = threading.RLock()  # one change of a table at a time; taken before the lock of the names
         self._register = register
         self._look_again = look_again
         self._endings = endings
@@ -107,6 +112,7 @@ class Definitions:
 
     def table_came(self, name: str) -> None:
         """A table takes the place of whatever view had its name."""
+        self._made.discard(name.lower())
         if name in self._views:
             self._binder.define(f"DROP VIEW IF EXISTS {_quoted(name)}")
             self._views.drop(name)
@@ -123,7 +129,7 @@ class Definitions:
             self._binder.define(f"CREATE OR REPLACE VIEW {_quoted(view.name)}{view.columns} AS {body}")
             self._views.add(view)
 
-    def is_wanted(self, asked: CreateTable) -> bool:
+    def is_wanted(self, asked: CreateTable | CreateEmpty) -> bool:
         """True if a table is to be made: not if there is one and it says IF NOT EXISTS. Raises CatalogError if there is
         one and it does not say what to do, QueryError for a name that it cannot be kept by."""
         if self._folder is not None:
@@ -135,15 +141,77 @@ class Definitions:
 
     def create_table(self, name: str, result: Result) -> None:
         """Keep an answer as a table. Raises DiskFull, QueryError for types that cannot be kept."""
-        self._made.add(name.lower())
-        if self._folder is None:
-            self._register(name, keeping.in_memory(name, result))
-        else:
-            self._register(name, keeping.in_folder(self._folder, name, result))
+        with self._changing:
+            folder = self._folder
+            kept = keeping.in_memory(name, result) if folder is None else keeping.in_folder(folder, name, result)
+            with self._lock:
+                self._register(name, kept)
+                self._made.add(name.lower())
+
+    def create_empty(self, asked: CreateEmpty, made: Callable[[pa.Table, Columns], Result], settings: Settings) -> None:
+        """Make a table without rows. Raises as `is_wanted` and `create_table`; Forbidden in a locked session."""
+        from qoop.statements.changing import empty
+
+        self._check_unlocked()
+        with self._changing:
+            if self.is_wanted(asked):
+                self.create_table(asked.name, made(*empty(asked, settings)))
+
+    def change(
+        self,
+        asked: Change,
+        run: Callable[[str], Result],
+        made: Callable[[pa.Table, Columns], Result],
+        settings: Settings,
+    ) -> int:
+        """Make a new version of a table; one change at a time. What reads the old one goes on to.
+
+        run: answers a query. made: an answer out of rows. Returns the number of rows that changed.
+
+        Raises UnknownTable, CatalogError for a table
+        that is not the session's own, QueryError, Forbidden in a locked session.
+        """
+        from qoop.statements.changing import apply
+
+        self._check_unlocked()
+        with self._changing:
+            name = self._own(asked.name)
+            now = run(f"FROM {_quoted(name)}")
+            before = self._catalog.table(name).version
+            others = self._read_by(asked.text) - {name}
+            rows, count = apply(asked, name, others, run, now, settings)
+            with self._lock:
+                if self._catalog.table(self._own(name)).version != before:
+                    raise CatalogError(f"table {name} became another one while it was changed: it stays as it is")
+                if count:
+                    self.create_table(name, made(*rows))
+            return count
+
+    def _read_by(self, text: str) -> set[str]:
+        """The tables that a text may read."""
+        says = {word.name.lower() for word in Words(text).left if word.name}
+        return {name for name in self._listed() if name.lower() in says}
+
+    def _own(self, name: str) -> str:
+        """The name of a table that texts may change. Raises UnknownTable, CatalogError."""
+        if name in self._views:
+            raise CatalogError(f"{name} is a view: only tables can be changed")
+        table = self._catalog.table(name)
+        kept = self._folder is not None and keeping.is_kept(self._folder, table)
+        if not kept and table.name.lower() not in self._made:
+            raise CatalogError(
+                f"table {table.name} was registered, and its data stays as it is: "
+                f"CREATE TABLE name AS FROM {_quoted(table.name)} makes a copy that can be changed"
+            )
+        return table.name
+
+    def _check_unlocked(self) -> None:
+        if self._locked:
+            raise Forbidden("the session is locked: its tables are made by CREATE TABLE … AS, and are not changed")
 
     def drop(self, asked: Drop) -> None:
         """Raises UnknownTable, CatalogError if it is of the other kind."""
-        with self._lock:
+        with self._changing, self._lock:
             is_view, is_table = asked.name in self._views, self._table(asked.name) is not None
             if (is_view and asked.kind == "TABLE") or (is_table and asked.kind == "VIEW"):
                 kind = "view" if is_view else "table"

@@ -60,11 +60,16 @@ def check_name(folder: Path, name: str) -> None:
 
 def forget(folder: Path, table: Table) -> None:
     """Remove the file of a table, if it is kept there; that of a table from elsewhere stays, whatever its name."""
+    if is_kept(folder, table):
+        with suppress(OSError):
+            (folder / f"{table.name}.parquet").unlink(missing_ok=True)
+
+
+def is_kept(folder: Path, table: Table) -> bool:
+    """True if a table is that of the folder, not one of its name from elsewhere."""
     files = table.source.files if isinstance(table.source, ParquetSource) else ()
     path = folder / f"{table.name}.parquet"
-    if _fault(table.name) is None and [file.file.path for file in files] == [os.path.abspath(path)]:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+    return _fault(table.name) is None and [file.file.path for file in files] == [os.path.abspath(path)]
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""CREATE, DROP and COPY: from text to what they ask for."""
+"""CREATE, DROP, COPY and changes of tables: from text to what they ask for."""
 
 from __future__ import annotations
 
@@ -29,6 +29,26 @@ class CreateTable:
 
 
 @value
+class CreateEmpty:
+    """CREATE TABLE with columns. columns: as written, in parentheses. replace, unless: as for a view."""
+
+    name: str
+    columns: str
+    replace: bool
+    unless: bool
+
+
+@value
+class Change:
+    """INSERT, UPDATE, DELETE or MERGE. query: of which rows are inserted, after `head`; None: all is in `text`."""
+
+    name: str
+    text: str
+    head: str = ""
+    query: str | None = None
+
+
+@value
 class Drop:
     """kind: TABLE or VIEW. exists: do nothing if there is none."""
 
@@ -46,7 +66,7 @@ class Copy:
     options: str
 
 
-def created(text: str) -> CreateView | CreateTable:
+def created(text: str) -> CreateView | CreateTable | CreateEmpty:
     """The definition in a CREATE statement. Raises QueryError for what is not to be created here."""
     words = Words(without_end(text))
     replace = words.take("CREATE", "OR", "REPLACE") or not words.take("CREATE")
@@ -55,15 +75,50 @@ def created(text: str) -> CreateView | CreateTable:
     if is_view or words.take("TABLE"):
         unless = words.take("IF", "NOT", "EXISTS")
         name = words.take_name()
-        columns = words.parenthesised() if is_view else None
-        if name and words.take("AS") and words.next is not None:
+        columns = words.parenthesised()
+        if name and columns and not is_view and words.next is None:
+            _check_columns(columns)
+            return CreateEmpty(name, columns, replace, unless)
+        if name and (is_view or not columns) and words.take("AS") and words.next is not None:
             if is_view:
                 return CreateView(View(name, columns or "", words.rest), replace, unless)
             return CreateTable(name, words.rest, replace, unless)
     raise QueryError(
-        "a session creates views, CREATE [OR REPLACE] VIEW name AS …, and tables out of queries, "
-        "CREATE [OR REPLACE] TABLE name AS …, under a name without a schema; data comes in through register()"
+        "a session creates views, CREATE [OR REPLACE] VIEW name AS …, and tables, "
+        "CREATE [OR REPLACE] TABLE name AS … or (column type, …), under a name without a schema; "
+        "data comes in through register()"
     )
+
+
+def _check_columns(columns: str) -> None:
+    if any(word.says("COLLATE") for word in Words(columns).left):
+        raise QueryError("a table cannot keep COLLATE: write it in the queries")
+
+
+def changed(text: str) -> Change:
+    """The change in an INSERT, UPDATE, DELETE or MERGE statement. Raises QueryError for what is not done here."""
+    text = without_end(text)
+    words = Words(text)
+    if any(word.says("RETURNING") for word in words.left):
+        raise QueryError("a change answers with the number of rows: it takes no RETURNING")
+    inserts = words.take("INSERT", "INTO")
+    if inserts or words.take("UPDATE") or words.take("DELETE", "FROM") or words.take("MERGE", "INTO"):
+        name = words.take_name()
+        if name and not words.take("."):
+            return (_inserted(name, text, words) if inserts else None) or Change(name, text)
+    raise QueryError(
+        "a session changes tables that it has created: INSERT INTO name …, UPDATE name SET …, DELETE FROM name …, "
+        "MERGE INTO name …, under a name without a schema"
+    )
+
+
+def _inserted(name: str, text: str, words: Words) -> Change | None:
+    """An INSERT of the rows of a query; None for one that DuckDB does alone."""
+    _ = words.parenthesised()
+    _ = words.take("BY", "NAME") or words.take("BY", "POSITION")
+    if words.next is None or not words.next.says("SELECT", "FROM", "WITH"):
+        return None
+    return Change(name, text, text[: words.next.start], words.rest)
 
 
 def dropped(text: str) -> Drop:

@@ -1,4 +1,4 @@
-"""A statement of a session: a query, a SET, an EXPLAIN, a SHOW, CREATE, DROP or COPY. All else is refused.
+"""A statement of a session: a query, a SET, an EXPLAIN, a SHOW, CREATE, DROP, COPY or a change. All else is refused.
 
 DuckDB's own parser splits the text and says of what kind each statement is, so its idea of SQL is ours.
 """
@@ -17,7 +17,18 @@ from qoop.catalog.errors import ParseError, QueryError
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
-from qoop.statements.reading import Copy, CreateTable, CreateView, Drop, copied, created, dropped
+from qoop.statements.reading import (
+    Change,
+    Copy,
+    CreateEmpty,
+    CreateTable,
+    CreateView,
+    Drop,
+    changed,
+    copied,
+    created,
+    dropped,
+)
 from qoop.statements.words import Words
 
 _MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate)\b", re.I)
@@ -79,9 +90,8 @@ class _Parsed:
     parameters: frozenset[str]
 
 
-Statement = (
-    Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | CreateView | CreateTable | Drop | Copy
-)
+Made = CreateView | CreateTable | CreateEmpty | Change | Drop | Copy
+Statement = Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made
 
 
 @lru_cache(maxsize=128)
@@ -229,6 +239,9 @@ def _statement(item: _Parsed) -> Statement:
         return Explain(query_text(words.rest), "analyze" if analyze else "plan")
     if item.type == duckdb.StatementType.SET:
         return _option(Words(without_end(text)))
+    if item.type == duckdb.StatementType.TRANSACTION:
+        raise QueryError("there are no transactions: each statement takes effect at once, and none is rolled back; "
+                         "leave BEGIN, COMMIT and ROLLBACK out")  # fmt: skip
     read = _OTHERS.get(item.type)
     if read is None:
         raise _not_for_a_session(item.type.name)
@@ -237,14 +250,19 @@ def _statement(item: _Parsed) -> Statement:
 
 def _not_for_a_session(kind: str) -> QueryError:
     return QueryError(f"{kind} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
-                      "CREATE VIEW, CREATE TABLE … AS, DROP, COPY … TO, SET, RESET, EXPLAIN, DESCRIBE, SUMMARIZE, "
+                      "CREATE VIEW, CREATE TABLE, INSERT, UPDATE, DELETE, MERGE, DROP, COPY … TO, SET, RESET, "
+                      "EXPLAIN, DESCRIBE, SUMMARIZE, "
                       "SHOW TABLES and SHOW FUNCTIONS; data comes in through register() or FROM 'file'")  # fmt: skip
 
 
-_OTHERS: dict[duckdb.StatementType, Callable[[str], CreateView | CreateTable | Drop | Copy]] = {
+_OTHERS: dict[duckdb.StatementType, Callable[[str], Made]] = {
     duckdb.StatementType.CREATE: created,
     duckdb.StatementType.DROP: dropped,
     duckdb.StatementType.COPY: copied,
+    duckdb.StatementType.INSERT: changed,
+    duckdb.StatementType.UPDATE: changed,
+    duckdb.StatementType.DELETE: changed,
+    duckdb.StatementType.MERGE_INTO: changed,
 }
 
 

@@ -53,8 +53,8 @@ def test_several_statements_come_in_order() -> None:
     assert [type(item) for item in statements("SET TimeZone='UTC'; SELECT ';' ; FROM t;")] == [SetOption, Query, Query]
 
 
-@pytest.mark.parametrize("text", ["CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "DELETE FROM t", "ATTACH 'x'"])
-def test_statements_that_change_data_are_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["ALTER TABLE t ADD COLUMN b INT", "VACUUM", "ATTACH 'x'"])
+def test_other_statements_are_refused(text: str) -> None:
     with pytest.raises(QueryError, match=r"register\(\)"):
         statements(text)
 
