@@ -64,6 +64,7 @@ KERNEL_SHARE = 0.5
 STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 _PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
 
+_MOST_SPARE = 2  # workers on top of the slots that stay, once they were needed; opening a kernel takes 50 to 100 ms
 _INSIST = 0.005  # seconds between interrupts, since one that comes before the query starts is lost
 _CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
 
@@ -150,7 +151,7 @@ class LocalBackend:
         self._numbers = count()
         self._generation = 0  # of the workers
         self._present = 0  # workers of this generation
-        self._spare = 0  # of these, on top of the slots, that wait for the next attempt which is
+        self._spare = 0  # of these, on top of the slots, that wait for the next attempts which are
         begin_short_turns()
         self._staff(slots)
 
@@ -176,7 +177,7 @@ class LocalBackend:
             self._work.append(attempt)
             self._changed.notify()
         if spec.extra:
-            self._spare = 1  # its kernel stays warm
+            self._spare = max(self._spare, min(_MOST_SPARE, self._on_top()))  # their kernels stay warm
             self._staff(self._slots)
 
     def stop(self, attempt: AttemptId) -> None:
