@@ -179,8 +179,8 @@ def test_the_file_of_users(tmp_path: Path) -> None:
     [
         ("", "no users"), ("[a", "not TOML"), ("a = 1", "must be the table"), ("[a]", "either a token or a password"),
         ('[a]\ntoken = "plain text"', "must be a digest"), ('[a]\npassword = "scrypt:zz:zz"', "must be a digest"),
-        (new_user("a")[1] + "rows = -1", "rows must be a number above 0"),
-        (new_user("a")[1] + "row = 1", "no option row"),
+        (f'[a]\ntoken = "sha256:{"0" * 64}"\nrows = -1', "rows must be a number above 0"),
+        (f'[a]\ntoken = "sha256:{"0" * 64}"\nrow = 1', "no option row"),
     ],
 )  # fmt: skip
 def test_a_file_of_users_that_is_wrong(tmp_path: Path, lines: str, said: str) -> None:
