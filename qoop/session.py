@@ -33,7 +33,6 @@ from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
 from qoop.control.sizing import AUTO, Auto, Sizing
 from qoop.control.trace import TraceFile
-from qoop.copies import remember, remembered
 from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import Committed
@@ -56,7 +55,6 @@ from qoop.replanning.observations import committed, outputs
 from qoop.replanning.policies import by_deadline
 from qoop.replanning.worthwhile import Worthwhile
 from qoop.result import Result
-from qoop.retrace.story import story
 from qoop.schedulers.terms import Terms
 from qoop.session_tables import SessionTables
 from qoop.statements.keeping import DRAFTS
@@ -530,6 +528,8 @@ class Session:
         Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has
         changed.
         """
+        from qoop.copies import remembered
+
         folder = absolute(path)
         bundle, saved = read(folder, trust)
         for place in data:
@@ -806,12 +806,16 @@ class Session:
 
     def _told(self, text: str, watch: Callable[[Job], object] | None = None) -> str:
         """Run a query, throw its rows away and tell its history."""
+        from qoop.retrace.story import story
+
         job = self.start(self.planning.plan(text))
         _answer(job, watch)
         return "\n".join(story(job.history()))
 
     def _suspend(self, handle: JobHandle, planned: Planned, path: Path, grace: float, copies: bool) -> None:
         """Write the bundle of a job, and stop it. If that fails the job goes on."""
+        from qoop.copies import remember
+
         tables = self._tables.references(planned.tables)
         fraction, owner, bound = handle.progress().fraction, f"bundle-{handle.id}", planned.bound
         with begun(path) as draft, handle.pinned(owner, grace) as outputs:

@@ -16,7 +16,6 @@ from qoop.catalog.forks import Home
 from qoop.catalog.paths import source_path
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
-from qoop.copies import take_copies
 from qoop.plan_cache import PlanCache, named_tables
 from qoop.plan_memo import versions
 from qoop.planner.sql.bind import Binder, Bound
@@ -159,6 +158,8 @@ class SessionTables:
 
     def take_copies(self, tables: Sequence[TableRef], contents: Mapping[str, str]) -> None:
         """Tables that hold the same as those of a bundle are these, wherever they lie. contents: see `take_copies`."""
+        from qoop.copies import take_copies
+
         wanted = {table.name.lower(): table.version for table in tables}
         with self.naming():
             for table in take_copies(self.catalog, wanted, contents):

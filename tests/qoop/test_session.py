@@ -179,7 +179,7 @@ def test_errors_in_the_text_are_explained(session: qoop.Session) -> None:
     with pytest.raises(qoop.BindError, match=r"(?s)price.*\^"):
         session.sql("SELECT prise FROM orders")
     with pytest.raises(qoop.QueryError, match="register"):
-        session.sql("CREATE TABLE x (a INT)")
+        session.sql("CREATE INDEX by_price ON orders (price)")
 
 
 def test_a_failing_kernel_tells_duckdbs_message(session: qoop.Session) -> None:

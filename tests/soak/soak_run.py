@@ -24,6 +24,7 @@ from qoop.catalog.errors import Cancelled, ConfigError, Suspended
 from qoop.engine.history import Decided, Failed, Lost, MemoryRaised, Record, Stopped, Succeeded
 from qoop.job import Job
 from qoop.profiles import CapacityProfile, Point, replay
+from qoop.schedulers.terms import Terms
 from qoop.session import Session
 
 QUERIES = tuple(range(1, 100))
@@ -234,7 +235,9 @@ class _Run:
             return session.submit(subject.text, starting.weight, resume=resume)
         plans = self.way(subject, starting.pair, starting.seed)
         launch, *options = (subject.plans[place] for place in plans)
-        return switched(session, subject.planned, launch, tuple(options), starting.seed, starting.weight, resume)
+        return switched(
+            session, subject.planned, launch, tuple(options), starting.seed, Terms(weight=starting.weight), resume
+        )
 
     @staticmethod
     def way(subject: Subject, pair: Pair, seed: int) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Decision, Question, Stay, switch_to
 from qoop.replanning.triggers import Cause, Triggers
+from qoop.schedulers.terms import Terms
 from qoop.session import Session
 
 MOST_SWITCHES = 6
@@ -57,14 +58,14 @@ def switched(
     launch: Candidate,
     others: tuple[Candidate, ...],
     seed: int,
-    weight: float = 1.0,
+    terms: Terms | None = None,
     resume: bool = False,
 ) -> Job:
     """Run a query from one plan through others.
 
-    planned: the query, in this session or another over the same tables. weight, resume: as in `Session.submit`.
+    planned: the query, in this session or another over the same tables. terms, resume: as in `Session.submit`.
     """
     random = Random(seed)
     policy = AtRandom(random, often=random.choice((0.1, 0.5, 1.0)))
     adaptive = Adaptive(Plans(others), session.available, at_once=True, policy=policy, triggers=AtCommits())
-    return session.start(replace(planned, plan=launch.plan, adaptive=adaptive), weight, resume=resume)
+    return session.start(replace(planned, plan=launch.plan, adaptive=adaptive), terms=terms, resume=resume)
