@@ -134,7 +134,7 @@ def test_jobs_in_the_background_are_followed_fetched_and_cancelled(screen: Scree
     screen.type("select count(*) as n from facts &{enter}")
     screen.wait("job1 runs in the background")
     screen.type(LONG + ";{enter}")
-    screen.wait_now("waits for a slot")
+    screen.wait_now("0 of 1 tasks", "Ctrl-C cancels")  # the prompt, too, says that job1 waits for a slot
     screen.type("{ctrl-z}")
     screen.wait("job2 goes on in the background")
     screen.type("\\cancel job2{enter}")
