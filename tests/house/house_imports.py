@@ -68,14 +68,14 @@ def imports() -> tuple[Import, ...]:
 
 
 def _imports_of(name: str, path: Path) -> Iterator[Import]:
-    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(ast.parse(path.read_text())))
     for_types = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             kind: Kind = "type" if id(node) in for_types else "lazy" if node.col_offset else "top"
             for imported in _imported(node) - {name}:

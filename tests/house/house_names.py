@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 PACKAGES = ("catalog", "planner", "engine", "qoop", "tpcds")
@@ -45,7 +45,7 @@ class Names:
     @cached_property
     def modules(self) -> dict[str, Module]:
         """By name: `qoop.planner.plan`, or `house_names` for a module of the tests."""
-        return {module.name: module for module in map(self.module_of, self._files())}
+        return _modules(self)
 
     def _files(self) -> Iterator[Path]:
         for folder in (*PACKAGES, *BESIDES):
@@ -109,6 +109,11 @@ class Names:
 
     def _local(self, parts: list[str], module: Module) -> bool:
         return self._in_module(parts, module, 0) or (len(parts) == 1 and parts[0] in module.members())
+
+
+@cache
+def _modules(names: Names) -> dict[str, Module]:
+    return {module.name: module for module in map(names.module_of, names._files())}
 
 
 def _at_the_top(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -59,7 +59,8 @@ def test_nothing_is_unpickled() -> None:
     folders = ("catalog", "planner", "engine", "qoop", "tpcds")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     assert len(paths) > 300
-    assert [str(path) for path in paths if UNPICKLED & set(imported(ast.parse(path.read_text())))] == []
+    named = [path for path in paths if any(name in path.read_text() for name in UNPICKLED)]
+    assert [str(path) for path in named if UNPICKLED & set(imported(ast.parse(path.read_text())))] == []
 
 
 def test_what_is_not_pure_would_be_seen() -> None:

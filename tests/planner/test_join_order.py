@@ -292,7 +292,7 @@ def trees(draw: st.DrawFn) -> Relation:
     return tree(draw(st.integers(1, 4)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(relation=trees(), limit=st.sampled_from([0, 10_000]))
 def test_reordered_relations_give_the_same_rows(
     database: duckdb.DuckDBPyConnection, relation: Relation, limit: int
@@ -325,7 +325,7 @@ def rows(database: duckdb.DuckDBPyConnection, relation: Relation) -> list[str]:
     return sorted(map(str, database.sql(to_sql(relation)).fetchall()))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(relation=trees(), seed=st.integers(0, 5))
 def test_orders_drawn_by_chance_give_the_same_rows(
     database: duckdb.DuckDBPyConnection, relation: Relation, seed: int

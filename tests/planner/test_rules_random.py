@@ -225,7 +225,7 @@ def rows(database: duckdb.DuckDBPyConnection, relation: Relation) -> Counter[tup
     return Counter(database.execute(to_sql(relation)).fetchall())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(relations())
 def test_rules_keep_rows(database: duckdb.DuckDBPyConnection, relation: Relation) -> None:
     expected = rows(database, relation)
@@ -258,7 +258,7 @@ def canonical_rows(database: duckdb.DuckDBPyConnection, relation: Relation, know
 _ROWS_OF: dict[str, tuple[str, Counter[object]]] = {}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=130, deadline=None)
 @given(relations())
 def test_equal_signatures_have_equal_rows(database: duckdb.DuckDBPyConnection, relation: Relation) -> None:
     """Over all relations drawn, their parts, and what the rules make of them."""

@@ -68,13 +68,13 @@ def same(both: Both, text: str, values: list[object] | dict[str, object]) -> Non
     assert session.sql(text, values).fetchall() == expected != []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(VALUES, st.sampled_from(AROUND), st.sampled_from(AROUND))
 def test_a_value_comes_back_as_it_was(both: Both, value: object, before: str, after: str) -> None:
     same(both, f"SELECT {before}, ? AS v, {after}, typeof($1)", [value])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TEXT, st.sampled_from(AROUND))
 def test_a_text_is_compared_and_never_read(both: Both, value: str, around: str) -> None:
     same(both, f"SELECT {around}, count(*) FROM t WHERE b = $v OR b IN ($v, 'x', $v) OR b LIKE $v", {"v": value})

@@ -89,7 +89,7 @@ def worst(played: Iterable[Game]) -> Fraction:
     return max(game.copies_on_held for game in played)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=70, deadline=None, derandomize=True)
 @given(plan_sets, choices, choices, risks)
 def test_regrets_add_no_more_than_their_budget(
     plans: Plans, offers: list[int], wish: list[int], risk: Fraction
@@ -101,7 +101,7 @@ def test_regrets_add_no_more_than_their_budget(
             assert worst(games(online, offers)) < 2 + risk
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(plan_sets, choices)
 def test_without_a_budget_it_is_pseudocode_2(plans: Plans, offers: list[int]) -> None:
     mine, usual = Wagering(plans, wish=largest_first), Online(plans, lazy=False)

@@ -62,9 +62,9 @@ def test_a_small_run_under_two_policies(tmp_path: Path) -> None:
     monkey = pytest.MonkeyPatch()
     monkey.setattr(playing, "_plans", lambda directory: {n: plan(4 * n, 30.0) for n in range(1, 10)})
     playing._arrivals.cache_clear()
-    found = [playing.summarised(playing.Item(tmp_path, 0.9, 1, name, 0.1)) for name in ("max-min", "EDF")]
-    again = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.1))
-    other = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.1, error=0.2))
+    found = [playing.summarised(playing.Item(tmp_path, 0.9, 1, name, 0.05)) for name in ("max-min", "EDF")]
+    again = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.05))
+    other = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.05, error=0.2))
     monkey.undo()
     playing._arrivals.cache_clear()
     assert found[1] == again and found[0].jobs == again.jobs > 20 and other.mean != again.mean
