@@ -44,6 +44,7 @@ class Config:
     staged: queries run in stages only.
     persist: which outputs go to the folder of checkpoints.
     statistics, policy, tenant, tenants, priority, deadline, scheduler, most_jobs, most_queued: see `connect`.
+    error_goal, confidence: the goal of answers that grow, where a query names none.
     watch_machine: see `connect`; None: nobody has said.
     files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
@@ -71,6 +72,8 @@ class Config:
     tenants: Mapping[str, float] = field(default_factory=dict)
     priority: float = USUAL_PRIORITY
     deadline: float = math.inf
+    error_goal: float = 0.01
+    confidence: float = 0.95
     scheduler: str = SCHEDULERS[0]
     most_jobs: float = math.inf
     most_queued: float = math.inf

@@ -1,8 +1,8 @@
 """Notebooks: results and jobs as HTML, and ``%%qoop``, a cell of SQL that is shown while it runs.
 
 In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that begins with ``%%qoop`` runs SQL; its
-answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%qoop session`` takes a session of
-yours.
+answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%%qoop --approximate`` shows an answer
+that grows, with bars for its intervals. ``%qoop session`` takes a session of yours.
 """
 
 from __future__ import annotations
@@ -17,12 +17,17 @@ from qoop.drawing.table_text import shown_rows
 from qoop.engine.history import Decided, span
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qoop.control.job_status import JobStatus
+    from qoop.growing.edition import Edition
     from qoop.job import Job
     from qoop.result import Result
     from qoop.session import Session
 
 _ROWS = 40
+_BAR_WIDTH = 160
+_GROWS = "--approximate"
 _GREY = ' style="color: #888"'
 _BAR = '<progress max="1" value="{fraction:.3f}" style="width: 12em"></progress>'
 
@@ -78,6 +83,43 @@ def _stages(status: JobStatus) -> str:
     return f"<table>{rows}</table>"
 
 
+def edition_html(edition: Edition) -> str:
+    """An edition of a growing answer: its first rows, and a bar for each interval, all of a column on one scale."""
+    result = edition.result
+    rows = result.slice(0, _ROWS).fetchall()
+    texts = list(result.slice(0, _ROWS).text_rows())
+    heads, columns = [], []
+    at = place = 0
+    while at < len(result.columns) - 1:
+        heads.append(f"<th>{escape(result.columns[at])}</th>")
+        columns.append([f"<td>{escape(text[at] or ('NULL' if text[at] is None else ''))}</td>" for text in texts])
+        if place in edition.figures:
+            heads.append("<th></th>")
+            columns.append(_bars([(row[at + 1], row[at + 2]) for row in rows]))
+        at += 3 if place in edition.figures else 1
+        place += 1
+    body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True))
+    notes = "".join(f"<div{_GREY}>{escape(note)}</div>" for note in edition.notes)
+    head = f"{_BAR.format(fraction=edition.share)} {escape(str(edition))}"
+    return f"<div>{head}</div><table><thead><tr>{''.join(heads)}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+def _bars(intervals: Sequence[tuple[float | None, float | None]]) -> list[str]:
+    ends = [end for pair in intervals for end in pair if end is not None]
+    least, most = min([0.0, *ends]), max([0.0, *ends])
+    scale = _BAR_WIDTH / (most - least) if most > least else 0.0
+    return [f"<td>{_bar((low - least) * scale, (high - least) * scale) if low is not None and high is not None else ''}"
+            "</td>" for low, high in intervals]  # fmt: skip
+
+
+def _bar(low: float, high: float) -> str:
+    middle, width = (low + high) / 2, max(1.0, high - low)
+    return (
+        f'<svg width="{_BAR_WIDTH}" height="12"><rect x="0" y="4" width="{middle:.1f}" height="4" fill="#bbb"/>'
+        f'<rect x="{low:.1f}" y="1" width="{width:.1f}" height="10" fill="#36c" fill-opacity="0.6"/></svg>'
+    )
+
+
 class Magic:
     """``%qoop`` and ``%%qoop`` of one notebook. shell: IPython's."""
 
@@ -106,14 +148,37 @@ class Magic:
         return self.session
 
     def cell(self, line: str, cell: str) -> Result:
-        """``%%qoop [name]``: run the statements of the cell, and show them while they run."""
-        name = line.strip()
+        """``%%qoop [--approximate] [name]``: run the statements of the cell, and show them while they run."""
+        words = line.split()
+        grows = _GROWS in words
+        name = " ".join(word for word in words if word != _GROWS)
         if name and not name.isidentifier():
             raise ConfigError(f"%%qoop takes the name that the answer is to have, not {name!r}")
-        result = self.session.sql(cell, watch=_show)
+        result = self._grown(cell) if grows else self.session.sql(cell, watch=_show)
         if name:
             self._shell.user_ns[name] = result
         return result
+
+    def _grown(self, cell: str) -> Result:
+        """The last edition of the answer to a query, which is shown while it grows."""
+        from qoop.statements.statement import Approximate, statements
+
+        [asked] = statements(f"APPROXIMATE {cell}")
+        assert isinstance(asked, Approximate)
+        answer = self.session.approximate(asked.text, asked.error, asked.confidence)
+        page: Any = import_module("IPython.display")
+        shown = None
+        try:
+            for edition in answer.editions():
+                html = page.HTML(edition_html(edition))
+                if shown is None:
+                    shown = page.display(html, display_id=True)
+                else:
+                    shown.update(html)
+        except KeyboardInterrupt:
+            if answer.stop() is None:
+                raise
+        return answer.last().result
 
 
 def _show(job: Job) -> None:

@@ -74,6 +74,21 @@ def number(name: str, value: float | str) -> float:
         raise ConfigError(f"{name} must be a number, not {value!r}") from error
 
 
+def part(name: str, value: float | str) -> float:
+    """A part of one, without one itself."""
+    found = number(name, value)
+    if isinstance(value, bool) or not 0 <= found < 1:
+        raise ConfigError(f"{name} must be from 0 to less than 1, such as 0.01 for one percent, not {value!r}")
+    return found
+
+
+def chance(name: str, value: float | str) -> float:
+    """A chance that one may rely on."""
+    if not part(name, value) >= 0.5:
+        raise ConfigError(f"{name} must be from 0.5 to less than 1, such as 0.95, not {value!r}")
+    return float(value)
+
+
 def policy_name(name: str, value: str) -> str:
     """A scheduler, by the name of its policy or as a call with parameters."""
     if value in SCHEDULERS:
@@ -232,6 +247,14 @@ OPTIONS = (
     SessionOption("tenants", "every tenant has the weight 1", tenant_weights, dict, trusted=True),
     SessionOption("priority", "5, of 1 to 10", number, lambda: USUAL_PRIORITY, settable=True),
     SessionOption("deadline", "none: seconds by which answers are needed", seconds, lambda: math.inf, settable=True),
+    SessionOption(
+        "error_goal", "0.01: how narrow the intervals of growing answers are to be; 0: until they are exact",
+        part, lambda: 0.01, argument=False, settable=True,
+    ),
+    SessionOption(
+        "confidence", "0.95: the chance that these intervals hold the truth", chance,
+        lambda: 0.95, argument=False, settable=True,
+    ),
     SessionOption(
         "scheduler", '"max_min": by weight; or "finish_time", "urgency"', policy_name,
         lambda: SCHEDULERS[0],

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyarrow as pa
 
@@ -204,6 +204,7 @@ class Session:
         self._trace = TraceFile(config.trace) if config.trace is not None else None
         share = _share(config)
         self.backend = _backend(config, share)
+        self._goal = {"error_goal": config.error_goal, "confidence": config.confidence}
         self._terms = Terms(config.tenant, 1.0, config.priority, config.deadline)
         self.cluster = Cluster(
             self.backend,
@@ -407,6 +408,38 @@ class Session:
                 return Result(*shown_functions(self.functions().values(), self.planning.row_seconds()))
         return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
 
+    @overload
+    def submit(
+        self,
+        text: str,
+        weight: float = 1.0,
+        timeout: float | None = None,
+        *,
+        parameters: Parameters = (),
+        resume: bool | None = None,
+        plan: Plan | None = None,
+        tenant: str | None = None,
+        priority: float | None = None,
+        deadline: float | None = None,
+        watch: Callable[[Job], object] | None = None,
+    ) -> Job: ...
+
+    @overload
+    def submit(
+        self,
+        text: str,
+        weight: float = 1.0,
+        *,
+        progressive: Literal[True],
+        error: float | None = None,
+        confidence: float | None = None,
+        parameters: Parameters = (),
+        resume: bool | None = None,
+        tenant: str | None = None,
+        priority: float | None = None,
+        deadline: float | None = None,
+    ) -> Answer: ...
+
     @interruptible()
     def submit(
         self,
@@ -421,7 +454,10 @@ class Session:
         priority: float | None = None,
         deadline: float | None = None,
         watch: Callable[[Job], object] | None = None,
-    ) -> Job:
+        progressive: bool = False,
+        error: float | None = None,
+        confidence: float | None = None,
+    ) -> Job | Answer:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
         parameters: as for `sql`. tenant: whom it is for, by default for whom the session is: slots are shared between
@@ -431,9 +467,18 @@ class Session:
         have left, and run only the rest; by default as the session's `reuse` says. plan: run this plan of the query,
         one of its `alternatives`, in place of the usual one; then nothing is taken over unless `resume` says so.
         watch: is called with each job that finds the values of a PIVOT first, on the same terms.
+        progressive: the answer has editions, with intervals, before it is exact; see `approximate`, and there error
+        and confidence. Such a query has no timeout, plan or watch.
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
+        if progressive:
+            if timeout is not None or plan is not None or watch is not None:
+                raise ConfigError("a progressive query has no timeout, plan or watch: its rounds are jobs of their own")
+            terms = self._terms_with(weight, tenant, priority, deadline)
+            return self._growing(text, parameters, error, confidence, None, resume, terms)
+        if error is not None or confidence is not None:
+            raise ConfigError("error and confidence are of progressive queries: say progressive=True")
         terms = self._terms_with(weight, tenant, priority, deadline)
 
         def asked(query: str) -> Result:
@@ -448,8 +493,8 @@ class Session:
     def approximate(
         self,
         text: str,
-        error: float | None = 0.01,
-        confidence: float = 0.95,
+        error: float | None = None,
+        confidence: float | None = None,
         *,
         parameters: Parameters = (),
         seed: int | None = None,
@@ -459,18 +504,33 @@ class Session:
         """Start a query whose answer grows more certain, and return at once; see docs/growing.md.
 
         error: how far from its estimate each end of an interval may be, relative to the estimate; the answer stops to
-        grow once all are as near as that. None: it grows until it is exact.
-        confidence: the chance that all intervals that are ever shown of a figure hold its true value.
+        grow once all are as near as that. 0: it grows until it is exact. By default the session's `error_goal`.
+        confidence: the chance that all intervals that are ever shown of a figure hold its true value; by default the
+        session's.
         seed: of the random order in which pieces are read; by default one of the text and the tables.
         parameters, weight, tenant: as for `submit`.
 
         A query that cannot be answered in part runs as usual, and its only edition says why. Raises as `submit` does.
         """
-        from qoop.growing.asking import ask, checked
+        terms = self._terms_with(weight, tenant, None, None)
+        return self._growing(text, parameters, error, confidence, seed, None, terms)
 
-        goal = checked(error, confidence)
+    def _growing(
+        self,
+        text: str,
+        parameters: Parameters,
+        error: float | None,
+        confidence: float | None,
+        seed: int | None,
+        resume: bool | None,
+        terms: Terms,
+    ) -> Answer:
+        from qoop.growing.asking import ask
+        from qoop.growing.goal import Goal
+
+        goal = Goal(self._goal["error_goal"], self._goal["confidence"]).given(error, confidence)
         query = self._pivoted(query_text(with_parameters(text, parameters)))
-        begin = partial(self.start, resume=self.config.reuse, terms=self._terms_with(weight, tenant, None, None))
+        begin = partial(self.start, resume=self.config.reuse if resume is None else resume, terms=terms)
         return ask(query, self._tables, self.planning, self.config, goal, seed, begin)
 
     def start(
@@ -665,7 +725,7 @@ class Session:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
 
         slots and memory are options, too: what `resize` does, by default "auto". So are watch_machine, tenant, priority
-        and deadline, see `connect`.
+        and deadline, see `connect`, and error_goal and confidence, of answers that grow.
 
         Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
         """
@@ -676,7 +736,7 @@ class Session:
             self._tables.check_open()
             self._set_watch(on_or_off(name, bool(self.config.watch_machine) if value is None else str(value)))
             return
-        if name.lower() in ("tenant", "priority", "deadline"):
+        if name.lower() in ("tenant", "priority", "deadline", "error_goal", "confidence"):
             self._tables.check_open()
             self._set_terms(name.lower(), value)
             return
@@ -694,7 +754,10 @@ class Session:
 
     def _set_terms(self, name: str, value: object) -> None:
         [found] = [one for one in OPTIONS if one.name == name]
-        told = getattr(self.config, name) if value is None else found.read(name, value)
+        told: Any = getattr(self.config, name) if value is None else found.read(name, value)
+        if name in ("error_goal", "confidence"):
+            self._goal = {**self._goal, name: told}
+            return
         terms: dict[str, Any] = {name: told}
         self._terms = replace(self._terms, **terms)
 
@@ -789,7 +852,7 @@ class Session:
         """The rows of the last edition."""
         answer = self.approximate(asked.text, asked.error, asked.confidence)
         try:
-            return answer.result()
+            return answer.last().result
         except KeyboardInterrupt:
             answer.stop()
             raise

@@ -10,9 +10,11 @@
     answer.py        a growing answer: what `Session.approximate` gives
     asking.py        from a query to a growing answer, or to the reason why it does not grow
     edition.py       one state of the answer
+    editions.py      the states, one after the other
     explaining.py    how an answer would grow, in words
     eligibility.py   which queries can grow, and from what sums
     figures.py       what the columns of an answer are made of
+    goal.py          how narrow intervals are to be, and how sure
     growth.py        what is known of a query that grows: values
     intervals.py     intervals of the figures of all groups
     names.py         which column or item a name means

@@ -7,20 +7,22 @@ the next edition. The next round runs meanwhile.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from qoop.catalog.errors import Cancelled
 from qoop.catalog.value import value
 from qoop.growing.edition import Edition
+from qoop.growing.editions import Editions
 from qoop.growing.estimators import unseen
 from qoop.growing.intervals import Intervals, Look, intervals
-from qoop.growing.rounds import Begin, End, Message, Read, RoundEnded, Rounds, Show, Stop
+from qoop.growing.rounds import Begin, End, Finish, Message, Pause, Read, RoundEnded, Rounds, Show, Step, Stop
 from qoop.growing.totals import Totals
 from qoop.result import Result
 
 if TYPE_CHECKING:
     from qoop.catalog.sources.pieces import Cut
+    from qoop.growing.goal import Goal
     from qoop.growing.growth import Growth
     from qoop.growing.planning import RoundPlanning
     from qoop.growing.schedule import Schedule
@@ -30,28 +32,33 @@ if TYPE_CHECKING:
 
 @value
 class Growing:
-    """An answer that is to grow. error: None: until it is exact. start: starts a job."""
+    """An answer that is to grow. planning: makes what plans its rounds. start: starts a job."""
 
     growth: Growth
     cut: Cut
     schedule: Schedule
-    error: float | None
-    confidence: float
+    goal: Goal
     settings: Settings
-    planning: RoundPlanning
+    planning: Callable[[], RoundPlanning]
     start: Callable[[Planned], Job]
 
 
 class Answer(Protocol):
-    """An answer to which there may be several editions."""
+    """An answer to which there may be several editions. Awaited, it gives what `result` does."""
 
-    def editions(self) -> Iterator[Edition]:
-        """Each edition as soon as it is there, from the first on, however often this is asked. The last one is good
-        enough for the goal, or exact. Raises what the jobs of the rounds do."""
+    def editions(self) -> Editions:
+        """Each edition as soon as it is there, from the first on, however often this is asked; ``async for`` works,
+        too. The last one is good enough for the goal, or exact. Raises what the jobs of the rounds do."""
+        ...
+
+    def last(self) -> Edition:
+        """The edition that meets the goal, once it is there; the last there is, if the answer was stopped. Raises
+        Cancelled if it was stopped before the first."""
         ...
 
     def result(self) -> Result:
-        """The rows of the last edition, once it is there."""
+        """The exact rows, in the columns of the query. What was read for the goal is not read again. Raises Cancelled
+        if the answer was stopped before it was exact."""
         ...
 
     def stop(self) -> Edition | None:
@@ -63,6 +70,8 @@ class Answer(Protocol):
         """The jobs that have begun: one a round."""
         ...
 
+    def __await__(self) -> Generator[Any, None, Result]: ...
+
 
 class GrowingAnswer:
     """An answer that grows; see `Answer`. Usable from several threads."""
@@ -70,34 +79,35 @@ class GrowingAnswer:
     def __init__(self, growing: Growing) -> None:
         self._growing = growing
         self._totals = Totals(growing.growth, growing.settings)
-        self._rounds = Rounds(len(growing.schedule.ends), growing.error)
+        self._rounds = Rounds(len(growing.schedule.ends), growing.goal.error)
         self._changing = threading.Lock()  # the state of the program
         self._advancing = threading.Lock()  # its holder waits for the round
+        self._planning: RoundPlanning | None = None
         self._editions: list[Edition] = []
         self._made: Edition | None = None
         self._jobs: list[Job] = []
-        self._ended = False
         self._send(Begin())
 
-    def editions(self) -> Iterator[Edition]:
+    def editions(self) -> Editions:
         """See `Answer.editions`."""
-        seen = 0
-        while True:
-            if seen < len(self._editions):
-                yield self._editions[seen]
-                seen += 1
-            elif self._ended:
-                return
-            else:
-                self._advance(seen)
+        return Editions(self._nth)
 
-    def result(self) -> Result:
-        """See `Answer.result`. Raises Cancelled if it was stopped before the first edition."""
+    def last(self) -> Edition:
+        """See `Answer.last`."""
         for _ in self.editions():
             pass
         if not self._editions:
             raise Cancelled("the answer was stopped before there was any edition of it")
-        return self._editions[-1].result
+        return self._editions[-1]
+
+    def result(self) -> Result:
+        """See `Answer.result`."""
+        self._send(Finish())
+        for _ in self.editions():
+            pass
+        if not self._editions or not self._editions[-1].exact:
+            raise Cancelled("the answer was stopped before it was exact")
+        return self._editions[-1].plain()
 
     def stop(self) -> Edition | None:
         """See `Answer.stop`."""
@@ -109,18 +119,26 @@ class GrowingAnswer:
         """See `Answer.jobs`."""
         return tuple(self._jobs)
 
+    def __await__(self) -> Generator[Any, None, Result]:
+        return awaited(self).__await__()
+
     # Inside
+
+    def _nth(self, number: int) -> Edition | None:
+        while len(self._editions) <= number and self._rounds.state == "reading":
+            self._advance(number)
+        return self._editions[number] if number < len(self._editions) else None
 
     def _advance(self, seen: int) -> None:
         """Wait for the round under way, and do what comes next, unless somebody else has."""
         with self._advancing:
-            if len(self._editions) > seen or self._ended:
+            if len(self._editions) > seen or self._rounds.state != "reading":
                 return
             number = self._rounds.number
             try:
                 result = self._jobs[number].result()
             except BaseException:
-                if self._ended:
+                if self._ended():
                     return
                 self._send(Stop())
                 raise
@@ -128,33 +146,46 @@ class GrowingAnswer:
             self._made = self._edition(number, found)
             self._send(RoundEnded(number, found.worst))
 
+    def _ended(self) -> bool:
+        return self._rounds.state == "ended"
+
     def _send(self, message: Message) -> None:
         with self._changing:
             self._rounds, steps = self._rounds.after(message)
             for step in steps:
-                match step:
-                    case Read(number):
-                        self._jobs.append(self._read(number))
-                    case Show():
-                        assert self._made is not None
-                        self._editions.append(self._made)
-                    case End():
-                        self._end()
+                self._do(step)
 
-    def _read(self, number: int) -> Job:
+    def _do(self, step: Step) -> None:
+        match step:
+            case Read(number, rest):
+                self._jobs.append(self._read(number, rest))
+            case Show():
+                assert self._made is not None
+                self._editions.append(self._made)
+            case Pause():
+                self._forget_plans()
+            case End():
+                if self._jobs:
+                    self._jobs[-1].cancel()
+                self._forget_plans()
+
+    def _read(self, number: int, rest: bool) -> Job:
         growing = self._growing
-        pieces = growing.cut.of(growing.schedule.pieces_of(number))
-        return growing.start(growing.planning.plan(growing.growth.round_sql, pieces))
+        if self._planning is None:
+            self._planning = growing.planning()
+        pieces = growing.cut.of(growing.schedule.pieces_of(number, rest))
+        text = growing.growth.rest_sql if rest else growing.growth.round_sql
+        return growing.start(self._planning.plan(text, pieces))
 
-    def _end(self) -> None:
-        self._ended = True
-        if self._jobs:
-            self._jobs[-1].cancel()
-        self._growing.planning.close()
+    def _forget_plans(self) -> None:
+        if self._planning is not None:
+            self._planning.close()
+            self._planning = None
 
     def _look(self, number: int) -> Look:
         schedule = self._growing.schedule
-        return Look(schedule.ends[number], len(schedule.order), schedule.alpha(self._growing.confidence))
+        drawn = len(schedule.order) if self._rounds.rest else schedule.ends[number]
+        return Look(drawn, len(schedule.order), schedule.alpha(self._growing.goal.confidence))
 
     def _estimated(self, number: int, result: Result) -> Intervals:
         self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
@@ -166,9 +197,10 @@ class GrowingAnswer:
         share = look.drawn / look.pieces
         rows = self._totals.answer(found.columns(), None if look.is_whole else look.pieces / look.drawn, share)
         result = Result(rows, edition_columns(growth), self._growing.settings)
-        left = unseen.most(look.drawn, look.pieces, 1 - self._growing.confidence) if growth.keys else 0.0
+        left = unseen.most(look.drawn, look.pieces, 1 - self._growing.goal.confidence) if growth.keys else 0.0
         error = 0.0 if look.is_whole else found.worst
-        return Edition(result, number, share, look.is_whole, self._totals.groups, left, error, "", self._notes(look))
+        return Edition(result, number, share, look.is_whole, self._totals.groups, left, error, "", self._notes(look),
+                       tuple(one.place for one in growth.figures))  # fmt: skip
 
     def _notes(self, look: Look) -> tuple[str, ...]:
         growth = self._growing.growth
@@ -187,31 +219,55 @@ class ExactAnswer:
 
     def __init__(self, job: Job, reason: str) -> None:
         self._job, self._reason = job, reason
+        self._lock = threading.Lock()
+        self._made: Edition | None = None
 
-    def editions(self) -> Iterator[Edition]:
+    def editions(self) -> Editions:
         """See `Answer.editions`."""
+        return Editions(lambda number: None if number else self.last())
+
+    def last(self) -> Edition:
+        """See `Answer.last`."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._edition(self._job.result())
+            return self._made
+
+    def _edition(self, found: Result) -> Edition:
         import pyarrow as pa
 
-        found = self._job.result()
         rows = found.lossless()
         rows = rows.append_column("share_read", pa.array([1.0] * len(rows), pa.float64()))
         columns = (*zip(found.columns, found.types, strict=True), ("share_read", "DOUBLE"))
-        yield Edition(Result(rows, columns, found.settings), 0, 1.0, True, len(rows), 0.0, 0.0, self._reason)
+        return Edition(Result(rows, columns, found.settings), 0, 1.0, True, len(rows), 0.0, 0.0, self._reason)
 
     def result(self) -> Result:
         """See `Answer.result`."""
-        [edition] = self.editions()
-        return edition.result
+        return self._job.result()
 
     def stop(self) -> Edition | None:
         """See `Answer.stop`."""
         self._job.cancel()
-        return None
+        return self._made
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         """See `Answer.jobs`."""
         return (self._job,)
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return awaited(self).__await__()
+
+
+async def awaited(answer: Answer) -> Result:
+    """The exact answer, without holding up the event loop; if the waiting is cancelled, the answer is stopped."""
+    from asyncio import CancelledError, to_thread
+
+    try:
+        return await to_thread(answer.result)
+    except CancelledError:
+        answer.stop()
+        raise
 
 
 def edition_columns(growth: Growth) -> tuple[tuple[str, str], ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import BindError, ConfigError
+from qoop.catalog.errors import BindError
 from qoop.catalog.sources.pieces import cut
 from qoop.catalog.value import value
 from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from qoop.catalog.sources.pieces import Cut
     from qoop.catalog.table import Table
     from qoop.config import Config
+    from qoop.growing.goal import Goal
     from qoop.job import Job, Planned
     from qoop.planner.sql.bind import Bound
     from qoop.planning import QueryPlanning
@@ -27,26 +29,6 @@ if TYPE_CHECKING:
 
 _PIECES = 1024
 """Pieces that a table is cut into at least, if they have rows enough: of fewer too little is known too long."""
-
-
-@value
-class Goal:
-    """The goal of an answer. error: the half-width of intervals relative to their estimates; None: only what is exact.
-
-    confidence: the chance that all intervals ever shown of a figure hold its true value.
-    """
-
-    error: float | None = 0.01
-    confidence: float = 0.95
-
-
-def checked(error: float | None, confidence: float) -> Goal:
-    """A goal. Raises ConfigError for one that makes no sense."""
-    if error is not None and not 0 < error < 1:
-        raise ConfigError(f"the error must be a part between 0 and 1, such as 0.01 for one percent, not {error!r}")
-    if not 0.5 <= confidence < 1:
-        raise ConfigError(f"the confidence must be from 0.5 to less than 1, such as 0.95, not {confidence!r}")
-    return Goal(error, confidence)
 
 
 @value
@@ -95,13 +77,11 @@ def ask(
     growing = found(bound, named, seed, config.ray is not None)
     if isinstance(growing, NotGrowing):
         return ExactAnswer(start(planning.plan(text)), growing.reason)
-    rounds = RoundPlanning(named, bound.settings, planning.apart, bool(config.locked))
-    refused = _refused(rounds, growing)
+    rounds = partial(RoundPlanning, named, bound.settings, planning.apart, bool(config.locked))
+    refused = _refused(rounds(), growing)
     if refused:
-        rounds.close()
         return ExactAnswer(start(planning.plan(text)), refused)
-    return GrowingAnswer(Growing(growing.growth, growing.cut, growing.schedule, goal.error, goal.confidence,
-                                 bound.settings, rounds, start))  # fmt: skip
+    return GrowingAnswer(Growing(growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, start))
 
 
 def why_not(text: str, tables: SessionTables, planning: QueryPlanning, config: Config) -> Found | str:
@@ -110,11 +90,7 @@ def why_not(text: str, tables: SessionTables, planning: QueryPlanning, config: C
     growing = found(bound, named, None, config.ray is not None)
     if isinstance(growing, NotGrowing):
         return growing.reason
-    rounds = RoundPlanning(named, bound.settings, planning.apart, bool(config.locked))
-    try:
-        return _refused(rounds, growing) or growing
-    finally:
-        rounds.close()
+    return _refused(RoundPlanning(named, bound.settings, planning.apart, bool(config.locked)), growing) or growing
 
 
 def _refused(rounds: RoundPlanning, growing: Found) -> str:
@@ -123,6 +99,8 @@ def _refused(rounds: RoundPlanning, growing: Found) -> str:
         types = dict(rounds.plan(growing.growth.round_sql, growing.cut.of(growing.schedule.pieces_of(0))).bound.columns)
     except BindError as error:
         return f"its sums cannot be taken apart: {str(error).splitlines()[0]}"
+    finally:
+        rounds.close()
     for place, measure in enumerate(growing.growth.measures):
         if measure.merged_by == "sum" and not types[f"t{place}"].startswith(NUMBERS):
             return f"{measure.sql} is no number"

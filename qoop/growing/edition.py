@@ -20,7 +20,8 @@ class Edition:
     seen, at the confidence that was asked for; 0: there is none.
     error: the largest half-width of an interval relative to its estimate; None: some have no interval yet.
     reason: why the query did not grow and ran as usual; empty: it grew.
-    notes: what else is to be known, as sentences.
+    notes: what else is to be known, as sentences. figures: places, among the columns of the query, of those that are
+    estimated.
     """
 
     result: Result
@@ -32,6 +33,19 @@ class Edition:
     error: float | None
     reason: str = ""
     notes: tuple[str, ...] = ()
+    figures: tuple[int, ...] = ()
+
+    def plain(self) -> Result:
+        """The rows in the columns of the query alone."""
+        from qoop.result import Result
+
+        columns, kept = list(zip(self.result.columns, self.result.types, strict=True)), []
+        at = place = 0
+        while at < len(columns) - 1:
+            kept.append(at)
+            at += 3 if place in self.figures else 1
+            place += 1
+        return Result(self.result.lossless().select(kept), tuple(columns[one] for one in kept), self.result.settings)
 
     def __str__(self) -> str:
         if self.reason:

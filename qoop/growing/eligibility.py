@@ -17,7 +17,7 @@ from qoop.growing.figures import Reading, figure_of, has_aggregates
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.names import Names, sources_of
 from qoop.growing.refused import Refused
-from qoop.growing.round_sql import round_sql, tail_sql
+from qoop.growing.round_sql import rest_sql, round_sql, tail_sql
 from qoop.plan_cache import is_steady
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def _growth(bound: Bound, tables: Mapping[str, Table]) -> Growth:
     text = round_sql(select, fact[1], keys, reading.measures, {(f.y, f.x) for f in figures.values() if f.x is not None})
     limited = select.args.get("limit") is not None or select.args.get("offset") is not None
     return Growth(fact[0], tuple(key.sql("duckdb") for key in keys), tuple(reading.measures), tuple(reading.terms),
-                  tuple(figures.values()), tuple(items), tail, limited, bound.columns, text)  # fmt: skip
+                  tuple(figures.values()), tuple(items), tail, limited, bound.columns, text,
+                  rest_sql(select, keys, reading.measures))  # fmt: skip
 
 
 def _select(bound: Bound) -> exp.Select:

@@ -52,7 +52,8 @@ class Growth:
     fact: the table that is read by pieces. keys: SQL of the groups. terms: the aggregates of the query.
     items, tail: the columns of the answer, and what stands behind FROM, as SQL over columns ``k0`` … for keys, ``e0`` …
     for estimates of terms and ``u0`` … for what they are of the rows read. limited: only some rows are shown.
-    columns: names and types of the answer. round_sql: the query of a round, over the pieces of the table.
+    columns: names and types of the answer. round_sql: the query of a round, over the pieces of the table. rest_sql:
+    the query of the last one, which need not tell pieces apart.
     """
 
     fact: Table
@@ -65,6 +66,7 @@ class Growth:
     limited: bool
     columns: tuple[tuple[str, str], ...]
     round_sql: str
+    rest_sql: str
 
 
 @value

@@ -28,16 +28,35 @@ def round_sql(
     pairs: Collection[tuple[int, int]],
 ) -> str:
     """The query of a round. fact: the name of the table of pieces in it."""
+    piece = exp.column(PIECE, fact, quoted=True)
+    within = _grouped(select, [exp.Alias(this=piece, alias="piece"), *_named(keys)], len(keys) + 1, measures, "m")
+    columns = ", ".join([*(f"k{place}" for place in range(len(keys))), *_sums(measures, pairs)])
+    return f"SELECT {columns} FROM ({within}) AS per_piece{_by(len(keys))}"
+
+
+def rest_sql(select: exp.Select, keys: Sequence[exp.Expression], measures: Sequence[Measure]) -> str:
+    """The query of the last round, which need not tell pieces apart: measures alone, which the exact answer takes."""
+    return _grouped(select, _named(keys), len(keys), measures, "t")
+
+
+def _named(keys: Sequence[exp.Expression]) -> list[exp.Expression]:
+    return [exp.Alias(this=key.copy(), alias=f"k{place}") for place, key in enumerate(keys)]
+
+
+def _grouped(
+    select: exp.Select, columns: Sequence[exp.Expression], keys: int, measures: Sequence[Measure], prefix: str
+) -> str:
+    """The measures of all that the query reads, by the first `keys` of the columns."""
     within = select.copy()
     for clause in ("group", "having", "order", "limit", "offset"):
         within.set(clause, None)
-    named = [exp.alias_(key.copy(), f"k{place}") for place, key in enumerate(keys)]
-    measured = [exp.alias_(parse_one(one.sql, read="duckdb"), f"m{place}") for place, one in enumerate(measures)]
-    within.set("expressions", [exp.alias_(exp.column(PIECE, fact, quoted=True), "piece"), *named, *measured])
-    places = ", ".join(str(place + 1) for place in range(len(keys) + 1))
-    columns = ", ".join([*(f"k{place}" for place in range(len(keys))), *_sums(measures, pairs)])
-    ending = f" GROUP BY {', '.join(str(place + 1) for place in range(len(keys)))}" if keys else ""
-    return f"SELECT {columns} FROM ({within.sql('duckdb')} GROUP BY {places}) AS per_piece{ending}"
+    measured = [exp.alias_(parse_one(one.sql, read="duckdb"), f"{prefix}{place}") for place, one in enumerate(measures)]
+    within.set("expressions", [*columns, *measured])
+    return within.sql("duckdb") + _by(keys)
+
+
+def _by(keys: int) -> str:
+    return f" GROUP BY {', '.join(str(place + 1) for place in range(keys))}" if keys else ""
 
 
 def _sums(measures: Sequence[Measure], pairs: Collection[tuple[int, int]]) -> Iterator[str]:

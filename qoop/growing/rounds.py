@@ -1,20 +1,24 @@
 """The program of a growing answer: what comes next. Pure: a message in, the next steps out.
 
-============  =====================================  ==============================================
-state         message                                steps
-============  =====================================  ==============================================
-new           `Begin`                                `Read` the first round
-reading k     `RoundEnded`, not good enough          `Read` round k + 1, then `Show` edition k
-reading k     `RoundEnded`, good enough or the last  `Show` edition k as the last, `End`
-reading k     `Stop`                                 `End`, with the edition before as the last
-ended         anything                               none: it was late
-============  =====================================  ==============================================
+============  ==========================================  ==================================================
+state         message                                     steps
+============  ==========================================  ==================================================
+new           `Begin`                                     `Read` the first round
+reading k     `RoundEnded`, not good enough               `Read` round k + 1, then `Show` edition k
+reading k     `RoundEnded`, good enough                   `Show` edition k, `Pause`
+reading k     `RoundEnded` of the rest                    `Show` the exact edition, `End`
+reading k     `Finish`                                    none; `Read` all the rest once round k has ended
+paused        `Finish`                                    `Read` all the rest
+any           `Stop`                                      `End`, with the edition before as the last
+ended         anything                                    none: it was late
+============  ==========================================  ==================================================
 
 The next round begins before the edition is shown, so that it runs while somebody looks.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from qoop.catalog.value import value
@@ -35,15 +39,21 @@ class RoundEnded:
 
 
 @value
+class Finish:
+    """The exact answer is wanted."""
+
+
+@value
 class Stop:
     """Somebody has seen enough."""
 
 
 @value
 class Read:
-    """Read the pieces of a round."""
+    """Read the pieces of a round. rest: all that are left, so that the answer is exact."""
 
     number: int
+    rest: bool = False
 
 
 @value
@@ -51,7 +61,11 @@ class Show:
     """Show the edition after a round."""
 
     number: int
-    last: bool
+
+
+@value
+class Pause:
+    """The goal is met: nothing runs until the exact answer is wanted, if it ever is."""
 
 
 @value
@@ -59,44 +73,55 @@ class End:
     """Nothing more will come. Whatever still runs is not needed."""
 
 
-Message = Begin | RoundEnded | Stop
-Step = Read | Show | End
+Message = Begin | RoundEnded | Finish | Stop
+Step = Read | Show | Pause | End
 
 
 @value
 class Rounds:
-    """rounds: how many there are. error: the worst half-width that is good enough; None: only the exact answer is.
+    """rounds: how many there are. error: the worst half-width that is good enough; 0: only the exact answer is.
 
     >>> at, steps = Rounds(3, 0.05).after(Begin())
     >>> at, steps = at.after(RoundEnded(0, 0.2)); steps
-    (Read(number=1), Show(number=0, last=False))
+    (Read(number=1, rest=False), Show(number=0))
     >>> at, steps = at.after(RoundEnded(1, 0.04)); steps
-    (Show(number=1, last=True), End())
+    (Show(number=1), Pause())
+    >>> at, steps = at.after(Finish()); steps
+    (Read(number=2, rest=True),)
     >>> at.after(RoundEnded(2, 0.0))[1]
-    ()
+    (Show(number=2), End())
     """
 
     rounds: int
-    error: float | None
-    state: Literal["new", "reading", "ended"] = "new"
+    error: float
+    state: Literal["new", "reading", "paused", "ended"] = "new"
     number: int = 0
+    rest: bool = False
+    finishing: bool = False
 
     def after(self, message: Message) -> tuple[Rounds, tuple[Step, ...]]:
         """The next state, and what is to be done."""
         match self.state, message:
             case "new", Begin():
-                return self._to("reading"), (Read(0),)
-            case (("new" | "reading"), Stop()):
-                return self._to("ended"), (End(),)
+                return self._reading(0, ())
+            case (("new" | "reading" | "paused"), Stop()):
+                return replace(self, state="ended"), (End(),)
             case "reading", RoundEnded(number, worst) if number == self.number:
                 return self._round_ended(worst)
+            case (("new" | "reading"), Finish()):
+                return replace(self, finishing=True), ()
+            case "paused", Finish():
+                return replace(self, finishing=True)._reading(self.number + 1, ())
         return self, ()
 
     def _round_ended(self, worst: float | None) -> tuple[Rounds, tuple[Step, ...]]:
-        good = self.error is not None and worst is not None and worst <= self.error
-        if good or self.number == self.rounds - 1:
-            return self._to("ended"), (Show(self.number, True), End())
-        return self._to("reading", self.number + 1), (Read(self.number + 1), Show(self.number, False))
+        shown = Show(self.number)
+        if self.rest:
+            return replace(self, state="ended"), (shown, End())
+        if not self.finishing and self.error > 0 and worst is not None and worst <= self.error:
+            return replace(self, state="paused"), (shown, Pause())
+        return self._reading(self.number + 1, (shown,))
 
-    def _to(self, state: Literal["reading", "ended"], number: int | None = None) -> Rounds:
-        return Rounds(self.rounds, self.error, state, self.number if number is None else number)
+    def _reading(self, number: int, then: tuple[Step, ...]) -> tuple[Rounds, tuple[Step, ...]]:
+        rest = number == self.rounds - 1 or (self.finishing and number > 0)
+        return replace(self, state="reading", number=number, rest=rest), (Read(number, rest), *then)

@@ -27,13 +27,10 @@ class Schedule:
     order: tuple[int, ...]
     ends: tuple[int, ...]
 
-    def pieces_of(self, number: int) -> tuple[int, ...]:
-        """The pieces that a round reads; rounds count from 0."""
-        return self.order[self.ends[number - 1] if number else 0 : self.ends[number]]
-
-    def is_last(self, number: int) -> bool:
-        """True if nothing is left after this round."""
-        return number == len(self.ends) - 1
+    def pieces_of(self, number: int, rest: bool = False) -> tuple[int, ...]:
+        """The pieces that a round reads; rounds count from 0. rest: all that the rounds before have left."""
+        end = len(self.order) if rest else self.ends[number]
+        return self.order[self.ends[number - 1] if number else 0 : end]
 
     def alpha(self, confidence: float) -> float:
         """The part of what may go wrong that one look may take. The last look is exact, and takes none."""

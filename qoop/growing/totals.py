@@ -61,7 +61,7 @@ class Totals:
         self._connection.close()
 
     def add(self, rows: pa.Table, columns: Sequence[tuple[str, str]]) -> None:
-        """Add the answer of a round, whose pieces were in no other."""
+        """Add the answer of a round, whose pieces were in no other; of the last one, measures alone."""
         named = rows.rename_columns([name for name, _ in columns])
         arrow_input.register(self._connection, "round", named)
         if not self._types:
@@ -78,7 +78,7 @@ class Totals:
         merged = [f"{self._merged_by(name)}({name})::{type_} AS {name}"
                   for name, type_ in self._types.items() if name not in keys]  # fmt: skip
         grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-        both = "(FROM totals UNION ALL FROM round)"
+        both = "(FROM totals UNION ALL BY NAME FROM round)"
         self._connection.execute(
             f"CREATE OR REPLACE TABLE totals AS SELECT {', '.join([*keys, *merged])} FROM {both}{grouped}"
         )

@@ -9,6 +9,7 @@
     names.py          names of keywords, functions, tables and columns
     completer.py      what may come next
     highlighting.py   colours of a query while it is typed
+    growing_table.py  an answer that grows, on the screen
     jobs.py           queries of this session, in front and in the background
     live.py           a running query on the screen, with a line for commands
 """

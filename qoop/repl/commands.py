@@ -266,6 +266,10 @@ def _background(shell: Shell, text: str) -> None:
     shell.start_in_background(text)
 
 
+def _approximate(shell: Shell, text: str) -> None:
+    shell.grow(text or shell.last_query())
+
+
 def _foreground(shell: Shell, name: str) -> None:
     entry = shell.jobs.find(name)
     entry.background = False
@@ -395,6 +399,12 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         "Queries",
         (
             Command(("bg",), "SQL", "run in the background, as & at the end of a query does", _background),
+            Command(
+                ("approx",),
+                "[WITHIN n PERCENT] [SQL]",
+                "an answer that grows, of the last query or a new one",
+                _approximate,
+            ),
             Command(("fg",), "[JOB]", "bring a job to the front, or show its answer", _foreground),
             Command(("jobs",), "", "what runs and what has run", _jobs),
             Command(("tenants",), "", "whom queries are for: jobs, shares, slots in use, fairness (ρ)", _tenants),

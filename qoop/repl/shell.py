@@ -228,6 +228,10 @@ class Shell:
         entry = self.jobs.put_behind(job)
         self.say(f"{entry.name} runs in the background; \\jobs, \\fg, \\cancel, \\suspend")
 
+    def grow(self, text: str) -> None:
+        """Answer a query by estimates that grow more certain, as APPROXIMATE before it does."""
+        self._run_statements(f"APPROXIMATE {text}")
+
     def bring_to_front(self, entry: Entry) -> None:
         """Stay with a job until it has ended, and print its answer."""
         begun = perf_counter()
@@ -311,16 +315,22 @@ class Shell:
         self._print(result, perf_counter() - begun, seen[-1] if seen else None)
 
     def _grown(self, session: Session, asked: Approximate) -> Result:
-        """The last edition of a growing answer; a line for each on the way. Ctrl-C takes the one that there is."""
+        """The last edition of a growing answer, which is shown while it grows. Ctrl-C takes the one that there is."""
+        from qoop.repl.growing_table import GrowingTable
+
         self._last_text = asked.text
         answer = session.approximate(asked.text, asked.error, asked.confidence)
+        table = GrowingTable(self.say, self.terminal)
         try:
             for edition in answer.editions():
-                self.tell(f"{edition}")
+                table.show(edition)
                 last = edition
         except KeyboardInterrupt:
             if answer.stop() is None:
                 raise
+        if self.terminal().colours:
+            table.clear()
+            self.tell(f"{last}")
         for note in last.notes:
             self.tell(f"note: {note}")
         return last.result

@@ -64,11 +64,11 @@ class Explain:
 @value
 class Approximate:
     """A query to be answered as well as this: ends of intervals are no further than `error` from their estimates,
-    relative to these."""
+    relative to these. None: as the session says."""
 
     text: str
-    error: float = 0.01
-    confidence: float = 0.95
+    error: float | None = None
+    confidence: float | None = None
 
 
 @value
@@ -207,21 +207,21 @@ def _ours(words: Words) -> Callable[[str], Explain | Approximate] | None:
     explain = words.take("EXPLAIN", "APPROXIMATE")
     if not explain and not words.take("APPROXIMATE"):
         return None
-    error = _hundredths(words, "WITHIN", 0.01)
-    confidence = _hundredths(words, "CONFIDENCE", 0.95)
+    error = _hundredths(words, "WITHIN", 1)
+    confidence = _hundredths(words, "CONFIDENCE", 95)
     return partial(Explain, what="approximate") if explain else partial(Approximate, error=error, confidence=confidence)
 
 
-def _hundredths(words: Words, word: str, default: float) -> float:
+def _hundredths(words: Words, word: str, example: int) -> float | None:
     """The number of percent that stands behind a word. Raises QueryError if it is none that makes sense."""
     if not words.take(word):
-        return default
+        return None
     number = words.number()
     if word == "WITHIN" and not (words.take("PERCENT") or words.take("%")):
         raise QueryError("write APPROXIMATE WITHIN 1 PERCENT SELECT …")
     _ = words.take("PERCENT") or words.take("%")
     if number is None or not 0 < number < 100:
-        raise QueryError(f"behind {word} stands a number of percent above 0 and below 100, such as {default:.0%}")
+        raise QueryError(f"behind {word} stands a number of percent above 0 and below 100, such as {example}")
     return number / 100
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 
@@ -9,10 +10,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyte
 import pytest
 
 import qoop
 from qoop.catalog.errors import Cancelled, ConfigError, QueryError
+from qoop.repl.growing_table import GrowingTable
+from qoop.terminal import Terminal
 
 ROWS = 600_000
 SALES = """SELECT shop, count(*) AS n, sum(price) AS income, avg(price) AS mean, sum(price) / sum(amount) AS ratio,
@@ -62,7 +66,7 @@ def assert_alike(found: list[tuple], wanted: list[tuple]) -> None:
 
 
 def test_the_last_edition_is_the_exact_answer(session, data):
-    editions = list(session.approximate(SALES, error=None).editions())
+    editions = list(session.approximate(SALES, error=0).editions())
     assert [edition.exact for edition in editions] == [False] * (len(editions) - 1) + [True]
     assert len(editions) > 2 and editions[-1].share == 1.0 and editions[-1].error == 0.0
     assert_alike(without_bounds(editions[-1].result), exact(data, SALES))
@@ -75,7 +79,7 @@ def test_the_last_edition_is_the_exact_answer(session, data):
 def test_intervals_hold_the_truth_and_shrink(session, data):
     truth = {row[0]: row for row in exact(data, SALES)}
     widths = []
-    for edition in session.approximate(SALES, error=None, confidence=0.999, seed=1).editions():
+    for edition in session.approximate(SALES, error=0, confidence=0.999, seed=1).editions():
         rows = edition.result.arrow().to_pylist()
         assert len(rows) == 3 and all(row["share_read"] == edition.share for row in rows)
         for row in rows:
@@ -119,7 +123,7 @@ def test_pieces_of_files_and_of_duckdb_files(data, tmp_path):
             session.register_folder(tmp_path) if register == "folder" else session.register_database(
                 tmp_path / "sales.db"
             )
-            editions = list(session.approximate(text, error=None).editions())
+            editions = list(session.approximate(text, error=0).editions())
             assert len(editions) > 2 and not editions[0].exact
             assert_alike(without_bounds(editions[-1].result), exact(data, text))
 
@@ -154,7 +158,7 @@ def test_having_order_and_limit_are_of_estimates(session, data):
     text = """SELECT s.id AS i, sum(price) AS s FROM sales s, shops
               WHERE s.id = shops.id AND day IN (SELECT * FROM range(90))
               GROUP BY ALL HAVING sum(amount) > 10 ORDER BY 2 DESC LIMIT 4"""
-    editions = list(session.approximate(text, error=None).editions())
+    editions = list(session.approximate(text, error=0).editions())
     assert [len(one.result) for one in editions] == [4] * len(editions)
     assert "estimates" in editions[0].notes[0] and not editions[-1].notes
     assert_alike(without_bounds(editions[-1].result), exact(data, text))
@@ -174,24 +178,25 @@ def test_the_statement(session):
     for wrong in ("WITHIN 2", "WITHIN x PERCENT", "CONFIDENCE 100", "WITHIN 0 PERCENT"):
         with pytest.raises(QueryError):
             session.sql(f"APPROXIMATE {wrong} SELECT sum(amount) FROM sales")
-    for error, confidence in ((0, 0.9), (2, 0.9), (0.1, 1.0), (0.1, 95)):
+    for error, confidence in ((-0.1, 0.9), (2, 0.9), (0.1, 1.0), (0.1, 95)):
         with pytest.raises(ConfigError):
             session.approximate("SELECT sum(amount) FROM sales", error, confidence)
 
 
 def test_stopped(session):
-    answer = session.approximate("SELECT sum(amount) AS s FROM sales", error=None)
+    answer = session.approximate("SELECT sum(amount) AS s FROM sales", error=0)
     first = next(answer.editions())
     assert answer.stop() is first and list(answer.editions()) == [first]
-    assert answer.result() is first.result
-    hasty = session.approximate("SELECT sum(price) AS s FROM sales", error=None)
+    assert answer.last() is first
+    hasty = session.approximate("SELECT sum(price) AS s FROM sales", error=0)
     hasty.stop()
-    with pytest.raises(Cancelled):
-        hasty.result()
+    for taken in (hasty.last, hasty.result):
+        with pytest.raises(Cancelled):
+            taken()
 
 
 def test_several_threads_see_the_same_editions(session):
-    answer, seen = session.approximate(SALES, error=None), []
+    answer, seen = session.approximate(SALES, error=0), []
     threads = [threading.Thread(target=lambda: seen.append(list(answer.editions()))) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -208,9 +213,70 @@ def test_the_exact_query_takes_nothing_of_an_approximation(data, tmp_path):
     for _ in range(2):
         with qoop.connect(slots=2, checkpoints=tmp_path / "kept", reuse=True) as session:
             session.register("sales", tmp_path / "sales.parquet")
-            answer = session.approximate(text, error=None)
+            answer = session.approximate(text, error=0)
             first = next(answer.editions())
             answer.stop()
             reads.append(sum(report.tasks for report in answer.jobs[0].stage_reports()))
             assert not first.exact and session.sql(text).fetchall() == exact(data, text)
     assert reads == [1, 0]
+
+
+def test_a_progressive_query_has_editions_and_then_the_exact_answer(session, data):
+    """The exact answer takes over all that was read for the goal, and who awaits it holds up nobody."""
+    text = "SELECT id, sum(amount) AS s, avg(price) AS a FROM sales GROUP BY id ORDER BY id"
+    answer = session.submit(text, progressive=True, error=0.05, confidence=0.9)
+    assert not answer.last().exact and answer.last() is list(answer.editions())[-1]
+    rounds = len(answer.jobs)
+    found = answer.result()
+    assert_alike(found.fetchall(), exact(data, text))
+    assert (found.columns, found.types) == (lambda plain: (plain.columns, plain.types))(session.sql(text))
+    assert len(answer.jobs) == rounds + 1 and list(answer.editions())[-1].exact
+    assert sum(job.result().arrow().num_rows > 0 for job in answer.jobs) == rounds + 1
+    for wrong in ({"timeout": 1.0}, {"error": 0.1, "progressive": False}):
+        with pytest.raises(ConfigError):
+            session.submit(text, **{"progressive": True, **wrong})
+
+    async def shown() -> list[bool]:
+        growing = session.submit(text, progressive=True, error=0.05)
+        seen = [edition.exact async for edition in growing.editions()]
+        assert_alike((await growing).fetchall(), exact(data, text))
+        one = session.submit("SELECT count(DISTINCT id) FROM sales", progressive=True)
+        assert (await one).fetchall() == [(6,)] and [edition.exact async for edition in one.editions()] == [True]
+        return seen
+
+    assert asyncio.run(shown()) == [False] * len(list(answer.editions())[:-1])
+
+
+def test_the_session_has_a_goal(session):
+    text = "APPROXIMATE SELECT sum(price) AS s FROM sales WHERE id = 1"
+    [usual] = session.sql(text).fetchall()
+    try:
+        session.sql("SET error_goal = 0.1; SET confidence = 0.9")
+        [loose] = session.sql(text).fetchall()
+        session.sql("SET error_goal = 0")
+        [full] = session.sql(text).fetchall()
+        for name, value in (("error_goal", 1), ("error_goal", "x"), ("confidence", 0.2), ("confidence", 95)):
+            with pytest.raises(ConfigError, match=name):
+                session.set(name, value)
+    finally:
+        session.sql("RESET error_goal; RESET confidence")
+    assert loose[3] < usual[3] <= full[3] == 1.0
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_the_growing_table_takes_its_own_place_on_the_screen(session, columns):
+    screen = pyte.Screen(columns, 40)
+    stream = pyte.Stream(screen)
+    table = GrowingTable(
+        lambda text: stream.feed(f"{text}\n".replace("\n", "\r\n")), lambda: Terminal(columns, 40, True)
+    )
+    stream.feed("qoop> \\approx\r\n")
+    for edition in session.approximate(SALES, error=0).editions():
+        table.show(edition)
+        shown = [line.rstrip() for line in screen.display if line.strip()]
+        assert shown[0] == "qoop> \\approx" and max(map(len, shown)) <= columns
+        assert sum("read, 3 groups" in line for line in shown) == (0 if edition.exact else 1)
+        assert edition.exact or "±" in "".join(shown)
+    assert shown == ["qoop> \\approx", "exact, 3 groups"]
+    table.clear()
+    assert [line.rstrip() for line in screen.display if line.strip()] == ["qoop> \\approx"]

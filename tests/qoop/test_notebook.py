@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from xml.etree import ElementTree
 
 import pyarrow as pa
@@ -84,3 +85,20 @@ def test_a_long_query_is_shown_while_it_runs(shell: InteractiveShell) -> None:
         shell.run_cell_magic("qoop", "", "SELECT max(sha256(sha256(sha256(k::VARCHAR)))) AS most FROM facts")
     shown = [output.data["text/html"] for output in captured.outputs]
     assert len(shown) >= 2 and "running" in shown[0] and "succeeded" in shown[-1]
+
+
+def test_a_cell_shows_an_answer_that_grows(shell: InteractiveShell) -> None:
+    with qoop.connect(slots=1) as session:
+        session.register(
+            "sales", pa.table({"shop": ["a", "b"] * 150_000, "price": Random(1).choices(range(9), k=300_000)})
+        )
+        shell.user_ns["mine"] = session
+        shell.run_line_magic("qoop", "mine")
+        with capture_output() as captured:
+            text = "WITHIN 5 PERCENT SELECT shop, sum(price) AS income FROM sales GROUP BY shop ORDER BY shop"
+            found = shell.run_cell_magic("qoop", "--approximate sales", text)
+        assert found.columns[:4] == ["shop", "income", "income_low", "income_high"] and shell.user_ns["sales"] is found
+        page = captured.outputs[-1].data["text/html"]
+        assert [row[0] for row in cells(page)] == ["shop", "a", "b"] and page.count("<svg") == 2 and "% read" in page
+        with pytest.raises(qoop.QueryError):
+            shell.run_cell_magic("qoop", "--approximate", "SELECT 1; SELECT 2")

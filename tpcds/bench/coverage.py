@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.value import value
 from qoop.growing.growth import Figure
 from qoop.growing.intervals import Intervals, Look, intervals
-from qoop.growing.rounds import Begin, End, RoundEnded, Rounds
+from qoop.growing.rounds import Begin, End, Pause, RoundEnded, Rounds
 from qoop.growing.schedule import schedule
 from qoop.growing.totals import Moments, PairMoments
 
@@ -111,7 +111,7 @@ def grown(totals: np.ndarray, error: float, confidence: float, seed: int) -> Out
             missed[place] |= is_shown & ~_holds(found, place, truth)
             had[place] |= is_shown
         program, steps = program.after(RoundEnded(number, _worst(found, seen, look)))
-        if any(isinstance(step, End) for step in steps):
+        if any(isinstance(step, End | Pause) for step in steps):
             break
     last = {place: np.isfinite(found.low[place]) & seen for place in found.low}
     held = sum(int((last[place] & _holds(found, place, truth)).sum()) for place in last)
