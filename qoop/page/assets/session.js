@@ -1,0 +1,117 @@
+// The session as a whole: machines, capacity over time, tenants.
+
+import { h, progressBar, refill, s, whenChanged } from "./dom.js";
+import * as words from "./words.js";
+
+export class SessionPanel {
+  constructor() {
+    this.machines = h("div", { class: "machines" });
+    this.capacity = h("div", {});
+    this.tenants = h("section", { class: "card" });
+    this.element = h(
+      "div",
+      { class: "session" },
+      h("section", { class: "card" }, h("h2", {}, "Machines"), this.machines),
+      h("section", { class: "card" }, h("h2", {}, "Capacity over time"), this.capacity),
+      this.tenants,
+    );
+    this.drawMachines = whenChanged((machines) => refill(this.machines, machines.map(machineCard)));
+    this.drawTenants = whenChanged((tenants) => this.fillTenants(tenants));
+    this.drawCapacity = whenChanged(([steps, now]) => this.fillCapacity(steps, now));
+  }
+
+  update(overview, now) {
+    this.drawMachines(overview.machines);
+    this.drawTenants(overview.tenants);
+    this.drawCapacity([overview.capacity, Math.round(now)]);
+  }
+
+  fillTenants(tenants) {
+    this.tenants.hidden = !tenants.length;
+    const heads = ["Tenant", "Weight", "Share", "Uses", "Queries", "Waiting", "ρ"];
+    refill(this.tenants, h("h2", {}, "Tenants"), table(heads, tenants.map(tenantCells), { label: "Tenants" }));
+  }
+
+  fillCapacity(steps, now) {
+    if (!steps.length) return refill(this.capacity, h("p", { class: "note" }, "Nothing has been told yet."));
+    return refill(
+      this.capacity,
+      stepChart("Slots", steps.map(([at, slots]) => [at, slots]), now, words.slots),
+      stepChart("Memory", steps.map(([at, , memory]) => [at, memory]), now, words.bytes),
+    );
+  }
+}
+
+function tenantCells(tenant) {
+  const rho = tenant.rho === null || tenant.rho === undefined ? words.NONE : tenant.rho.toFixed(2);
+  return [
+    tenant.name,
+    words.slots(tenant.weight),
+    `${words.slots(tenant.share_slots)} slots`,
+    `${words.slots(tenant.used_slots)} slots`,
+    tenant.jobs,
+    tenant.queued,
+    rho,
+  ];
+}
+
+function machineCard(machine) {
+  const slots = progressBar(`slots of ${machine.id} in use`);
+  const memory = progressBar(`memory of ${machine.id} in use`);
+  slots.update(machine.slots ? machine.used_slots / machine.slots : 0);
+  memory.update(machine.memory ? machine.used_memory / machine.memory : 0);
+  return h(
+    "article",
+    { class: "machine" },
+    h("h3", {}, machine.id),
+    h("p", {}, h("span", {}, `${words.slots(machine.used_slots)} of ${words.slots(machine.slots)} slots`), slots.element),
+    h("p", {}, h("span", {}, `${words.bytes(machine.used_memory)} of ${words.bytes(machine.memory)}`), memory.element),
+    machine.why ? h("p", { class: "note" }, machine.why) : null,
+  );
+}
+
+/** A table whose numbers stand right: all columns but those in `text`. The `wide` column may
+ * break its lines. Cells are text or elements. */
+export function table(heads, lines, { text = [0], wide = null, label = heads[0] } = {}) {
+  const side = (n) => (n === wide ? "wide" : text.includes(n) ? null : "number");
+  const cell = (value, n) => h("td", { class: side(n) }, value instanceof Node ? value : String(value ?? words.NONE));
+  return h(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
+    h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, heads.map((head, n) => h("th", { scope: "col", class: side(n) }, head)))),
+      h("tbody", {}, lines.map((line) => h("tr", {}, line.map(cell)))),
+    ),
+  );
+}
+
+const WIDE = 560;
+const HIGH = 64;
+
+/** One quantity as steps over the session's time. */
+function stepChart(name, steps, now, show) {
+  const from = Math.min(0, steps[0][0]);
+  const to = Math.max(now, steps.at(-1)[0], from + 1);
+  const most = Math.max(...steps.map(([, value]) => value), 1e-9);
+  const x = (at) => (WIDE * (at - from)) / (to - from);
+  const y = (value) => HIGH - 2 - ((HIGH - 6) * value) / most;
+  let path = `M${x(steps[0][0])},${y(steps[0][1])}`;
+  for (const [at, value] of steps.slice(1)) path += `H${x(at)}V${y(value)}`;
+  path += `H${x(to)}`;
+  const last = steps.at(-1)[1];
+  return h(
+    "figure",
+    { class: "steps" },
+    h("figcaption", {}, `${name}: ${show(last)} now, ${show(most)} at most`),
+    s(
+      "svg",
+      { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", role: "img", "aria-label": `${name} over time, ${steps.length} steps, now ${show(last)}` },
+      s("path", { class: "ground", d: `${path}V${y(0)}H${x(steps[0][0])}Z` }),
+      s("path", { class: "axis", d: `M${x(from)},${y(0)}H${x(to)}` }),
+      s("path", { class: "step", d: path }),
+    ),
+    h("div", { class: "ends", "aria-hidden": "true" }, h("span", {}, words.clockTime(from)), h("span", {}, words.clockTime(to))),
+  );
+}

@@ -1,0 +1,8 @@
+"""The browser and the made-up page are modules of this folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
