@@ -134,6 +134,11 @@ class Job:
         return self._handle.id
 
     @property
+    def number(self) -> int:
+        """Its place among the jobs of the session, from 1, in the order in which they came."""
+        return int(self.id.removeprefix("job"))
+
+    @property
     def text(self) -> str:
         """The text of the query."""
         return self._planned.bound.text

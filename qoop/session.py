@@ -13,7 +13,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from qoop.control.tenants import TenantStatus
     from qoop.drawing.explaining import Format
     from qoop.growing.answer import Answer
+    from qoop.page.opening import LivePage
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.base import Scheduler
 
@@ -221,6 +222,7 @@ class Session:
         self._sizing = Sizing(self.cluster, Size(config.slots, config.memory))
         self.planning = QueryPlanning(self._tables, self.plan_cache, cost, config, partial(_capacity, self.backend))
         self._parts = _Parts(self._sizing, self.cluster, self._trace, self._tables)
+        self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._ending = weakref.finalize(self, _Parts.end, self._parts)  # collected, or at the end of the process
         if config.tables is not None:
             clean(config.tables, DRAFTS)
@@ -562,7 +564,8 @@ class Session:
         handle = self.cluster.submit(request)
         self.planning.started(planned, handle)
         suspend = partial(self._suspend, handle, planned)
-        return Job(handle, planned, lambda: self._take(handle), self.backend.read, suspend)
+        job = self._jobs[handle.id] = Job(handle, planned, lambda: self._take(handle), self.backend.read, suspend)
+        return job
 
     def _terms_with(self, weight: float, tenant: str | None, priority: float | None, deadline: float | None) -> Terms:
         """The session's, but for those that are given."""
@@ -705,6 +708,32 @@ class Session:
         if not 0 <= notice < math.inf:
             raise ConfigError(f"the notice must be a number of seconds, at least 0, not {notice!r}")
         self._sizing.resize(slots, memory, notice)
+
+    def jobs(self) -> list[Job]:
+        """The jobs that somebody has in hand, in the order in which they came."""
+        return sorted(self._jobs.values(), key=lambda job: job.number)
+
+    def page(self, port: int = 0, open: bool = False) -> LivePage:
+        """Show what runs, waits and has ended, in a browser on this machine; see docs/page.md.
+
+        port: to listen at; 0: any that is free, and the page that is open if there is one. open: show it in the user's
+        browser. The `url` holds a secret: who has it sees all queries, and may stop them. `close` ends the page, as the
+        end of the session does.
+
+        Raises ConfigError if the port is taken, or the extra ``qoop[server]`` is missing; SessionClosed.
+        """
+        self._tables.check_open()
+        try:
+            from qoop.page.opening import of_session
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"there is no {error.name}, which the page needs: pip install 'qoop[server]'") from error
+        there = [page for page in self._parts.pages if not page.closed and port in (0, page.port)]
+        page = there[0] if there else of_session(self, port)
+        if not there:
+            self._parts.pages.append(page)
+        if open:
+            page.show()
+        return page
 
     @property
     def held_back(self) -> str:
@@ -922,9 +951,12 @@ class _Parts:
     cluster: Cluster
     trace: TraceFile | None
     tables: SessionTables
+    pages: list[LivePage] = field(default_factory=list)
 
     def close(self) -> None:
         """As `Session.close`."""
+        for page in self.pages:
+            page.close()
         self.sizing.end()
         try:
             self.cluster.close()

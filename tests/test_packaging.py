@@ -27,6 +27,9 @@ def folders_of(top: str) -> list[Path]:
     return list((ROOT / top).rglob("__init__.py"))
 
 
+ASSETS = ROOT / "qoop" / "page" / "assets"
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
@@ -44,7 +47,10 @@ def test_the_wheel_holds_only_qoop(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     ours = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
     assert {name.split("/")[0] for name in ours} == {"qoop"}
-    assert {name for name in ours if not name.endswith(".py")} == {"qoop/py.typed", "qoop/profiles/shared.jsonl"}
+    data = {name for name in ours if not name.endswith(".py")}
+    assets = {name for name in data if name.startswith("qoop/page/assets/")}
+    assert data - assets == {"qoop/py.typed", "qoop/profiles/shared.jsonl"}
+    assert {name.rpartition("/")[2] for name in assets} == {one.name for one in ASSETS.iterdir()}
 
 
 @pytest.mark.slow

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -39,7 +41,7 @@ from qoop.catalog.forks import Home
 from qoop.control.announcements import AnnouncedSize, Announcements
 from qoop.control.extra_slots import ExtraSlots, extra_grant, most_extra
 from qoop.control.job_handle import LOOK, JobHandle
-from qoop.control.job_status import JobStatus, PastJob, mean_share
+from qoop.control.job_status import EndedJob, EndedJobs, JobStatus, PastJob, mean_share
 from qoop.control.journal import Journal
 from qoop.control.messages import (
     Answered,
@@ -69,7 +71,7 @@ from qoop.engine.history import Decided
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, checkpoint_key, own_non_deterministic
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, checkpoint_key, own_non_deterministic
 from qoop.planner.packing import Availability, Available
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.plan_json import dump
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from qoop.control.deadlines import Deadlines
     from qoop.control.last_resort import LastResort
     from qoop.control.tenants import TenantStatus
+    from qoop.replanning.decision import Option
 
 
 @dataclass(slots=True)
@@ -157,6 +160,7 @@ class Cluster:
         self._waiting = Waiting()
         self._tenant_weights = dict(tenants or {})
         self._past: deque[PastJob] = deque(maxlen=REMEMBERED)
+        self._ended = EndedJobs()
         self._done: Counter[str] = Counter()
         self._elastic: set[JobId] = set()  # jobs that may have attempts whose resources can change
         self._extra = ExtraSlots() if extra_slots else None
@@ -181,12 +185,14 @@ class Cluster:
         self._late: QoopError | None = None
         self._planner: Planner = planner or (PlannerThread() if thread else InlinePlanner())
         self._ticks = 0
-        self._now = self._clock.now()
+        self._now = self.opened = self._clock.now()
+        self.wall = time.time() if thread else None
+        self._sizes = deque([(self._now, self._driver.capacity)], maxlen=REMEMBERED)
         self._noted = True  # something of this turn
         if trace is not None:
             machines, policy = dict(backend.machines()), repr(self._scheduler)
             opened = Opened(
-                self._now, machines, wait_for_capacity, policy, extra_slots, self._tenant_weights, most_jobs
+                self._now, machines, wait_for_capacity, policy, extra_slots, self._tenant_weights, most_jobs, self.wall
             )
             trace.record(self._now, opened)
             trace.flush()
@@ -252,7 +258,8 @@ class Cluster:
             lambda: self._driver.served(name, self._clock.now()),
             lambda: [one.candidate for one in replanner.options] if replanner is not None else [launch],
         )
-        handle = JobHandle(self, name, run, message.at, request.terms, remaining_work.alone)
+        options = partial(_options, replanner)
+        handle = JobHandle(self, name, run, message.at, request.terms, remaining_work.alone, request.text, options)
         return _Job(handle, run, request, message.arrival, message.at, ends_at, replanner, remaining_work)
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
@@ -343,14 +350,31 @@ class Cluster:
         with self.lock:
             return float(sum(stage.slots * count for job in self._jobs.values() for stage, count in job.run.left()))
 
-    def tenants(self) -> list[TenantStatus]:
-        """The status of every tenant that has or had a job, by name."""
+    def jobs(self) -> list[JobHandle | EndedJob]:
+        """The jobs that there are, and those that ended last, in the order in which they came."""
+        with self.lock:
+            there = [job.handle for job in (*self._jobs.values(), *self._coming.values())]
+            return [*self._ended, *there]
+
+    def machines(self) -> Mapping[MachineId, Available]:
+        """The resources of every machine, and those that are free."""
+        with self.lock:
+            return dict(self._driver.availability())
+
+    def sizes(self) -> list[tuple[float, Resources]]:
+        """The resources of all machines together: from when on, by the cluster's clock, and what."""
+        with self.lock:
+            return list(self._sizes)
+
+    def tenants(self, known: Mapping[JobId, JobStatus] | None = None) -> list[TenantStatus]:
+        """The status of every tenant that has or had a job, by name. known: the status of jobs, as far as it is."""
         from qoop.control.tenants import tenant_status  # few ask
 
+        known = known or {}
         with self.lock:
             active: dict[str, list[JobStatus]] = {name: [] for name in self._done}
-            for job in self._jobs.values():
-                active.setdefault(job.request.terms.tenant, []).append(job.handle.status())
+            for name, job in self._jobs.items():
+                active.setdefault(job.request.terms.tenant, []).append(known.get(name) or job.handle.status())
             weights, past = self._tenant_weights, list(self._past)
             return [
                 tenant_status(
@@ -365,7 +389,9 @@ class Cluster:
         self._done[tenant] += 1
         if self._journal is not None:
             seconds = history[-1].at if history else 0.0
-            self._past.append(PastJob(tenant, seconds, mean_share(history, seconds), job.remaining_work.alone_later()))
+            past = PastJob(tenant, seconds, mean_share(history, seconds), job.remaining_work.alone_later())
+            self._past.append(past)
+            self._ended.put(EndedJob.of(job.handle, past))
 
     # --- for the loop's thread ------------------------------------------------------------------------------
 
@@ -632,6 +658,7 @@ class Cluster:
                 _resolve(job)
 
     def _tell_shares(self, now: float) -> None:
+        self._note_size(now)
         self._rounds = 0 if self._shares_stale else self._rounds + 1
         self._shares_stale = self._wants_stale = False
         queued = self._admission or ()
@@ -639,6 +666,10 @@ class Cluster:
         if requests:
             shares = self._scheduler.fair_shares(requests, self._driver.promised, now)
             self._driver.take([ShareChanged(name, share) for name, share in shares.items()], now)
+
+    def _note_size(self, now: float) -> None:
+        if self._driver.capacity != self._sizes[-1][1]:
+            self._sizes.append((now, self._driver.capacity))
 
     def _replan(self, now: float) -> None:
         """Hand what has to be thought over to the planner; its answers come by mail."""
@@ -930,6 +961,10 @@ def no_choice(error: Exception) -> QoopError:
     failure = ExecutionError(f"choosing another plan failed: {type(error).__name__}: {error}")
     failure.__cause__ = error
     return failure
+
+
+def _options(replanner: Replanner | None) -> Sequence[Option]:
+    return replanner.options if replanner is not None else ()
 
 
 def _arrival(job: _Job) -> int:

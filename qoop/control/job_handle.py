@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from functools import partial
@@ -25,6 +25,7 @@ from qoop.schedulers.terms import Terms
 
 if TYPE_CHECKING:
     from qoop.control.cluster import Cluster
+    from qoop.replanning.decision import Option
 
 LOOK = 0.1
 """Seconds between looks for Ctrl-C: one that comes just before the main thread begins to wait wakes nobody."""
@@ -39,15 +40,28 @@ _STREAM_PAUSE = 0.02
 class JobHandle:
     """A submitted job as its owner sees it. All methods may be called from any thread."""
 
-    def __init__(self, cluster: Cluster, job: JobId, run: Run, submitted: float, terms: Terms, alone: Alone) -> None:
-        """alone: the seconds that the job takes alone on a number of slots."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        job: JobId,
+        run: Run,
+        submitted: float,
+        terms: Terms,
+        alone: Alone,
+        text: str = "",
+        options: Callable[[], Sequence[Option]] = tuple,
+    ) -> None:
+        """alone: the seconds that the job takes alone on a number of slots. text: of the query. options: the plans that
+        it may run, as far as they are known."""
         self.id = job
         self.terms = terms
+        self.text = text
         self.done: Future[tuple[Committed, ...]] = Future()
         self._cluster = cluster
         self._run = run
         self._submitted = submitted
         self._alone = alone
+        self._options = options
 
     def check(self) -> None:
         """Raise SessionClosed in a process that was forked from the job's."""
@@ -202,8 +216,27 @@ class JobHandle:
 
     def history(self) -> list[Record]:
         """The events so far, as records that print as sentences."""
+        return self.news(0)
+
+    def news(self, since: int) -> list[Record]:
+        """The events after the first `since`."""
         with self._cluster.lock:
-            return list(self._run.history)
+            return self._run.history[since:]
+
+    @property
+    def submitted(self) -> float:
+        """The time of its submission, by the cluster's clock."""
+        return self._submitted
+
+    @property
+    def began(self) -> float:
+        """The time at which the seconds of its history begin, by the cluster's clock."""
+        return self._run.began if self._run.history else self._submitted
+
+    def options(self) -> Sequence[Option]:
+        """The plans that it may run, as far as they are known."""
+        with self._cluster.lock:
+            return self._options()
 
     def plans(self) -> tuple[Plan, ...]:
         """The plans it has run, in order."""

@@ -7,13 +7,16 @@ left will do, so it is told as a range.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
-from qoop.engine.history import Record, ShareTold, Started
+from qoop.engine.history import Ended, Failed, Record, ShareTold, Started
 from qoop.engine.progress import Finished, Progress
 from qoop.engine.task import JobId
 from qoop.planner.finish import finish_time
@@ -22,6 +25,10 @@ from qoop.planner.plan import Plan, Resources, StageId
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.decision import Option, own_progress
 from qoop.schedulers.shares import times
+from qoop.schedulers.terms import Terms
+
+if TYPE_CHECKING:
+    from qoop.control.job_handle import JobHandle
 
 _TRUST = 0.15
 """The part of a plan's estimated work that must have been done for its pace to count as much as the estimate."""
@@ -82,6 +89,8 @@ class JobStatus:
 Alone = Callable[[float], float]
 """The seconds that a job takes alone on a number of slots."""
 
+_MOST_JOBS, _MOST_RECORDS = 200, 50_000  # 10 MB
+
 _TELLING = 0.1
 """Seconds that a job must take alone: of shorter ones the overhead tells more than the share."""
 
@@ -99,6 +108,74 @@ class PastJob:
     def rho(self) -> float | None:
         """See `rho_of`."""
         return rho_of(self.seconds, self.slots, self.alone)
+
+
+@value
+class EndedJob:
+    """A job that has ended, as a :class:`~qoop.control.job_handle.JobHandle` tells of one that has not.
+
+    What is kept is its story: no outputs, no tables, and of errors only what they say, since an error holds on to the
+    variables of all that it came through.
+    """
+
+    id: JobId
+    text: str
+    terms: Terms
+    submitted: float
+    began: float
+    past: PastJob
+    records: tuple[Record, ...]
+    run: tuple[Plan, ...]
+    known: tuple[Option, ...]
+
+    @classmethod
+    def of(cls, handle: JobHandle, past: PastJob) -> EndedJob:
+        return cls(
+            handle.id, handle.text, handle.terms, handle.submitted, handle.began, past,
+            tuple(map(_light, handle.history())), handle.plans(), tuple(handle.options()),
+        )  # fmt: skip
+
+    def news(self, since: int) -> Sequence[Record]:
+        """The events after the first `since`."""
+        return self.records[since:]
+
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans it has run, in order."""
+        return self.run
+
+    def options(self) -> Sequence[Option]:
+        """The plans that it could have run."""
+        return self.known
+
+
+class EndedJobs:
+    """Those that ended last, in the order in which they did; as many as do not take much memory."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[EndedJob] = deque()
+        self._records = 0
+
+    def put(self, job: EndedJob) -> None:
+        self._jobs.append(job)
+        self._records += len(job.records)
+        while len(self._jobs) > _MOST_JOBS or (self._records > _MOST_RECORDS and len(self._jobs) > 1):
+            self._records -= len(self._jobs.popleft().records)
+
+    def __iter__(self) -> Iterator[EndedJob]:
+        return iter(tuple(self._jobs))
+
+
+def _light(record: Record) -> Record:
+    match record:
+        case Failed(error=error) | Ended(error=QoopError() as error):
+            return replace(record, error=_told(error))
+    return record
+
+
+def _told(error: QoopError) -> QoopError:
+    """An error of the same class that says the same, and holds on to nothing."""
+    kind = type(error)
+    return kind.__new__(kind, str(error))
 
 
 def rho_of(seconds: float, slots: float, alone: Alone) -> float | None:

@@ -23,7 +23,7 @@ from qoop.planner.plan import Resources
 class Opened:
     """The cluster began at this time, with these machines. scheduler: the `repr` of its policy, from which it can be
     made again (:mod:`qoop.schedulers.described`). extra_slots, tenants, most_jobs: see
-    `Cluster`."""
+    `Cluster`. wall: seconds since 1970, where the clock was a real one."""
 
     at: float
     machines: Mapping[MachineId, Resources]
@@ -32,6 +32,7 @@ class Opened:
     extra_slots: bool = False
     tenants: Mapping[str, float] = field(default_factory=dict)
     most_jobs: float = math.inf
+    wall: float | None = None
 
 
 @value

@@ -12,6 +12,7 @@ runs and counts it → `answers` writes its parts as Arrow, JSON or CSV → `aud
     flight_messages.py  its messages, in protobuf's encoding
     flight_metadata.py  its questions about tables, types and abilities
     http.py        POST /sql, GET and DELETE /queries, /healthz, /metrics
+    http_server.py the threads of its queries, and where it listens
     listening.py   the socket of HTTP, TLS, connections that dawdle, a thread of its own
     manners.py     the address that is listened to, and limits for all clients
     metrics.py     counts, as the text that Prometheus reads

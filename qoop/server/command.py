@@ -17,7 +17,7 @@ from qoop.server.users import Users, new_user, read_users
 
 if TYPE_CHECKING:
     from qoop.server.flight import FlightServer
-    from qoop.server.listening import HttpServer
+    from qoop.server.http_server import HttpServer
     from qoop.server.manners import Manners, Place
     from qoop.server.service import Service
     from qoop.session import Session
@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
 
 def _http() -> type[HttpServer]:
     try:
-        from qoop.server.listening import HttpServer
+        from qoop.server.http_server import HttpServer
     except ModuleNotFoundError as error:
         raise ConfigError(f"there is no {error.name}, which a server needs: pip install 'qoop[server]'") from error
     return HttpServer

@@ -1,4 +1,4 @@
-"""A server that listens: its socket, TLS, connections that dawdle, a thread of its own, and its end."""
+"""An application that listens: its socket, TLS, connections that dawdle, a thread of its own, and its end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import uvicorn
@@ -16,39 +14,33 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qoop.catalog.errors import ConfigError
-from qoop.server.http import application
-from qoop.server.manners import Manners, Place
-from qoop.server.service import Service
-
-_SPARE = 4  # threads beyond those of queries, for what ends them
+from qoop.server.manners import Place
 
 
-class HttpServer:
-    """The HTTP server in a thread of its own; use it as a context manager.
+class Listening:
+    """An application that listens in a thread of its own; use it as a context manager.
 
-    manners: `hosts` gain the place's own. Raises ConfigError for a place that must not be listened to, or cannot be.
+    patience: seconds that a request may take to arrive. daemon: the thread does not keep the process from its end.
+    Raises ConfigError for a place that cannot be listened to.
     """
 
-    def __init__(self, service: Service, place: Place, manners: Manners) -> None:
-        place.check(service.users.are_told_apart)
-        manners = replace(manners, hosts=(*manners.hosts, place.host))
+    def __init__(self, app: Any, place: Place, patience: float, daemon: bool = False) -> None:
         self._socket = _listening(place)
-        self._threads = ThreadPoolExecutor(service.queries + _SPARE, "qoop-http")
-        self._server = _Server(_config(application(service, self._threads, manners), place, manners))
-        self._thread = threading.Thread(target=self._serve, name="qoop-http")
+        self._server = _Server(_config(app, place, patience))
+        self._thread = threading.Thread(target=self._serve, name="qoop-http", daemon=daemon)
         scheme = "https" if place.certificate else "http"
         name = f"[{place.host}]" if ":" in place.host else place.host
-        self.address = f"{scheme}://{name}:{self._socket.getsockname()[1]}"
+        self.port: int = self._socket.getsockname()[1]
+        self.address = f"{scheme}://{name}:{self.port}"
 
-    def __enter__(self) -> HttpServer:
+    def __enter__(self) -> Listening:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take no more connections, and end those that there are; close the service first to let them end."""
+        """Take no more connections, and end those that there are."""
         self._server.should_exit = True
         self._thread.join()
-        self._threads.shutdown()
 
     def _serve(self) -> None:
         asyncio.run(self._server.serve([self._socket]))
@@ -62,10 +54,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: Any, place: Place, manners: Manners) -> uvicorn.Config:
+def _config(app: Any, place: Place, patience: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=_protocol(manners.patience),
+        http=_protocol(patience),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -26,7 +26,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
     from qoop.server.audit import AuditLog
     from qoop.server.flight import FlightServer
-    from qoop.server.listening import HttpServer
+    from qoop.server.http_server import HttpServer
     from qoop.server.manners import Manners, Place
     from qoop.server.service import Service
 
@@ -47,7 +47,7 @@ def hasty(world: World) -> Iterator[World]:
     from server_world import PATIENCE
 
     from qoop.server.flight import FlightServer
-    from qoop.server.listening import HttpServer
+    from qoop.server.http_server import HttpServer
     from qoop.server.manners import Manners, Place
 
     service, place, manners = world.service, Place(), Manners(patience=PATIENCE)

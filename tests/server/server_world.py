@@ -17,7 +17,7 @@ pytest.importorskip("starlette", reason="the extra server is not installed")
 pytest.importorskip("uvicorn", reason="the extra server is not installed")
 
 from qoop.server.flight import FlightServer
-from qoop.server.listening import HttpServer
+from qoop.server.http_server import HttpServer
 from qoop.server.service import Service
 from qoop.server.users import User, Users, password_digest, token_digest
 

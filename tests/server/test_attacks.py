@@ -13,7 +13,7 @@ import pytest
 from server_world import ANA, PATIENCE, USERS, World, certified, until
 
 from qoop.catalog.errors import ConfigError, NotKnown
-from qoop.server.listening import HttpServer
+from qoop.server.http_server import HttpServer
 from qoop.server.manners import Manners, Place
 from qoop.server.users import Users, new_user, read_users
 

@@ -1,0 +1,67 @@
+"""Opens the page of a session or of a trace, and closes it."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+from qoop.page.app import Guarded, Source, application
+from qoop.page.live import Live
+from qoop.page.views import Powers
+from qoop.server.listening import Listening
+from qoop.server.manners import Place
+
+if TYPE_CHECKING:
+    from qoop.session import Session
+
+_PATIENCE = 20.0  # seconds that a request may take to arrive
+
+
+class LivePage:
+    """A page that can be looked at until it is closed; use it as a context manager, or call `close`.
+
+    url: its address, with the secret that lets somebody look. Raises ConfigError if the port is taken.
+    """
+
+    def __init__(self, source: Source, port: int = 0) -> None:
+        self._closed = threading.Event()
+        token = secrets.token_urlsafe(24)
+        app = Guarded(application(source, token, self._closed.is_set))
+        self._listening = Listening(app, Place(port=port), _PATIENCE, daemon=True)
+        self.port = self._listening.port
+        self.url = f"{self._listening.address}/page/{token}/"
+        self._listening.__enter__()
+
+    @property
+    def closed(self) -> bool:
+        """True once it was closed."""
+        return self._closed.is_set()
+
+    def close(self) -> None:
+        """Show it no more. Streams of events end."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._listening.__exit__()
+
+    def show(self) -> None:
+        """Open it in the user's browser."""
+        import webbrowser
+
+        webbrowser.open(self.url)
+
+    def __enter__(self) -> LivePage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<LivePage {'closed' if self.closed else self.url}>"
+
+
+def of_session(session: Session, port: int = 0) -> LivePage:
+    """The page of a session, which cancels, suspends and resizes where the session can be."""
+    config = session.config
+    powers = Powers(cancel=True, suspend=not config.locked and config.ray is None, resize=config.ray is None)
+    return LivePage(Live(session, powers), port)
