@@ -18,5 +18,7 @@
     edf.py             the next deadline first
     finish_time.py     what is furthest behind its end on a part of its own first
     urgency.py         deadlines and priorities within a tenant
+    learned.py         the same with learned weights
+    auction.py         slots in leases, by auction
     carbyne.py         altruistic scheduling, as published
 """

@@ -25,6 +25,8 @@ MODULES = {
     "EDF": "edf",
     "FinishTime": "finish_time",
     "Urgency": "urgency",
+    "Learned": "learned",
+    "Auction": "auction",
 }
 """Of each scheduler the module that has it, which is loaded when it is asked for."""
 
@@ -32,6 +34,8 @@ NAMES = {
     "max_min": "MaxMin()",
     "finish_time": "FinishTime()",
     "urgency": "Urgency()",
+    "learned": "Learned()",
+    "auction": "Auction()",
 }
 """The policies of :data:`qoop.options.SCHEDULERS`, with their usual parameters."""
 

@@ -91,10 +91,14 @@ class FinishTime(Scheduler):
             known = self._known[request.job] = request, self.rho(request, now)
         return known[1]
 
+    def part(self, request: Request, now: float) -> float:
+        """The slots of a job's part, in the mean since it came; 0 before it was told a share."""
+        part = self._parts.get(request.job)
+        return 0.0 if part is None else max(_LEAST, part.mean(now))
+
     def rho(self, request: Request, now: float) -> float:
         """The ρ that a job comes to if it has its part from now on; 0 before it was told a share."""
-        part = self._parts.get(request.job)
-        if part is None:
+        slots, left = self.part(request, now), request.remaining_work
+        if not slots:
             return 0.0
-        slots, left = max(_LEAST, part.mean(now)), request.remaining_work
         return (now - request.since + left.seconds(slots)) / max(left.alone(slots), 1e-9)

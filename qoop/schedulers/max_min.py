@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qoop.engine.events import Grant
@@ -45,6 +45,27 @@ def by_share(requests: Sequence[Request], availability: Mapping[MachineId, Avail
     ones those that came first."""
     waiting = requests if isinstance(requests, Waiting) else Waiting.of(requests)
     return waiting.by_share(capacity_of(availability))
+
+
+def by_rank(
+    requests: Sequence[Request],
+    availability: Mapping[MachineId, Available],
+    rank: Callable[[Request], float],
+    tenants: bool,
+) -> Grant | None:
+    """The next task of the job of the lowest rank of which anything fits; of equal ones the earlier.
+
+    tenants: of the tenant with the lowest share before those of others.
+    """
+
+    def place(request: Request) -> tuple[float, int]:
+        return rank(request), request.arrival
+
+    if not tenants:
+        return first_fitting(sorted(requests, key=place), availability)
+    waiting = requests if isinstance(requests, Waiting) else Waiting.of(requests)
+    groups = waiting.by_tenant(capacity_of(availability))
+    return first_fitting((request for jobs in groups for request in sorted(jobs, key=place)), availability)
 
 
 def capacity_of(availability: Mapping[MachineId, Available]) -> Resources:

@@ -11,15 +11,14 @@ its demands.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from qoop.engine.events import Grant
 from qoop.engine.task import MachineId
 from qoop.planner.packing import Available
 from qoop.schedulers.base import Request, Scheduler
-from qoop.schedulers.max_min import capacity_of, first_fitting
-from qoop.schedulers.waiting import Waiting
+from qoop.schedulers.max_min import by_rank
 
 MOST_PRIORITY = 10.0
 
@@ -43,31 +42,27 @@ class Urgency(Scheduler):
     def next_grant(
         self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
     ) -> Grant | None:
-        return first_fitting(self._ordered(requests, availability, now), availability)
-
-    def _ordered(
-        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float
-    ) -> Iterator[Request]:
-        def rank(request: Request) -> tuple[float, int]:
-            return -self.urgency(request, now), request.arrival
-
-        if not self.tenants:
-            yield from sorted(requests, key=rank)
-            return
-        waiting = requests if isinstance(requests, Waiting) else Waiting.of(requests)
-        for jobs in waiting.by_tenant(capacity_of(availability)):
-            yield from sorted(jobs, key=rank)
+        return by_rank(requests, availability, lambda request: -self.urgency(request, now), self.tenants)
 
     def urgency(self, request: Request, now: float) -> float:
-        """From 0 to 1. A deadline that can be met no more counts for nothing: there is nothing to be had."""
-        left = request.remaining_work.seconds(math.inf)
-        whole = max(left, request.remaining_work.alone(math.inf), 1e-9)
-        slack = request.deadline - now - left
-        terms = (
-            (self.deadline, whole / (whole + slack) if 0 <= slack < math.inf else 0.0),
-            (self.remaining, whole / (whole + request.remaining_work.work)),
-            (self.waiting, 1.0 - whole / (whole + now - request.since)),
-        )
+        """From 0 to 1."""
+        priority, deadline, remaining, waiting = terms(request, now)
+        time = self.deadline * deadline + self.remaining * remaining + self.waiting * waiting
         weights = self.deadline + self.remaining + self.waiting
-        time = sum(weight * term for weight, term in terms) / weights if weights else 0.0
-        return self.alpha * request.priority / MOST_PRIORITY + (1.0 - self.alpha) * time
+        return self.alpha * priority + (1.0 - self.alpha) * (time / weights if weights else 0.0)
+
+
+def terms(request: Request, now: float) -> tuple[float, float, float, float]:
+    """The terms of a job's priority, deadline, work left and waiting, each from 0 to 1.
+
+    A deadline that can be met no more counts for nothing: there is nothing to be had.
+    """
+    left = request.remaining_work.seconds(math.inf)
+    whole = max(left, request.remaining_work.alone(math.inf), 1e-9)
+    slack = request.deadline - now - left
+    return (
+        request.priority / MOST_PRIORITY,
+        whole / (whole + slack) if 0 <= slack < math.inf else 0.0,
+        whole / (whole + request.remaining_work.work),
+        1.0 - whole / (whole + now - request.since),
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from math import inf
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from scheduler_world import Known, empty, fill, request
 
 import qoop
+from qoop.catalog.errors import ConfigError
 from qoop.control.cluster import Cluster
 from qoop.control.messages import JobRequest
 from qoop.control.remaining_work import RunRemainingWork
@@ -22,12 +24,14 @@ from qoop.engine.clock import VirtualClock
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.retrace.rerun import read_trace, rerun
+from qoop.schedulers.auction import Auction, Bid, divided
 from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.drf import DRF
 from qoop.schedulers.edf import EDF
 from qoop.schedulers.finish_time import FinishTime
 from qoop.schedulers.las import LAS
+from qoop.schedulers.learned import FEATURES, LAST, Learned, features
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.remaining_work import Rest, latest
 from qoop.schedulers.sjf import SJF
@@ -35,7 +39,9 @@ from qoop.schedulers.tetris import Tetris
 from qoop.schedulers.urgency import Urgency
 
 COLUMNS = (("x", "INTEGER"),)
-POLICIES = [DRF, SJF, Tetris, Carbyne, LAS, EDF, FinishTime, Urgency]
+POLICIES = [DRF, SJF, Tetris, Carbyne, LAS, EDF, FinishTime, Urgency, Learned]
+ALL = [*POLICIES, Auction]
+"""An auction has slots idle in leases."""
 
 
 def first(policy: Scheduler, *requests: Request, **machines: tuple[float, float]) -> tuple[str, str] | None:
@@ -72,7 +78,7 @@ def test_no_resources_are_left_that_a_task_fits_and_none_is_given_twice(
         assert not any(waiting.resources.fits(available.free) for available in availability.values())
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ALL)
 def test_no_more_is_promised_than_there_is(policy: Callable[[], Scheduler]) -> None:
     requests = [
         request("j1", (1, 1), remaining_work=Known(5.0)),
@@ -340,7 +346,70 @@ def test_urgency_goes_by_deadline_and_priority_within_a_tenant_and_by_share_betw
     assert chosen(job("j1", "x"), job("j2", "y", deadline=8.0, priority=10.0, held=1.0)) == "j1"
 
 
-@pytest.mark.parametrize("policy", ["FinishTime()", "Urgency()", "LAS()", "EDF()"])
+def test_the_division_of_an_auction_is_the_best_of_all() -> None:
+    bids = [Bid("a", 50.0, 400.0, 5.0, 100.0, 0, 60.0), Bid("b", 10.0, 90.0, 30.0, 60.0, 1, 60.0),
+            Bid("c", 200.0, 60.0, 2.0, 80.0, 0, 60.0)]  # fmt: skip
+    found = divided(bids, 6)
+
+    def cost(slots: Sequence[int]) -> float:
+        return sum(bid.cost(number) for bid, number in zip(bids, slots, strict=True))
+
+    every = [slots for slots in product(range(7), repeat=3) if sum(slots) <= 6]
+    assert cost([found[bid.job] for bid in bids]) == pytest.approx(min(map(cost, every)))
+
+
+def test_an_auction_leases_slots_to_those_behind_and_holds_no_more_than_there_are() -> None:
+    policy = Auction(fairness=0.5, lease=10.0)
+    jobs = [behind("j1", "x", 0.0, 400.0, 500.0), behind("j2", "y", 99.0, 20.0, 400.0)]
+    policy.fair_shares(jobs, Resources(4, 100), now=99.0)
+    grant = policy.next_grant(jobs, empty(m=(4, 100)), 100.0)
+    assert grant is not None and grant.job == "j1" and policy.quotas() == {"j1": 4} and policy.wake_at == 110.0
+    held = [replace(jobs[0], used=Resources(4)), jobs[1]]
+    assert policy.next_grant(held, empty(m=(4, 100)), 101.0) is None  # all is leased
+    policy.fair_shares(held[1:], Resources(4, 100), now=102.0)  # j1 has ended
+    grant = policy.next_grant(held[1:], empty(m=(4, 100)), 102.0)
+    assert grant is not None and grant.job == "j2" and sum(policy.quotas().values()) <= 4
+
+
+def test_a_bidder_pays_for_what_others_lose() -> None:
+    bids = [Bid(name, 10.0, 100.0, 1.0, 50.0, 0, 60.0) for name in "abc"]
+    part = Auction()._part_kept(bids[0], bids, divided(bids, 6), 6)
+    assert 0 < part < 1 and Auction()._part_kept(bids[0], bids[:1], divided(bids[:1], 6), 6) == 1.0
+    kept = [Auction(payment="lottery", seed=seed)._won(bids, 6)["a"] for seed in range(300)]
+    assert set(kept) == {0, 2} and sum(kept) / 600 == pytest.approx(part, abs=0.1)
+    with pytest.raises(ConfigError, match="min1, lottery, floor, none"):
+        Auction(payment="bribe")  # type: ignore[arg-type]
+
+
+def test_a_learned_policy_goes_by_its_weights_and_gives_way_to_the_heuristic() -> None:
+    def job(name: str, deadline: float = inf, since: float = 0.0) -> Request:
+        known = Known(work=10.0, path=5.0, whole=10.0)
+        return replace(request(name, (1, 1), remaining_work=known), deadline=deadline, since=since)
+
+    def chosen(policy: Learned, now: float = 0.0) -> str:
+        grant = policy.next_grant([job("j1"), job("j2", deadline=8.0)], empty(m=(4, 100)), now)
+        assert grant is not None
+        return grant.job
+
+    def only(**weights: float) -> Learned:
+        return Learned(weights=tuple(weights.get(name, 0.0) for name in FEATURES))
+
+    assert all(0 <= one <= 1 for one in features(job("j1", 8.0), 3.0))
+    assert chosen(only(deadline=1.0)) == "j2" and chosen(only(deadline=-1.0)) == "j1"
+    assert chosen(only(deadline=-1.0), now=2.0) == "j1" and chosen(only(deadline=-1.0), now=2000.0) == "j1"
+    shadow = replace(only(deadline=-1.0), shadow=True)
+    assert chosen(shadow) == "j2" and (shadow.asked, shadow.agreed) == (1, 0)
+    misses = only(deadline=-1.0)
+    for number in range(LAST):  # each comes with ten seconds, needs no time, and ends after a hundred
+        misses.fair_shares([job(f"k{number}", deadline=100.0 * number + 10)], Resources(4, 100), now=100.0 * number)
+        assert chosen(misses) == "j1"
+    misses.fair_shares([], Resources(4, 100), now=100.0 * LAST)
+    assert chosen(misses, now=0.0) == "j2"  # until then + pause
+    with pytest.raises(ConfigError, match="7 weights"):
+        Learned(weights=(1.0,))
+
+
+@pytest.mark.parametrize("policy", ["FinishTime()", "Learned(shadow=True)", "Auction(lease=0.5)"])
 def test_a_session_can_have_them_and_its_trace_is_gone_through_again(policy: str, tmp_path: Path) -> None:
     with qoop.connect(slots=2, memory="500MB", scheduler=policy, staged=True, trace=tmp_path / "t.jsonl") as session:
         session.register("t", pa.table({"g": [1, 2, 1], "v": [1, 2, 3]}))

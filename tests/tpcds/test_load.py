@@ -60,7 +60,7 @@ def test_a_small_run_under_two_policies(tmp_path: Path) -> None:
     from qoop.tpcds.load import playing
 
     monkey = pytest.MonkeyPatch()
-    monkey.setattr(playing, "_plans", lambda directory: {n: plan(4 * n, 30.0) for n in range(1, 10)})
+    monkey.setattr(playing, "plans_of", lambda directory: {n: plan(4 * n, 30.0) for n in range(1, 10)})
     playing._arrivals.cache_clear()
     found = [playing.summarised(playing.Item(tmp_path, 0.9, 1, name, 0.05)) for name in ("max-min", "EDF")]
     again = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.05))

@@ -1,16 +1,19 @@
-"""The command ``qoop bench load``."""
+"""The commands ``qoop bench load`` and ``qoop bench learn``."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
+from multiprocessing import get_context
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
 from qoop.drawing.picture import write
 from qoop.tpcds.load import measures, pictures, playing, real
+from qoop.tpcds.load.arrivals import MIXES
 from qoop.tpcds.load.measures import Summary
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.suite import runner
@@ -39,9 +42,37 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--error", type=float, default=0.0, metavar="PART", help="by which estimates are off at most, such as 0.2 (0)"
     )
+    mixes = f"of tenants: {', '.join(MIXES)} (usual)"
+    parser.add_argument("--mix", choices=MIXES, default="usual", help=mixes)
     parser.add_argument("--out", metavar="FOLDER", help="write the picture there")
     add_running_options(parser)
     parser.set_defaults(run=_load)
+
+
+def add_learning(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; it sets `run`."""
+    what = "Learn the weights of the scheduler `learned`: imitate the heuristic, then improve in the simulator"
+    parser = commands.add_parser("learn", help=what, description=f"{what}. Prints the weights.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("--seeds", type=int, default=4, metavar="N", help="runs to judge weights by (4)")
+    parser.add_argument("--rounds", type=int, default=12, metavar="N", help="of improvement (12)")
+    parser.add_argument("--hours", type=float, default=0.2, metavar="H", help="in which queries arrive (0.2)")
+    parser.add_argument("--processes", type=int, default=2, metavar="N", help="at a time (2)")
+    parser.set_defaults(run=_learn)
+
+
+def _learn(options: argparse.Namespace) -> int:
+    from qoop.tpcds.load import learning
+
+    directory = Path(options.directory)
+    playing.plans_of(directory)  # for all processes, which are forks
+    seeds = range(learning.FIRST_SEED, learning.FIRST_SEED + options.seeds)
+    items = [playing.Item(directory, (0.9, 1.2)[seed % 2], seed, "urgency", options.hours) for seed in seeds]
+    weights = learning.imitated(items)
+    print(f"imitated: {weights}", flush=True)
+    with ProcessPoolExecutor(options.processes, get_context("fork")) as pool:
+        print(learning.Learning(items, options.rounds).improved(weights, print, pool))
+    return 0
 
 
 def _load(options: argparse.Namespace) -> int:
@@ -90,8 +121,8 @@ def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing
     if not (options.seeds > 0 and options.hours > 0 and all(load > 0 for load in loads)):
         raise ConfigError("there must be a seed, time in which queries arrive, and loads above 0")
     return {
-        f"{load}/{seed}/{policy}/{options.hours}/{options.error}": playing.Item(
-            directory, load, seed, policy, options.hours, options.error
+        f"{load}/{seed}/{policy}/{options.hours}/{options.error}/{options.mix}": playing.Item(
+            directory, load, seed, policy, options.hours, options.error, options.mix
         )
         for seed in range(1, options.seeds + 1)
         for load in loads

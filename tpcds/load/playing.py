@@ -14,10 +14,12 @@ from qoop.engine.task import TaskSpec
 from qoop.planner.finish import Finish
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, Stage
+from qoop.schedulers.base import Scheduler
 from qoop.schedulers.described import made
+from qoop.schedulers.reserving import Reserving
 from qoop.schedulers.terms import Terms
 from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds.load.arrivals import TENANTS, Arrival, Queries, arrivals
+from qoop.tpcds.load.arrivals import MIXES, Arrival, Queries, arrivals
 from qoop.tpcds.load.measures import Played, Summary, summary
 from qoop.tpcds.simulate.shared_cluster import COARSE, calibrated_plans, work_of
 from qoop.tpcds.simulate.workload import workload
@@ -42,6 +44,8 @@ POLICIES: Mapping[str, str] = {
     "EDF": "EDF()",
     "urgency": "Urgency()",
     "urgency over all": "Urgency(tenants=False)",
+    "learned": "Learned()",
+    "auction": "Auction()",
     "urgency without deadlines": "Urgency(deadline=0.0)",
     "urgency without priorities": "Urgency(alpha=0.0)",
 }
@@ -52,7 +56,7 @@ POLICIES: Mapping[str, str] = {
 class Item:
     """A run to be played. hours: in which queries arrive. policy: of `POLICIES`, or the text of a scheduler.
 
-    error: the tasks of a stage of a job take up to that part more or less than is believed.
+    error: the tasks of a stage of a job take up to that part more or less than is believed. mix: of `MIXES`.
     """
 
     directory: Path
@@ -61,6 +65,7 @@ class Item:
     policy: str
     hours: float = 1.0
     error: float = 0.0
+    mix: str = "usual"
 
 
 def measure(item: Item) -> Mapping[str, object]:
@@ -68,20 +73,20 @@ def measure(item: Item) -> Mapping[str, object]:
     return summarised(item).to_json()
 
 
-def summarised(item: Item) -> Summary:
-    """Run all arrivals under the policy. Raises ConfigError, SourceError."""
-    plans = _plans(item.directory)
-    found = _arrivals(item.directory, item.load, item.seed, item.hours)
+def summarised(item: Item, scheduler: Scheduler | None = None) -> Summary:
+    """Run all arrivals under the policy, or under another scheduler. Raises ConfigError, SourceError."""
+    plans = plans_of(item.directory)
+    found = _arrivals(item.directory, item.load, item.seed, item.hours, item.mix)
     truth = Truth(item.seed, item.error)
     real = [truth.plan(f"job{number}", plans[one.query]) for number, one in enumerate(found, 1)]
-    allowed = [_deadline(one, plan, item.seed) for one, plan in zip(found, real, strict=True)]
+    allowed = [_deadline(one, plan, item) for one, plan in zip(found, real, strict=True)]
     jobs = [
         SimulatedJob(one.name, one.at, plans[one.query], terms=Terms(one.tenant, 1.0, one.priority, deadline))
         for one, deadline in zip(found, allowed, strict=True)
     ]
     machine = replace(COARSE.machine, network=0.0)
-    policy = POLICIES.get(item.policy, item.policy)
-    ran = simulate(Fleet.uniform(COARSE.machines, machine), jobs, truth, scheduler=made(f"Reserving({policy})"))
+    policy = scheduler or made(POLICIES.get(item.policy, item.policy))
+    ran = simulate(Fleet.uniform(COARSE.machines, machine), jobs, truth, scheduler=Reserving(policy))
     played = [
         Played(one.tenant, one.at, job.ended, work_of(plan), deadline, one.priority, partial(alone, plan))
         for one, job, plan, deadline in zip(found, ran.jobs, real, allowed, strict=True)
@@ -90,20 +95,21 @@ def summarised(item: Item) -> Summary:
 
 
 @cache
-def _plans(directory: Path) -> Mapping[int, Plan]:
+def plans_of(directory: Path) -> Mapping[int, Plan]:
+    """The plans of the queries, by number. It takes half a minute, once."""
     return calibrated_plans(workload(directory, setting=COARSE), SPREAD)
 
 
 @cache
-def _arrivals(directory: Path, load: float, seed: int, hours: float) -> Sequence[Arrival]:
-    work = {number: work_of(plan) for number, plan in _plans(directory).items()}
-    return arrivals(Queries(work), SLOTS, load, hours * 3600, seed)
+def _arrivals(directory: Path, load: float, seed: int, hours: float, mix: str) -> Sequence[Arrival]:
+    work = {number: work_of(plan) for number, plan in plans_of(directory).items()}
+    return arrivals(Queries(work), SLOTS, load, hours * 3600, seed, MIXES[mix])
 
 
-def _deadline(arrival: Arrival, plan: Plan, seed: int) -> float:
+def _deadline(arrival: Arrival, plan: Plan, item: Item) -> float:
     """max(1.1 × the time alone on the part of one tenant, U) seconds, as MLFS has them."""
-    least = 1.1 * alone(plan, SLOTS / len(TENANTS))
-    return max(least, random.Random(f"{seed} {arrival.name}").uniform(0.0, LATEST))
+    least = 1.1 * alone(plan, SLOTS / len(MIXES[item.mix]))
+    return max(least, random.Random(f"{item.seed} {arrival.name}").uniform(0.0, LATEST))
 
 
 def alone(plan: Plan, slots: float) -> float:

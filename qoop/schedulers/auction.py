@@ -1,0 +1,211 @@
+"""Slots in leases, for which the jobs that are furthest behind bid.
+
+Source: Themis (Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020, sections 4 and 5): free
+slots are offered to the part of the jobs with the greatest finish-time ρ; each bids 1/ρ for every number of slots; the
+division with the greatest product of bids wins (proportional fairness); of its slots a winner keeps the part by which
+it does not harm the others (a hidden payment, after the partial allocation mechanism of Cole, Gkatzelis and Goel, EC
+2013), so that to lie gains nothing; the rest goes to jobs that did not bid, at random. All slots are alike here, so
+the greedy division is the best one.
+
+It is for tasks that take minutes. Those of a usual query take seconds: then every slot changes hands soon anyhow, and
+:class:`~qoop.schedulers.finish_time.FinishTime` is fair without slots that idle in a lease.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Literal, get_args
+
+from qoop.catalog.errors import ConfigError
+from qoop.engine.events import Grant
+from qoop.engine.task import JobId, MachineId
+from qoop.planner.packing import Available
+from qoop.planner.plan import Resources
+from qoop.schedulers.base import Request, Scheduler
+from qoop.schedulers.finish_time import FinishTime
+from qoop.schedulers.max_min import capacity_of, first_fitting
+
+Payment = Literal["min1", "lottery", "floor", "none"]
+
+
+@dataclass(frozen=True)
+class Bid:
+    """What a job bids for slots on top of those that it holds.
+
+    waited: seconds since it came. work: slot seconds left. path: seconds that the rest takes at least. alone: seconds
+    of the whole job on its own part. held: slots. horizon: seconds that it waits if it gets nothing: a lease.
+    """
+
+    job: JobId
+    waited: float
+    work: float
+    path: float
+    alone: float
+    held: int
+    horizon: float
+
+    def cost(self, slots: int) -> float:
+        """The logarithm of ρ with that many slots more; without any slot it waits for a lease and then has one."""
+        total = self.held + slots
+        rest = max(self.path, self.work / total) if total else self.horizon + max(self.path, self.work)
+        return math.log(max(self.waited + rest, 1e-9) / self.alone)
+
+
+@dataclass(frozen=True)
+class _Lease:
+    job: JobId
+    slots: int
+    until: float
+
+
+@dataclass(eq=False)
+class Auction(Scheduler):
+    """Jobs hold slots for a lease; what becomes free is auctioned.
+
+    fairness: the part of the jobs that may not bid, those of the smallest ρ.
+    lease: seconds.
+    payment: how the part of a slot that a winner keeps is rounded: "min1": down, but to one slot at least; "lottery":
+        all or nothing, by chance; "floor": down; "none": there is no payment.
+    seed: of chance.
+    """
+
+    fairness: float = 0.8
+    lease: float = 60.0
+    payment: Payment = "min1"
+    seed: int = 0
+    _leases: list[_Lease] = field(default_factory=list, init=False, repr=False)
+    _ended: set[JobId] = field(default_factory=set, init=False, repr=False)
+    _held_at: tuple[float, int] = field(default=(-1.0, -1), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.fairness < 1 and self.lease > 0 and self.payment in get_args(Payment)):
+            raise ConfigError(
+                f"an auction has a fairness from 0 to below 1, a lease above 0 s, and a payment of"
+                f" {', '.join(get_args(Payment))}, not {self.fairness}, {self.lease}, {self.payment!r}"
+            )
+        self._chance = random.Random(self.seed)
+        self._rho = FinishTime()
+
+    @property
+    def wake_at(self) -> float:  # type: ignore[override]  # the end of the next lease
+        return min((one.until for one in self._leases), default=math.inf)
+
+    def next_grant(
+        self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
+    ) -> Grant | None:
+        self._leases = [one for one in self._leases if one.until > now and one.job not in self._ended]
+        slots = int(capacity_of(availability).cpu)
+        grant = self._within_leases(requests, availability)
+        if grant is None and self._may_auction(requests, slots, now):
+            self._auction(requests, slots - self._leased(), now)
+            grant = self._within_leases(requests, availability)
+        return grant
+
+    def _within_leases(self, requests: Iterable[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
+        held = self.quotas()
+        able = [one for one in requests if one.used.cpu < held.get(one.job, 0)]
+        return first_fitting(sorted(able, key=lambda one: one.arrival), availability)
+
+    def quotas(self) -> dict[JobId, int]:
+        """The slots that each job holds by its leases."""
+        found: dict[JobId, int] = {}
+        for one in self._leases:
+            found[one.job] = found.get(one.job, 0) + one.slots
+        return found
+
+    def _leased(self) -> int:
+        return sum(one.slots for one in self._leases)
+
+    def _may_auction(self, requests: Sequence[Request], slots: int, now: float) -> bool:
+        """Nothing new is found by a second auction of the same at the same time."""
+        state = now, len(requests)
+        if slots <= self._leased() or not requests or state == self._held_at:
+            return False
+        self._held_at = state
+        return True
+
+    def _auction(self, requests: Sequence[Request], offered: int, now: float) -> None:
+        held = self.quotas()
+        bids = [self._bid(one, held.get(one.job, 0), now) for one in requests if one.demands]
+        bids.sort(key=lambda bid: (-bid.cost(0), bid.job))
+        bidders = bids[: max(1, math.ceil((1.0 - self.fairness) * len(bids)))]
+        won = {job: slots for job, slots in self._won(bidders, offered).items() if slots}
+        left = offered - sum(won.values())
+        for others in (bids[len(bidders) :], bidders):
+            left = self._give_away(others, won, left)
+        self._leases += [_Lease(job, slots, now + self.lease) for job, slots in won.items()]
+
+    def _bid(self, request: Request, held: int, now: float) -> Bid:
+        left = request.remaining_work
+        path = left.seconds(math.inf)
+        slots, alone = self._rho.part(request, now), left.alone(math.inf)
+        alone = max(left.alone(slots) if slots else alone, 1e-9)
+        return Bid(request.job, now - request.since, left.work, path, alone, held, self.lease)
+
+    def _won(self, bidders: Sequence[Bid], offered: int) -> dict[JobId, int]:
+        """What bidders keep once they have paid."""
+        whole = divided(bidders, offered)
+        if self.payment == "none" or len(bidders) == 1:
+            return whole
+        return {bid.job: self._kept(whole[bid.job], self._part_kept(bid, bidders, whole, offered)) for bid in bidders}
+
+    def _part_kept(self, bid: Bid, bidders: Sequence[Bid], whole: Mapping[JobId, int], offered: int) -> float:
+        """The product of the others' bids with it over that without it, from 0 to 1."""
+        if not whole[bid.job]:
+            return 1.0
+        others = [one for one in bidders if one is not bid]
+        without = divided(others, offered)
+        return math.exp(min(0.0, sum(one.cost(without[one.job]) - one.cost(whole[one.job]) for one in others)))
+
+    def _kept(self, slots: int, part: float) -> int:
+        if self.payment == "lottery":
+            return slots if self._chance.random() < part else 0
+        kept = math.floor(slots * part + 1e-9)
+        return max(1, kept) if slots and self.payment == "min1" else kept
+
+    def _give_away(self, bids: Sequence[Bid], won: dict[JobId, int], left: int) -> int:
+        """Give slots away at random, one at a time, to jobs that end sooner with them; returns the number left."""
+        able = [bid for bid in bids if _gains(bid, won.get(bid.job, 0))]
+        while left and able:
+            place = self._chance.randrange(len(able))
+            job = able[place].job
+            won[job] = won.get(job, 0) + 1
+            left -= 1
+            if not _gains(able[place], won[job]):
+                del able[place]
+        return left
+
+    def fair_shares(self, requests: Sequence[Request], capacity: Resources, now: float = 0.0) -> dict[JobId, Resources]:
+        """Even shares, which leases keep in the mean. Here it hears which jobs have ended."""
+        active = frozenset(request.job for request in requests)
+        self._ended = {one.job for one in self._leases} - active
+        return self._rho.fair_shares(requests, capacity, now)
+
+
+def divided(bids: Sequence[Bid], slots: int) -> dict[JobId, int]:
+    """Slots by job such that the product of 1/ρ is greatest: one after the other to whom it gains the most.
+
+    The gain of one more slot falls with the number, so that this finds the best division.
+    """
+    found = {bid.job: 0 for bid in bids}
+    heap: list[tuple[float, int, Bid]] = []
+    for place, bid in enumerate(bids):
+        heappush(heap, (bid.cost(1) - bid.cost(0), place, bid))
+    for _ in range(slots):
+        if not heap:
+            break
+        change, place, bid = heappop(heap)
+        if change >= 0:
+            break
+        found[bid.job] += 1
+        more = found[bid.job]
+        heappush(heap, (bid.cost(more + 1) - bid.cost(more), place, bid))
+    return found
+
+
+def _gains(bid: Bid, slots: int) -> bool:
+    return bid.cost(slots + 1) < bid.cost(slots)
