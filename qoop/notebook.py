@@ -165,7 +165,7 @@ class Magic:
 
         [asked] = statements(f"APPROXIMATE {cell}")
         assert isinstance(asked, Approximate)
-        answer = self.session.approximate(asked.text, asked.error, asked.confidence)
+        answer = self.session.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
         page: Any = import_module("IPython.display")
         shown = None
         try:

@@ -502,6 +502,7 @@ class Session:
         seed: int | None = None,
         weight: float = 1.0,
         tenant: str | None = None,
+        if_busy: bool = False,
     ) -> Answer:
         """Start a query whose answer grows more certain, and return at once; see docs/growing.md.
 
@@ -511,11 +512,13 @@ class Session:
         session's.
         seed: of the random order in which pieces are read; by default one of the text and the tables.
         parameters, weight, tenant: as for `submit`.
+        if_busy: the answer ends early only while other queries have to queue (`most_jobs`); else it is exact, at the
+        cost of any query.
 
         A query that cannot be answered in part runs as usual, and its only edition says why. Raises as `submit` does.
         """
         terms = self._terms_with(weight, tenant, None, None)
-        return self._growing(text, parameters, error, confidence, seed, None, terms)
+        return self._growing(text, parameters, error, confidence, seed, None, terms, if_busy)
 
     def _growing(
         self,
@@ -526,6 +529,7 @@ class Session:
         seed: int | None,
         resume: bool | None,
         terms: Terms,
+        if_busy: bool = False,
     ) -> Answer:
         from qoop.growing.asking import ask
         from qoop.growing.goal import Goal
@@ -533,7 +537,9 @@ class Session:
         goal = Goal(self._goal["error_goal"], self._goal["confidence"]).given(error, confidence)
         query = self._pivoted(query_text(with_parameters(text, parameters)))
         begin = partial(self.start, resume=self.config.reuse if resume is None else resume, terms=terms)
-        return ask(query, self._tables, self.planning, self.config, goal, seed, begin)
+        busy = (lambda: self.cluster.overloaded) if if_busy else None
+        cut_short = partial(self.cluster.cut_short, terms.tenant) if if_busy else None
+        return ask(query, self._tables, self.planning, self.config, goal, seed, begin, busy, cut_short)
 
     def start(
         self,
@@ -541,8 +547,12 @@ class Session:
         timeout: float | None = None,
         resume: bool = False,
         terms: Terms | None = None,
+        follows: bool = False,
     ) -> Job:
-        """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`."""
+        """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`.
+
+        follows: it goes on with what another job began, and does not queue again.
+        """
         self._tables.check_open()
         terms = self._terms if terms is None else terms
         request = JobRequest(
@@ -558,6 +568,7 @@ class Session:
             limits=Limits(near=self.config.ray is not None, locked=self.config.locked),
             functions=tuple(planned.bound.functions.values()),
             terms=terms,
+            follows=follows,
         )
         if resume:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
@@ -879,7 +890,7 @@ class Session:
 
     def _approximated(self, asked: Approximate) -> Result:
         """The rows of the last edition."""
-        answer = self.approximate(asked.text, asked.error, asked.confidence)
+        answer = self.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
         try:
             return answer.last().result
         except KeyboardInterrupt:

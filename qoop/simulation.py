@@ -179,6 +179,7 @@ class SimulatedJob:
 
     tables: those that the plans read, where somebody wants to look at them; tasks are told of them and read none.
     limits: what it allows itself before it gives up. terms: whom it is for, and how soon it is needed.
+    lighter: a plan that does less, which it takes in place of the other if it would have to queue; None: it may not.
     """
 
     name: str
@@ -188,6 +189,7 @@ class SimulatedJob:
     terms: Terms = Terms()
     tables: Mapping[str, Table] = field(default_factory=_AnyTable)
     limits: Limits = USUAL_LIMITS
+    lighter: Plan | None = None
 
 
 @value
@@ -334,7 +336,8 @@ def simulate(
 
 
 def _submit(cluster: Cluster, job: SimulatedJob) -> JobHandle:
-    request = JobRequest(job.plan, job.tables, text=job.name, limits=job.limits, adaptive=job.adaptive, terms=job.terms)
+    plan = job.lighter if job.lighter is not None and cluster.overloaded else job.plan
+    request = JobRequest(plan, job.tables, text=job.name, limits=job.limits, adaptive=job.adaptive, terms=job.terms)
     return cluster.submit(request)
 
 

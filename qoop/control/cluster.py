@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
@@ -162,6 +162,8 @@ class Cluster:
         self._past: deque[PastJob] = deque(maxlen=REMEMBERED)
         self._ended = EndedJobs()
         self._done: Counter[str] = Counter()
+        self._cut: Counter[str] = Counter()  # answers that ended early for others
+        self._skipped: defaultdict[str, float] = defaultdict(float)  # the parts of tables that they did not read
         self._elastic: set[JobId] = set()  # jobs that may have attempts whose resources can change
         self._extra = ExtraSlots() if extra_slots else None
         self._last_resort: LastResort | None = None  # made when a job waits with nothing running
@@ -231,6 +233,20 @@ class Cluster:
             f"{len(self._jobs) - len(self._admission)} jobs run and {waiting} wait, which is all that may: try again "
             f"in about {max(1.0, seconds / 2):.0f} s, or raise most_jobs or most_queued"
         )
+
+    @property
+    def overloaded(self) -> bool:
+        """True while a job that comes has to queue, since as many run as may."""
+        if self._admission is None:
+            return False
+        with self.lock:
+            return len(self._jobs) + len(self._coming) >= self._admission.most
+
+    def cut_short(self, tenant: str, part: float) -> None:
+        """An answer of a tenant ended early for others. part: of its table that was not read."""
+        with self.lock:
+            self._cut[tenant] += 1
+            self._skipped[tenant] += part
 
     def enter(self, message: Submitted) -> JobHandle:
         """Start a job that has a name already. Raises as `submit` does."""
@@ -378,7 +394,13 @@ class Cluster:
             weights, past = self._tenant_weights, list(self._past)
             return [
                 tenant_status(
-                    name, weights.get(name, 1.0), jobs, [one for one in past if one.tenant == name], self._done[name]
+                    name,
+                    weights.get(name, 1.0),
+                    jobs,
+                    [one for one in past if one.tenant == name],
+                    self._done[name],
+                    self._cut[name],
+                    self._skipped[name],
                 )
                 for name, jobs in sorted(active.items())
             ]
@@ -577,7 +599,7 @@ class Cluster:
             self._deadlines.add(run, needed_at, now)
         self._driver.add(run, now)
         self._shares_stale = True
-        if self._admission is not None:
+        if self._admission is not None and not job.request.follows:
             terms = job.request.terms
             weight = self._tenant_weights.get(terms.tenant, 1.0)
             self._admission.put(run.job, job.arrival, terms.tenant, weight)

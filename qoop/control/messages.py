@@ -35,6 +35,7 @@ class JobRequest:
     reuse: look for checkpoints that the backend has already.
     adaptive: how it may change plan while it runs; None: it keeps the plan.
     text: of the query, for the record. functions: of Python, that its stages may call.
+    follows: it goes on with what a job that was admitted began, and does not queue again.
     """
 
     plan: Plan
@@ -49,6 +50,7 @@ class JobRequest:
     saving: Worthwhile | None = None
     functions: tuple[UserFunction, ...] = ()
     terms: Terms = Terms()
+    follows: bool = False
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not self.timeout > 0:

@@ -18,6 +18,8 @@ class TenantStatus:
     used: what their tasks hold. done: jobs that have ended. rho: the time that jobs take over the time that they would
     take alone on their share (:mod:`qoop.schedulers.finish_time`), in the mean of those that ended last and of those
     that are expected to end; None: there are none.
+    cut: answers that ended early for others (APPROXIMATE … IF BUSY). skipped: the parts of tables that these did not
+    read, summed up.
     """
 
     name: str
@@ -28,10 +30,18 @@ class TenantStatus:
     used: Resources
     done: int
     rho: float | None
+    cut: int = 0
+    skipped: float = 0.0
 
 
 def tenant_status(
-    name: str, weight: float, active: Sequence[JobStatus], past: Iterable[PastJob], done: int
+    name: str,
+    weight: float,
+    active: Sequence[JobStatus],
+    past: Iterable[PastJob],
+    done: int,
+    cut: int = 0,
+    skipped: float = 0.0,
 ) -> TenantStatus:
     """Of a tenant with these jobs. past: those of its jobs that ended last; done: how many have."""
     running = sum(status.used.cpu > 0 for status in active)
@@ -40,5 +50,5 @@ def tenant_status(
         name, weight, running, len(active) - running,
         sum((status.share for status in active if status.share is not None), Resources()),
         sum((status.used for status in active), Resources()),
-        done, fmean(rhos) if rhos else None,
+        done, fmean(rhos) if rhos else None, cut, skipped,
     )  # fmt: skip

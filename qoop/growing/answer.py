@@ -30,9 +30,19 @@ if TYPE_CHECKING:
     from qoop.statements.settings import Settings
 
 
+class Starts(Protocol):
+    """Starts a job. follows: it goes on with what another began."""
+
+    def __call__(self, planned: Planned, *, follows: bool = False) -> Job: ...
+
+
 @value
 class Growing:
-    """An answer that is to grow. planning: makes what plans its rounds. start: starts a job."""
+    """An answer that is to grow. planning: makes what plans its rounds. start: starts a job.
+
+    busy: whether other queries have to wait; while they have not, the answer grows past its goal. None: it never does.
+    cut_short: hears which part of the pieces was not read, of an answer that ended for others.
+    """
 
     growth: Growth
     cut: Cut
@@ -40,7 +50,9 @@ class Growing:
     goal: Goal
     settings: Settings
     planning: Callable[[], RoundPlanning]
-    start: Callable[[Planned], Job]
+    start: Starts
+    busy: Callable[[], bool] | None = None
+    cut_short: Callable[[float], object] | None = None
 
 
 class Answer(Protocol):
@@ -144,7 +156,8 @@ class GrowingAnswer:
                 raise
             found = self._estimated(number, result)
             self._made = self._edition(number, found)
-            self._send(RoundEnded(number, found.worst))
+            busy = self._growing.busy
+            self._send(RoundEnded(number, found.worst, busy is None or busy()))
 
     def _ended(self) -> bool:
         return self._rounds.state == "ended"
@@ -164,6 +177,8 @@ class GrowingAnswer:
                 self._editions.append(self._made)
             case Pause():
                 self._forget_plans()
+                if self._growing.cut_short is not None:
+                    self._growing.cut_short(1.0 - self._editions[-1].share)
             case End():
                 if self._jobs:
                     self._jobs[-1].cancel()
@@ -175,7 +190,7 @@ class GrowingAnswer:
             self._planning = growing.planning()
         pieces = growing.cut.of(growing.schedule.pieces_of(number, rest))
         text = growing.growth.rest_sql if rest else growing.growth.round_sql
-        return growing.start(self._planning.plan(text, pieces))
+        return growing.start(self._planning.plan(text, pieces), follows=number > 0)
 
     def _forget_plans(self) -> None:
         if self._planning is not None:

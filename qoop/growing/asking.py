@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import BindError
 from qoop.catalog.sources.pieces import cut
 from qoop.catalog.value import value
-from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer
+from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer, Starts
 from qoop.growing.eligibility import growth_of
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.config import Config
     from qoop.growing.goal import Goal
-    from qoop.job import Job, Planned
     from qoop.planner.sql.bind import Bound
     from qoop.planning import QueryPlanning
     from qoop.session_tables import SessionTables
+
+NOT_BUSY = "no other query had to wait for it"
+"""Why an answer that was to end early for others did not."""
 
 _PIECES = 1024
 """Pieces that a table is cut into at least, if they have rows enough: of fewer too little is known too long."""
@@ -70,9 +72,13 @@ def ask(
     config: Config,
     goal: Goal,
     seed: int | None,
-    start: Callable[[Planned], Job],
+    start: Starts,
+    busy: Callable[[], bool] | None = None,
+    cut_short: Callable[[float], object] | None = None,
 ) -> GrowingAnswer | ExactAnswer:
-    """The answer to a query: one that grows where that can be. start: starts a job."""
+    """The answer to a query: one that grows where that can be. start: starts a job. busy, cut_short: see `Growing`."""
+    if busy is not None and not busy():
+        return ExactAnswer(start(planning.plan(text)), NOT_BUSY)
     bound, named = tables.bind(tables.as_read(text))
     growing = found(bound, named, seed, config.ray is not None)
     if isinstance(growing, NotGrowing):
@@ -81,7 +87,9 @@ def ask(
     refused = _refused(rounds(), growing)
     if refused:
         return ExactAnswer(start(planning.plan(text)), refused)
-    return GrowingAnswer(Growing(growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, start))
+    return GrowingAnswer(
+        Growing(growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, start, busy, cut_short)
+    )
 
 
 def why_not(text: str, tables: SessionTables, planning: QueryPlanning, config: Config) -> Found | str:

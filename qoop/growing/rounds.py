@@ -32,10 +32,11 @@ class Begin:
 @value
 class RoundEnded:
     """A round has ended. worst: the largest half-width of an interval relative to its estimate; None: there are
-    estimates that have no interval yet."""
+    estimates that have no interval yet. may_end: False: an answer that is good enough grows on, for now."""
 
     number: int
     worst: float | None
+    may_end: bool = True
 
 
 @value
@@ -106,8 +107,8 @@ class Rounds:
                 return self._reading(0, ())
             case (("new" | "reading" | "paused"), Stop()):
                 return replace(self, state="ended"), (End(),)
-            case "reading", RoundEnded(number, worst) if number == self.number:
-                return self._round_ended(worst)
+            case "reading", RoundEnded(number, worst, may_end) if number == self.number:
+                return self._round_ended(worst if may_end else None)
             case (("new" | "reading"), Finish()):
                 return replace(self, finishing=True), ()
             case "paused", Finish():

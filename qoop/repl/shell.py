@@ -319,7 +319,7 @@ class Shell:
         from qoop.repl.growing_table import GrowingTable
 
         self._last_text = asked.text
-        answer = session.approximate(asked.text, asked.error, asked.confidence)
+        answer = session.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
         table = GrowingTable(self.say, self.terminal)
         try:
             for edition in answer.editions():

@@ -64,11 +64,12 @@ class Explain:
 @value
 class Approximate:
     """A query to be answered as well as this: ends of intervals are no further than `error` from their estimates,
-    relative to these. None: as the session says."""
+    relative to these. None: as the session says. if_busy: only while other queries would have to queue for it."""
 
     text: str
     error: float | None = None
     confidence: float | None = None
+    if_busy: bool = False
 
 
 @value
@@ -209,7 +210,10 @@ def _ours(words: Words) -> Callable[[str], Explain | Approximate] | None:
         return None
     error = _hundredths(words, "WITHIN", 1)
     confidence = _hundredths(words, "CONFIDENCE", 95)
-    return partial(Explain, what="approximate") if explain else partial(Approximate, error=error, confidence=confidence)
+    if_busy = words.take("IF", "BUSY")
+    if explain:
+        return partial(Explain, what="approximate")
+    return partial(Approximate, error=error, confidence=confidence, if_busy=if_busy)
 
 
 def _hundredths(words: Words, word: str, example: int) -> float | None:

@@ -280,3 +280,28 @@ def test_the_growing_table_takes_its_own_place_on_the_screen(session, columns):
     assert shown == ["qoop> \\approx", "exact, 3 groups"]
     table.clear()
     assert [line.rstrip() for line in screen.display if line.strip()] == ["qoop> \\approx"]
+
+
+def test_an_answer_ends_early_for_others_only_where_that_is_permitted_and_they_would_wait() -> None:
+    rng = np.random.default_rng(5)
+    sales = pa.table({"shop": rng.choice(["A", "B"], 400_000), "price": rng.integers(0, 100, 400_000)})
+    text = "SELECT shop, sum(price) AS income FROM sales GROUP BY shop ORDER BY shop"
+    endless = "SELECT count(*) FROM range(100000000000) a, range(100000000000) b"
+    with qoop.connect(slots=1, memory="500MB", most_jobs=1) as session:
+        session.register("sales", sales)
+        exact = session.sql(text).fetchall()
+        alone = session.approximate(text, error=0.2, if_busy=True).last()
+        assert alone.exact and "had to wait" in alone.reason and len(alone.result) == 2
+        assert len(session.approximate(text, error=0.2, if_busy=True).jobs) == 1  # no rounds
+        first = session.submit(endless, tenant="other")
+        answer = session.approximate(text, error=0.2, if_busy=True, tenant="polite", seed=1)
+        second = session.submit(endless, tenant="other")
+        first.cancel()  # a round is let in now, and the second waits for it
+        cut = answer.last()
+        assert not cut.exact and cut.share < 0.5 and len(answer.jobs) < 4
+        for (shop, income), (name, _, low, high, share) in zip(exact, cut.result.fetchall(), strict=True):
+            assert shop == name and low <= income <= high and share == cut.share
+        [polite] = [one for one in session.tenants() if one.name == "polite"]
+        assert (polite.cut, polite.skipped) == (1, pytest.approx(1 - cut.share))
+        second.cancel()
+        assert session.sql(f"APPROXIMATE WITHIN 20 PERCENT IF BUSY {text}").fetchall()[0][-1] == 1.0
