@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,13 @@ def test_a_small_run_under_two_policies(tmp_path: Path) -> None:
     found = [playing.summarised(playing.Item(tmp_path, 0.9, 1, name, 0.05)) for name in ("max-min", "EDF")]
     again = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.05))
     other = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.05, error=0.2))
+    monkey.setattr(playing, "growing", lambda directory: frozenset(range(1, 10)))
+    crowded = playing.Item(tmp_path, 1.2, 1, "max-min", 0.05, most_jobs=4, permit=0.5)
+    cut, whole = playing.summarised(crowded), playing.summarised(replace(crowded, permit=0.0))
+    calm = playing.Item(tmp_path, 0.6, 1, "max-min", 0.05, most_jobs=1000.0)
+    assert playing.summarised(calm) == playing.summarised(replace(calm, permit=1.0))
     monkey.undo()
     playing._arrivals.cache_clear()
     assert found[1] == again and found[0].jobs == again.jobs > 20 and other.mean != again.mean
+    assert 0 < cut.skipped < cut.cut < 0.7 and whole.skipped == whole.cut == 0.0 and cut.mean < whole.mean
     assert found[1].met >= found[0].met and 0 < again.used <= 1

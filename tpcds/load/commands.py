@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -42,6 +43,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--error", type=float, default=0.0, metavar="PART", help="by which estimates are off at most, such as 0.2 (0)"
     )
+    parser.add_argument("--most-jobs", type=float, default=math.inf, metavar="N", help="at a time; others queue (all)")
+    permit = "of the queries that can grow, the part that may be answered in part while others queue (0)"
+    parser.add_argument("--permit", type=float, default=0.0, metavar="PART", help=permit)
     mixes = f"of tenants: {', '.join(MIXES)} (usual)"
     parser.add_argument("--mix", choices=MIXES, default="usual", help=mixes)
     parser.add_argument("--out", metavar="FOLDER", help="write the picture there")
@@ -108,6 +112,8 @@ def _simulated(options: argparse.Namespace) -> int:
         picture = pictures.over_load(known)
         write(picture.svg, Path(options.out) / "load.svg")
         write(picture.png, Path(options.out) / "load.png")
+        for load in sorted({one.load for one in known}):
+            write(pictures.fairness(known, load).svg, Path(options.out) / f"fairness-{load:g}.svg")
     return 1 if found.failed else 0
 
 
@@ -120,10 +126,9 @@ def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing
         raise ConfigError(f"--loads must be numbers, such as 0.6,0.9, not {options.loads!r}") from error
     if not (options.seeds > 0 and options.hours > 0 and all(load > 0 for load in loads)):
         raise ConfigError("there must be a seed, time in which queries arrive, and loads above 0")
+    more = options.hours, options.error, options.mix, options.most_jobs, options.permit
     return {
-        f"{load}/{seed}/{policy}/{options.hours}/{options.error}/{options.mix}": playing.Item(
-            directory, load, seed, policy, options.hours, options.error, options.mix
-        )
+        "/".join(map(str, (load, seed, policy, *more))): playing.Item(directory, load, seed, policy, *more)
         for seed in range(1, options.seeds + 1)
         for load in loads
         for policy in policies

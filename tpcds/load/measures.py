@@ -25,6 +25,7 @@ class Played:
     """One job of a run. at, ended: seconds. work: slot seconds. deadline: seconds that were allowed.
 
     alone: the seconds that it takes alone on a number of slots, with tasks that take what they really took.
+    skipped: slot seconds of the work that it did not do, since its answer ended early for others.
     """
 
     tenant: str
@@ -34,6 +35,7 @@ class Played:
     deadline: float
     priority: float
     alone: Callable[[float], float]
+    skipped: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -49,6 +51,8 @@ class Summary:
     """A run. mean, late: of the seconds that jobs took, the mean and the 95th percentile.
 
     rho: of each tenant. rho_median, rho_late, rho_most: of jobs. fair: part of jobs with ρ of at most 1.05.
+    rho_parts: ρ of jobs at each twentieth of them, from the least to the most.
+    cut: part of the jobs whose answer ended early for others. skipped: part of all work that they did not do.
     met, met_urgent: part of the deadlines that were met, of all and of those of urgent jobs. used: part of the slots
     that worked until the last job ended.
     """
@@ -67,6 +71,9 @@ class Summary:
     met: float
     met_urgent: float
     used: float
+    rho_parts: Sequence[float]
+    cut: float
+    skipped: float
 
     @property
     def rho_tenant(self) -> float:
@@ -94,7 +101,10 @@ def summary(policy: str, load: float, seed: int, played: Sequence[Played], slots
         {name: fmean(own) for name, own in sorted(tenants.items())},
         quantile(rhos, 0.5), quantile(rhos, 0.95), max(rhos), fmean(rho <= 1.05 for rho in rhos),
         fmean(one.met for one in played), fmean(one.met for one in urgent or played),
-        sum(one.work for one in played) / (slots * max(one.ended for one in played)),
+        sum(one.work - one.skipped for one in played) / (slots * max(one.ended for one in played)),
+        [quantile(rhos, place / 20) for place in range(21)],
+        fmean(one.skipped > 0 for one in played),
+        sum(one.skipped for one in played) / sum(one.work for one in played),
     )  # fmt: skip
 
 
@@ -147,7 +157,7 @@ def compared(known: Iterable[Summary], policy: str, base: str, figure: str) -> C
 BASE = "max-min by job"
 HEADER = (
     f"load  policy                   mean s (95 %)   over {BASE}    largest rho of a tenant   jobs' 95 %  <= 1.05"
-    "   met  urgent   used"
+    "   met  urgent   used    cut  skipped"
 )
 
 
@@ -163,7 +173,7 @@ def lines(known: Sequence[Summary], base: str = BASE) -> list[str]:
                 f"{load:4.1f}  {policy:24s} {_mean(own, 'mean'):6.0f} {_mean(own, 'late'):6.0f}   {mean or '-'!s:18s}"
                 f" {_mean(own, 'rho_tenant'):5.2f}  {rho or '-'!s:18s} {_mean(own, 'rho_late'):6.2f}"
                 f" {_mean(own, 'fair'):9.1%} {_mean(own, 'met'):6.1%} {_mean(own, 'met_urgent'):6.1%}"
-                f" {_mean(own, 'used'):6.1%}"
+                f" {_mean(own, 'used'):6.1%} {_mean(own, 'cut'):6.1%} {_mean(own, 'skipped'):8.1%}"
             )
     return found
 

@@ -39,6 +39,27 @@ def over_load(known: Sequence[Summary]) -> Picture:
         return page.picture()
 
 
+def fairness(known: Sequence[Summary], load: float) -> Picture:
+    """ρ of the jobs at a load: for each policy how many have at most so much, in the mean over seeds."""
+    here = [one for one in known if one.load == load]
+    played = tuple(dict.fromkeys(one.policy for one in here))
+    with sheet(panels=1, width=6.0, height=3.8) as page:
+        axes = page.axes[0]
+        for number, policy in enumerate([policy for policy in _SHOWN if policy in played] or played[: len(CYCLE)]):
+            own = [one.rho_parts for one in here if one.policy == policy]
+            parts = [place / (len(own[0]) - 1) for place in range(len(own[0]))]
+            axes.plot([fmean(rhos) for rhos in zip(*own, strict=True)], parts, color=CYCLE[number % len(CYCLE)],
+                      label=policy)  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
+        axes.minorticks_off()
+        axes.axvline(1.0, color="#888888", linewidth=0.8)
+        charts.labels(
+            axes, f"Fairness at a load of {load:g}", "ρ of a job: 1 is a cluster of one's own", "part of jobs"
+        )
+        return page.picture()
+
+
 def _curve(axes: Axes, known: Sequence[Summary], figure: str, policy: str, number: int) -> None:
     loads = sorted({one.load for one in known})
     means = [fmean(getattr(one, figure) for one in known if one.load == load) for load in loads]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +19,11 @@ from qoop.schedulers.base import Scheduler
 from qoop.schedulers.described import made
 from qoop.schedulers.reserving import Reserving
 from qoop.schedulers.terms import Terms
+from qoop.session import connect
 from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.load.arrivals import MIXES, Arrival, Queries, arrivals
 from qoop.tpcds.load.measures import Played, Summary, summary
+from qoop.tpcds.queries import text
 from qoop.tpcds.simulate.shared_cluster import COARSE, calibrated_plans, work_of
 from qoop.tpcds.simulate.workload import workload
 
@@ -31,6 +34,9 @@ one of the 99 would be a fifth of all work."""
 SLOTS = COARSE.machines * COARSE.slots
 LATEST = 400.0
 """Seconds: the most that a deadline allows a query that needs less."""
+
+READ = 0.25
+"""The part of its tables that an answer within a few percent reads: the first three rounds, which double."""
 
 POLICIES: Mapping[str, str] = {
     "max-min by job": "MaxMin(tenants=False)",
@@ -57,6 +63,8 @@ class Item:
     """A run to be played. hours: in which queries arrive. policy: of `POLICIES`, or the text of a scheduler.
 
     error: the tasks of a stage of a job take up to that part more or less than is believed. mix: of `MIXES`.
+    most_jobs: that run at a time; others queue. permit: the part of the queries that can grow (docs/growing.md) whose
+    users permit an answer within `ERROR` while others queue.
     """
 
     directory: Path
@@ -66,6 +74,8 @@ class Item:
     hours: float = 1.0
     error: float = 0.0
     mix: str = "usual"
+    most_jobs: float = math.inf
+    permit: float = 0.0
 
 
 def measure(item: Item) -> Mapping[str, object]:
@@ -80,17 +90,23 @@ def summarised(item: Item, scheduler: Scheduler | None = None) -> Summary:
     truth = Truth(item.seed, item.error)
     real = [truth.plan(f"job{number}", plans[one.query]) for number, one in enumerate(found, 1)]
     allowed = [_deadline(one, plan, item) for one, plan in zip(found, real, strict=True)]
+    light = [_permitted(one, plans, item) for one in found]
+    wanted = [Terms(one.tenant, 1.0, one.priority, deadline) for one, deadline in zip(found, allowed, strict=True)]
     jobs = [
-        SimulatedJob(one.name, one.at, plans[one.query], terms=Terms(one.tenant, 1.0, one.priority, deadline))
-        for one, deadline in zip(found, allowed, strict=True)
+        SimulatedJob(one.name, one.at, plans[one.query], terms=terms, lighter=less)
+        for one, terms, less in zip(found, wanted, light, strict=True)
     ]
     machine = replace(COARSE.machine, network=0.0)
     policy = scheduler or made(POLICIES.get(item.policy, item.policy))
-    ran = simulate(Fleet.uniform(COARSE.machines, machine), jobs, truth, scheduler=Reserving(policy))
+    fleet = Fleet.uniform(COARSE.machines, machine)
+    ran = simulate(fleet, jobs, truth, scheduler=Reserving(policy), most_jobs=item.most_jobs)
     played = [
-        Played(one.tenant, one.at, job.ended, work_of(plan), deadline, one.priority, partial(alone, plan))
-        for one, job, plan, deadline in zip(found, ran.jobs, real, allowed, strict=True)
-    ]
+        Played(
+            one.tenant, one.at, job.ended, work_of(plan), allow, one.priority, partial(alone, plan),
+            work_of(plan) - work_of(job.plans[0]) if job.plans[0] is less else 0.0,
+        )
+        for one, job, plan, allow, less in zip(found, ran.jobs, real, allowed, light, strict=True)
+    ]  # fmt: skip
     return summary(item.policy, item.load, item.seed, played, SLOTS)
 
 
@@ -110,6 +126,31 @@ def _deadline(arrival: Arrival, plan: Plan, item: Item) -> float:
     """max(1.1 × the time alone on the part of one tenant, U) seconds, as MLFS has them."""
     least = 1.1 * alone(plan, SLOTS / len(MIXES[item.mix]))
     return max(least, random.Random(f"{item.seed} {arrival.name}").uniform(0.0, LATEST))
+
+
+def _permitted(arrival: Arrival, plans: Mapping[int, Plan], item: Item) -> Plan | None:
+    """The plan of a query that may be answered in part; None if it may not."""
+    permits = random.Random(f"{item.seed} permits {arrival.name}").random() < item.permit
+    return _light(plans[arrival.query]) if permits and arrival.query in growing(item.directory) else None
+
+
+@cache
+def growing(directory: Path) -> frozenset[int]:
+    """The queries of which an answer can grow."""
+    with connect(slots=1, memory="1GB", checkpoints=None) as session:
+        session.register_folder(directory)
+        told = {number: session.sql(f"EXPLAIN APPROXIMATE {text(number)}") for number in plans_of(directory)}
+    return frozenset(number for number, answer in told.items() if "runs exactly" not in answer.fetchall()[0][1])
+
+
+def _light(plan: Plan) -> Plan:
+    """The plan with as many tasks less as it reads less of its tables."""
+
+    def less(stage: Stage) -> Stage:
+        width = max(1, round(stage.width * READ)) if not stage.stage_inputs else stage.width
+        return replace(stage, width=width, signature=f"{stage.signature} in part")
+
+    return replace(plan, stages=tuple(map(less, plan.stages)))
 
 
 def alone(plan: Plan, slots: float) -> float:
