@@ -67,7 +67,7 @@ def test_a_small_run_under_two_policies(tmp_path: Path) -> None:
     again = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.05))
     other = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.05, error=0.2))
     monkey.setattr(playing, "growing", lambda directory: frozenset(range(1, 10)))
-    crowded = playing.Item(tmp_path, 1.2, 1, "max-min", 0.05, most_jobs=4, permit=0.5)
+    crowded = playing.Item(tmp_path, 1.2, 1, "max-min", 0.05, most_jobs=50, permit=0.5)
     cut, whole = playing.summarised(crowded), playing.summarised(replace(crowded, permit=0.0))
     calm = playing.Item(tmp_path, 0.6, 1, "max-min", 0.05, most_jobs=1000.0)
     assert playing.summarised(calm) == playing.summarised(replace(calm, permit=1.0))
