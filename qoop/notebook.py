@@ -2,7 +2,7 @@
 
 In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that begins with ``%%qoop`` runs SQL; its
 answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%%qoop --approximate`` shows an answer
-that grows, with bars for its intervals. ``%qoop session`` takes a session of yours.
+that grows, with bars for its intervals; ``%%qoop --tenant reports`` says whom it is for. ``%qoop session`` takes a session of yours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _ROWS = 40
 _BAR_WIDTH = 160
-_GROWS = "--approximate"
+_GROWS, _TENANT = "--approximate", "--tenant"
 _GREY = ' style="color: #888"'
 _BAR = '<progress max="1" value="{fraction:.3f}" style="width: 12em"></progress>'
 
@@ -120,6 +120,14 @@ def _bar(low: float, high: float) -> str:
     )
 
 
+def _taken(words: list[str]) -> tuple[list[str], str]:
+    """The other words, and the name of the tenant."""
+    place = words.index(_TENANT)
+    if place + 1 == len(words):
+        raise ConfigError(f"behind {_TENANT} stands whom the queries are for")
+    return words[:place] + words[place + 2 :], words[place + 1]
+
+
 class Magic:
     """``%qoop`` and ``%%qoop`` of one notebook. shell: IPython's."""
 
@@ -148,8 +156,12 @@ class Magic:
         return self.session
 
     def cell(self, line: str, cell: str) -> Result:
-        """``%%qoop [--approximate] [name]``: run the statements of the cell, and show them while they run."""
+        """``%%qoop [--approximate] [--tenant NAME] [name]``: run the statements of the cell, and show them while they
+        run. The tenant stays that of the cells to come."""
         words = line.split()
+        if _TENANT in words:
+            words, tenant = _taken(words)
+            self.session.set("tenant", tenant)
         grows = _GROWS in words
         name = " ".join(word for word in words if word != _GROWS)
         if name and not name.isidentifier():

@@ -75,6 +75,10 @@ def test_a_session_of_ones_own_is_taken(shell: InteractiveShell) -> None:
         shell.user_ns["mine"] = session
         assert shell.run_line_magic("qoop", "mine") is session is not before
         assert shell.run_cell_magic("qoop", "", "SELECT 7").fetchall() == [(7,)]
+        assert shell.run_cell_magic("qoop", "--tenant reports seven", "SELECT 7").fetchall() == [(7,)]
+        assert [one.name for one in shell.run_line_magic("qoop", "").tenants()] == ["", "reports"]
+        with pytest.raises(qoop.ConfigError, match="whom the queries are for"):
+            shell.run_cell_magic("qoop", "--tenant", "SELECT 7")
     before.close()
 
 
