@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from qoop.session_tables import SessionTables
 
 NOT_BUSY = "no other query had to wait for it"
-"""Why an answer that was to end early for others did not."""
+"""The reason of an answer that was to end early for others, and did not."""
 
 _PIECES = 1024
 """Pieces that a table is cut into at least, if they have rows enough: of fewer too little is known too long."""

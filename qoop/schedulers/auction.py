@@ -34,7 +34,7 @@ Payment = Literal["min1", "lottery", "floor", "none"]
 
 @dataclass(frozen=True)
 class Bid:
-    """What a job bids for slots on top of those that it holds.
+    """The bid of a job for slots on top of those that it holds.
 
     waited: seconds since it came. work: slot seconds left. path: seconds that the rest takes at least. alone: seconds
     of the whole job on its own part. held: slots. horizon: seconds that it waits if it gets nothing: a lease.
@@ -45,12 +45,12 @@ class Bid:
     work: float
     path: float
     alone: float
-    held: int
+    leased: int
     horizon: float
 
     def cost(self, slots: int) -> float:
         """The logarithm of ρ with that many slots more; without any slot it waits for a lease and then has one."""
-        total = self.held + slots
+        total = self.leased + slots
         rest = max(self.path, self.work / total) if total else self.horizon + max(self.path, self.work)
         return math.log(max(self.waited + rest, 1e-9) / self.alone)
 
@@ -79,7 +79,7 @@ class Auction(Scheduler):
     seed: int = 0
     _leases: list[_Lease] = field(default_factory=list, init=False, repr=False)
     _ended: set[JobId] = field(default_factory=set, init=False, repr=False)
-    _held_at: tuple[float, int] = field(default=(-1.0, -1), init=False, repr=False)
+    _auctioned_at: tuple[float, int] = field(default=(-1.0, -1), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (0 <= self.fairness < 1 and self.lease > 0 and self.payment in get_args(Payment)):
@@ -106,8 +106,8 @@ class Auction(Scheduler):
         return grant
 
     def _within_leases(self, requests: Iterable[Request], availability: Mapping[MachineId, Available]) -> Grant | None:
-        held = self.quotas()
-        able = [one for one in requests if one.used.cpu < held.get(one.job, 0)]
+        leased = self.quotas()
+        able = [one for one in requests if one.used.cpu < leased.get(one.job, 0)]
         return first_fitting(sorted(able, key=lambda one: one.arrival), availability)
 
     def quotas(self) -> dict[JobId, int]:
@@ -123,14 +123,14 @@ class Auction(Scheduler):
     def _may_auction(self, requests: Sequence[Request], slots: int, now: float) -> bool:
         """Nothing new is found by a second auction of the same at the same time."""
         state = now, len(requests)
-        if slots <= self._leased() or not requests or state == self._held_at:
+        if slots <= self._leased() or not requests or state == self._auctioned_at:
             return False
-        self._held_at = state
+        self._auctioned_at = state
         return True
 
     def _auction(self, requests: Sequence[Request], offered: int, now: float) -> None:
-        held = self.quotas()
-        bids = [self._bid(one, held.get(one.job, 0), now) for one in requests if one.demands]
+        leased = self.quotas()
+        bids = [self._bid(one, leased.get(one.job, 0), now) for one in requests if one.demands]
         bids.sort(key=lambda bid: (-bid.cost(0), bid.job))
         bidders = bids[: max(1, math.ceil((1.0 - self.fairness) * len(bids)))]
         won = {job: slots for job, slots in self._won(bidders, offered).items() if slots}
@@ -139,15 +139,15 @@ class Auction(Scheduler):
             left = self._give_away(others, won, left)
         self._leases += [_Lease(job, slots, now + self.lease) for job, slots in won.items()]
 
-    def _bid(self, request: Request, held: int, now: float) -> Bid:
+    def _bid(self, request: Request, leased: int, now: float) -> Bid:
         left = request.remaining_work
         path = left.seconds(math.inf)
         slots, alone = self._rho.part(request, now), left.alone(math.inf)
         alone = max(left.alone(slots) if slots else alone, 1e-9)
-        return Bid(request.job, now - request.since, left.work, path, alone, held, self.lease)
+        return Bid(request.job, now - request.since, left.work, path, alone, leased, self.lease)
 
     def _won(self, bidders: Sequence[Bid], offered: int) -> dict[JobId, int]:
-        """What bidders keep once they have paid."""
+        """The slots that bidders keep once they have paid."""
         whole = divided(bidders, offered)
         if self.payment == "none" or len(bidders) == 1:
             return whole

@@ -23,7 +23,7 @@ from qoop.schedulers.max_min import by_rank
 from qoop.schedulers.urgency import Urgency, terms
 
 FEATURES = ("priority", "deadline", "remaining", "waiting", "missed", "served", "short")
-"""What a weight is for; each is from 0 to 1. missed: the deadline cannot be met any more. served: the part of its work
+"""The terms of the sum, each from 0 to 1. missed: the deadline cannot be met any more. served: the part of its work
 that is done. short: its time alone is short next to a minute."""
 
 WEIGHTS = (0.1, 0.41, 0.41, 0.08, 0.0, 0.0, 0.0)
@@ -35,7 +35,7 @@ LAST = 20
 
 
 def features(request: Request, now: float) -> tuple[float, ...]:
-    """What is known of a job, in the order of `FEATURES`. now: seconds of the clock."""
+    """The terms of a job, in the order of `FEATURES`. now: seconds of the clock."""
     left = request.remaining_work
     work, served = left.work, left.served
     late = request.deadline < now + left.seconds(math.inf)

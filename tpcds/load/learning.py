@@ -76,7 +76,7 @@ def imitated(items: Sequence[Item], often: float = 0.02, steps: int = 400, pull:
 
 
 def _mean_slope(choices: Sequence[Choice], weights: np.ndarray) -> np.ndarray:
-    """By how much each weight makes the choices more likely."""
+    """The slope of the likelihood of the choices in each weight."""
     return np.asarray(np.mean([_slope(choice, weights) for choice in choices], axis=0))
 
 
@@ -134,5 +134,5 @@ class Learning:
 
 
 def loss(one: Summary, base: Summary) -> float:
-    """How a run went against the heuristic's, 0: alike; below: better. Time, misses and unfairness count alike."""
+    """The outcome of a run against the heuristic's, 0: alike; below: better. Time, misses and unfairness count alike."""
     return (one.mean / base.mean - 1.0) + (base.met - one.met) + max(0.0, one.rho_tenant / base.rho_tenant - 1.0)
