@@ -2,7 +2,8 @@
 
 In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that begins with ``%%qoop`` runs SQL; its
 answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%%qoop --approximate`` shows an answer
-that grows, with bars for its intervals; ``%%qoop --tenant reports`` says whom it is for. ``%qoop session`` takes a session of yours.
+that grows, with bars for its intervals; ``%%qoop --tenant reports`` says whom it is for. ``%qoop session`` takes a
+session of yours.
 """
 
 from __future__ import annotations

@@ -134,5 +134,5 @@ class Learning:
 
 
 def loss(one: Summary, base: Summary) -> float:
-    """The outcome of a run against the heuristic's, 0: alike; below: better. Time, misses and unfairness count alike."""
+    """A run against the heuristic's: 0 if alike, below if better. Time, misses, unfairness count alike."""
     return (one.mean / base.mean - 1.0) + (base.met - one.met) + max(0.0, one.rho_tenant / base.rho_tenant - 1.0)
