@@ -15,13 +15,6 @@ from fake_page import FakePage, View
 pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="there is no Chromium: `apt install chromium`")
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    made = Chromium(tmp_path_factory.mktemp("chromium"))
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def page() -> Iterator[FakePage]:
     overview, job = fake.busy()
@@ -207,36 +200,60 @@ FRAMES = """new Promise((done) => {
   const times = [];
   const step = (at) => { times.push(at); times.at(-1) - times[0] < 4000 ? requestAnimationFrame(step) : done(times); };
   requestAnimationFrame(step);
-}).then((times) => times.slice(1).map((at, n) => at - times[n]))"""
+}).then((times) => times.slice(1).map((at, n) => at - times[n]).sort((a, b) => a - b))"""
+
+EVENT = """(async () => {
+  const [overview, job] = await Promise.all(["overview", "jobs/q0"].map(async (path) => (await fetch(path)).json()));
+  globalThis.event = () => { qoopPage.heard(overview); qoopPage.heardJob(job); };
+})()"""
+DRAWN = "(event(), new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))))"
 
 
 @pytest.mark.slow
 def test_fifty_queries_and_a_thousand_tasks_stay_fluid(browser: Chromium) -> None:
+    """The main thread's processor time for an event and the frames after it is bounded, which other programs on the
+    machine hardly lengthen; how far apart frames came is printed.
+    """
     overview, one = crowd()
     page = FakePage(overview, {"q0": one})
     try:
         with browser.open(f"{page.address}#job=q0") as tab:
             tab.wait(f"{LIVE} && qoopPage.job.timeline.frames > 0")
-            tab.run(f"globalThis.frames4 = {FRAMES}; 0")
-            for n in range(14):
+            tab.call("Performance.enable", timeDomain="threadTicks")
+            costs = [cost_of_event(tab, page, n) for n in range(10)]
+            tab.run(f"globalThis.gaps = {FRAMES}; 0")
+            for n in range(10, 24):
+                advance(page, n)
+                page.tell()
                 time.sleep(0.25)
-                tick(page, n)
-            gaps = sorted(tab.run("frames4"))
-            assert tab.run("qoopPage.view.tasks.length") == 1014
-        print(f"{len(gaps)} frames: median {gaps[len(gaps) // 2]:.1f} ms, longest {gaps[-1]:.1f} ms")
-        assert gaps[-1] <= 60, gaps[-5:]
+            gaps = tab.run("gaps")
+            assert tab.run("qoopPage.view.tasks.length") == 1000 + 24
+        print(f"{len(gaps)} frames: median {gaps[len(gaps) // 2]:.1f} ms apart, at most {gaps[-1]:.1f} ms")
+        print("milliseconds of the main thread for each event:", *(f"{1000 * cost:.0f}" for cost in costs))
+        assert max(costs) <= 0.06
     finally:
         page.close()
 
 
-def tick(page: FakePage, n: int) -> None:
-    """One of four events a second: every query a little further, a new task, a stage with more rows."""
+def cost_of_event(tab: Tab, page: FakePage, n: int) -> float:
+    """Seconds of the main thread until what came is drawn."""
+    advance(page, n)
+    tab.run(EVENT)
+    before = busy_seconds(tab)
+    tab.run(DRAWN)
+    return busy_seconds(tab) - before
+
+
+def advance(page: FakePage, n: int) -> None:
+    """As between two events: every query is a little further, there is a new task, and stages have more rows."""
     one = page.jobs["q0"]
     stages = [stage | {"rows": 1000 * n + k} for k, stage in enumerate(one["stages"])]
     task = fake.task(f"b{n}", "s29", n, 20.0, None)
-    page.jobs["q0"] = one | {"fraction": n / 20, "since": n, "stages": stages, "tasks": [task]}
-    page.overview = page.overview | {
-        "now": 20 + n / 4,
-        "jobs": [job | {"fraction": n / 20} for job in page.overview["jobs"]],
-    }
-    page.tell()
+    page.jobs["q0"] = one | {"fraction": n / 24, "since": n, "stages": stages, "tasks": [task]}
+    jobs = [job | {"fraction": n / 24} for job in page.overview["jobs"]]
+    page.overview = page.overview | {"now": 20 + n / 4, "jobs": jobs}
+
+
+def busy_seconds(tab: Tab) -> float:
+    metrics = {one["name"]: one["value"] for one in tab.call("Performance.getMetrics")["metrics"]}
+    return float(metrics["TaskDuration"])

@@ -105,8 +105,9 @@ async function attempt(dialog, button, refusal, act) {
   button.disabled = true;
   refusal.textContent = "";
   try {
-    await act();
+    const answer = await act();
     dialog.close();
+    if (answer?.path) openDialog("Suspended", h("p", {}, "It can be resumed from ", h("code", {}, answer.path)));
   } catch (error) {
     refusal.textContent = error.message;
     button.disabled = false;
@@ -117,7 +118,7 @@ async function attempt(dialog, button, refusal, act) {
 export function openResize(overview, act) {
   const sum = (name) => overview.machines.reduce((total, machine) => total + machine[name], 0);
   const [slots, memory, used] = [sum("slots"), sum("memory"), sum("used_slots")];
-  const slotsField = h("input", { type: "number", min: 0, step: "any", value: slots, required: true, name: "slots" });
+  const slotsField = h("input", { type: "number", min: 0, step: 1, value: slots, required: true, name: "slots" });
   const memoryField = h("input", { type: "number", min: 0.01, step: "any", value: Math.round(memory / 1e7) / 100, required: true, name: "memory" });
   const warning = h("p", { class: "warning", role: "status" });
   const refusal = h("p", { class: "error", role: "alert" });

@@ -24,7 +24,7 @@ export class JobPanel {
     this.parts(back, graph, map);
     this.drawDecisions = whenChanged((decisions) => this.fillDecisions(decisions));
     this.drawStages = whenChanged((stages) => this.fillStages(stages));
-    this.drawPlans = whenChanged(([plans, running]) => this.fillPlans(plans, running));
+    this.drawPlans = whenChanged(([plans, running, over]) => this.fillPlans(plans, running, over));
     this.drawEvents = whenChanged((events) => this.fillEvents(events));
     this.drawTabs = whenChanged(([names, shown, running]) => this.fillTabs(names, shown, running));
   }
@@ -75,7 +75,7 @@ export class JobPanel {
     this.map.update([view.map, view.plans.map((plan) => plan.name), over]);
     this.drawDecisions(view.decisions);
     this.drawStages(view.stages);
-    this.drawPlans([view.plans, view.running]);
+    this.drawPlans([view.plans, view.running, over]);
     this.drawEvents(view.events);
     setText(this.sql, view.sql ?? view.text);
   }
@@ -155,14 +155,14 @@ export class JobPanel {
     return h("button", { type: "button", class: `quiet link series-${series}`, "data-key": `row ${stage.plan} ${stage.id}`, onclick: open }, stage.id);
   }
 
-  fillPlans(plans, running) {
+  fillPlans(plans, running, over) {
     const heads = ["Plan", "What", "Still takes", "Stages", "Now"];
     const line = (plan) => [
       plan.name,
       plan.what,
-      words.seconds(plan.seconds),
+      over ? words.NONE : words.seconds(plan.seconds),
       plan.stages.length,
-      plan.name === running ? "runs" : plan.kept ? "ready" : "dropped",
+      plan.name === running ? (over ? "ran last" : "runs") : plan.kept ? "ready" : "dropped",
     ];
     refill(this.plans, table(heads, plans.map(line), { text: [0, 1, 4], wide: 1, label: "Plans" }));
   }
@@ -170,7 +170,7 @@ export class JobPanel {
   fillEvents(events) {
     this.eventsCard.hidden = !events.length;
     const line = (event) =>
-      h("li", {}, h("span", { class: "number" }, words.clockTime(event.at - this.start(), true)), h("span", { class: "kind" }, event.kind), h("span", {}, event.words));
+      h("li", {}, h("span", { class: "number" }, words.clockTime(event.at - this.start(), true)), h("span", { class: "kind" }, words.plain(event.kind)), h("span", {}, event.words));
     refill(this.events, events.map(line).reverse());
   }
 

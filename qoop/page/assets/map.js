@@ -69,7 +69,7 @@ function cell(map, plans, row, column) {
   return s(
     "g",
     { class: best === null ? "cell none" : `cell series-${seriesOf(plans, best)}` },
-    s("title", {}, best === null ? `${where}: no plan fits` : `${where}: plan ${best}, ${words.seconds(seconds)}`),
+    s("title", {}, best === null ? `${where}: not known` : `${where}: plan ${best}, ${words.seconds(seconds)}`),
     s("rect", { x: x + 0.5, y: y + 0.5, width: CELL_WIDE - 1, height: CELL_HIGH - 1 }),
     s("text", { x: x + 4, y: y + 11, class: "name" }, best ?? ""),
   );

@@ -91,6 +91,11 @@ class Page {
 
   heardJob(view) {
     if (view.id !== this.chosen) return;
+    if (view.gone) {
+      setText(this.note, view.gone);
+      this.main.replaceChildren(this.note);
+      return;
+    }
     const earlier = this.view?.id === view.id ? this.view : null;
     if (earlier && view.switches > earlier.switches && !this.replay) say(`Query ${view.id} changed to plan ${view.plan}`);
     this.view = merge(earlier, view);

@@ -391,7 +391,7 @@ export class Timeline {
 }
 
 export function taskWords(task, view, now) {
-  const stage = view.stages.find((one) => one.id === task.stage);
+  const stage = view.stages.find((one) => one.id === task.stage && one.plan === task.plan);
   const lines = [
     `${task.stage}, task ${task.task}, plan ${task.plan}: ${task.state.toLowerCase()}`,
     stage ? words.shorten(stage.label, 60) : null,

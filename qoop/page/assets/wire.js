@@ -19,6 +19,7 @@ export async function order(path, body = {}) {
   const headers = { "content-type": "application/json" };
   const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
   if (!response.ok) throw new HttpError(response.status, await reasonOf(response));
+  return response.json();
 }
 
 async function reasonOf(response) {

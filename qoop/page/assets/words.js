@@ -110,6 +110,11 @@ export function factor(estimated, found) {
 
 const short = (ratio) => (ratio < 10 ? plainTenth(ratio) : Math.round(ratio).toLocaleString("en"));
 
+/** "CapacityTold" as "capacity told". */
+export function plain(name) {
+  return name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+}
+
 export function shorten(text, length) {
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > length ? `${line.slice(0, length - 1)}…` : line;
