@@ -896,7 +896,7 @@ class Cluster:
             moments.append(self._give_up_at)
         if self._extra is not None and self._extra.next_at < math.inf:
             moments.append(self._extra.next_at)
-        if self._scheduler.wake_at < math.inf and self._waiting:
+        if self._scheduler.wake_at < math.inf and self._waiting and self._driver.availability().open:  # else it waits
             moments.append(self._scheduler.wake_at)
         if self._last_resort is not None and self._last_resort.next_at is not None:
             moments.append(self._last_resort.next_at)

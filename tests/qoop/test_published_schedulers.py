@@ -37,6 +37,7 @@ from qoop.schedulers.remaining_work import Rest, latest
 from qoop.schedulers.sjf import SJF
 from qoop.schedulers.tetris import Tetris
 from qoop.schedulers.urgency import Urgency
+from qoop.simulation import Fleet, SimulatedJob, simulate
 
 COLUMNS = (("x", "INTEGER"),)
 POLICIES = [DRF, SJF, Tetris, Carbyne, LAS, EDF, FinishTime, Urgency, Learned]
@@ -418,3 +419,10 @@ def test_a_session_can_have_them_and_its_trace_is_gone_through_again(policy: str
         assert all(job.result().fetchall() == [(1, 4), (2, 2)] for job in jobs)
     found = rerun(read_trace(tmp_path / "t.jsonl"))
     assert found.difference is None and found.ticks > 4
+
+
+def test_a_lease_that_ends_while_all_slots_work_is_waited_for() -> None:
+    plan = Plan((Stage("s", "", (), COLUMNS, 4, "s", estimate=Estimate(task_seconds=3.0)),), COLUMNS)
+    jobs = [SimulatedJob(name, 0.0, plan) for name in ("one", "two")]
+    ran = simulate(Fleet.uniform(1, Resources(2, 8e9)), jobs, scheduler=Auction(lease=1.0))
+    assert all(job.error is None for job in ran.jobs) and ran.seconds == pytest.approx(12.0)
