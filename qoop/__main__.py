@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from qoop.statements.statement import Statement
 
 _USAGE, _INTERRUPTED = 2, 130
-_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "slt")
+_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "slt", "page")
 """The meaning of a first word even if there is a file of that name; that one is ./tpcds."""
 
 _BENCH = "Compare with DuckDB, and plans with each other, while the resources change"
@@ -80,6 +80,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version)
     _add_query_options(parser, "run")
     parser.add_argument("--format", type=_format, metavar="FORMAT", help=f"print answers as {', '.join(FORMATS)}")
+    _add_page_option(parser)
     parser.set_defaults(run=lambda options: _query(parser, options))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_explain(commands)
@@ -88,6 +89,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_calibrate(commands)
     _add_slt(commands, words)
     _add_serve(commands, words)
+    _add_page(commands, words)
     _add_group(commands, words, "profile", _PROFILE, "qoop.commands.profile")
     _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
     _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
@@ -160,6 +162,18 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser], wo
         commands.add_parser("serve", help="Answer queries over HTTP and Flight SQL, for many clients")
 
 
+def _add_page(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
+    """Add the command; its module is loaded only if it is asked for."""
+    if words[:1] == ["page"]:
+        import_module("qoop.page.command").add(commands)
+    else:
+        commands.add_parser("page", help="Show a trace in the browser: go to any time of it")
+
+
+def _add_page_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--page", action="store_true", help="show in a browser what runs; see docs/page.md")
+
+
 def _add_group(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     words: Sequence[str],
@@ -188,6 +202,7 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         named = tables_named(asked)
         opened = _session(options, named)
     with opened as session:
+        _show_page(options, session)
         for statement in asked:
             result = _executed(session, statement, options.data if named is not None else ())
             if not isinstance(statement, SetOption):
@@ -236,7 +251,22 @@ def _shell(options: argparse.Namespace) -> int:
             raise ConfigError(f"there is no {path}")
     from qoop.repl.shell import Shell
 
-    return Shell(lambda: _watching(_session(options)), options.format or "table").run()
+    def opened() -> Session:
+        session = _watching(_session(options))
+        try:
+            _show_page(options, session)
+        except ConfigError:
+            session.close()
+            raise
+        return session
+
+    return Shell(opened, options.format or "table").run()
+
+
+def _show_page(options: argparse.Namespace, session: Session) -> None:
+    """Show the session in the browser, if that is asked for. Raises ConfigError if it cannot be."""
+    if options.page:
+        print(f"the page is at {session.page(open=True).url}", file=sys.stderr, flush=True)
 
 
 def _format(name: str) -> str:

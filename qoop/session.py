@@ -734,12 +734,10 @@ class Session:
         Raises ConfigError if the port is taken, or the extra ``qoop[server]`` is missing; SessionClosed.
         """
         self._tables.check_open()
-        try:
-            from qoop.page.opening import of_session
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"there is no {error.name}, which the page needs: pip install 'qoop[server]'") from error
+        from qoop.page.needed import opening
+
         there = [page for page in self._parts.pages if not page.closed and port in (0, page.port)]
-        page = there[0] if there else of_session(self, port)
+        page = there[0] if there else opening().of_session(self, port)
         if not there:
             self._parts.pages.append(page)
         if open:

@@ -13,7 +13,7 @@ from qoop.options import FLAGS
 
 _WITH_DATA = "explain"
 _SWITCHES = (
-    *("-h", "--help", "--version", "--alternatives", "--analyze", "--history"),
+    *("-h", "--help", "--version", "--page", "--alternatives", "--analyze", "--history"),
     *(f"--{name.replace('_', '-')}" for name, flag in FLAGS.items() if flag.metavar is None),
 )
 

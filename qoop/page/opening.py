@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 from qoop.page.app import Guarded, Source, application
 from qoop.page.live import Live
+from qoop.page.recorded import Recorded
 from qoop.page.views import Powers
+from qoop.retrace.rerun import Recording
 from qoop.server.listening import Listening
 from qoop.server.manners import Place
 
@@ -45,10 +49,11 @@ class LivePage:
             self._listening.__exit__()
 
     def show(self) -> None:
-        """Open it in the user's browser."""
+        """Open it in the user's browser, if that has a window: one that has not would take the terminal."""
         import webbrowser
 
-        webbrowser.open(self.url)
+        if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+            webbrowser.open(self.url)
 
     def __enter__(self) -> LivePage:
         return self
@@ -65,3 +70,8 @@ def of_session(session: Session, port: int = 0) -> LivePage:
     config = session.config
     powers = Powers(cancel=True, suspend=not config.locked and config.ray is None, resize=config.ray is None)
     return LivePage(Live(session, powers), port)
+
+
+def of_trace(recording: Recording, name: str, port: int = 0) -> LivePage:
+    """The page of a trace, with a slider for its time. Raises ConfigError if it cannot be gone through."""
+    return LivePage(Recorded(recording, name), port)

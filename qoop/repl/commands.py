@@ -367,8 +367,13 @@ def _save(shell: Shell, path: str) -> None:
     shell.say(f"{len(result):,} rows in {save(result, shlex.split(path)[0])}")
 
 
-def _page(shell: Shell, _: str) -> None:
-    shell.page(shell.last_result())
+def _page(shell: Shell, word: str) -> None:
+    if word.lower() not in ("", "live"):
+        raise ConfigError(f"\\page shows the last answer, \\page live what runs, in a browser; {word!r} is neither")
+    if word:
+        shell.say(shell.session.page(open=True).url)
+    else:
+        shell.page(shell.last_result())
 
 
 def _read(shell: Shell, path: str) -> None:
@@ -437,7 +442,9 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command(("x",), "", "a value a line, and back", _expanded),
             Command(("timing", "timer"), "[on|off]", "say how long queries take", _timing),
             Command(("save", "export"), "FILE", "put the last one in a file: .csv .json .parquet .arrow …", _save),
-            Command(("page", "pager"), "", "the last one whole, in a pager", _page),
+            Command(
+                ("page", "pager"), "[live]", "the last one whole, in a pager; live: what runs, in a browser", _page
+            ),
             Command(("o", "output"), "[FILE]", "print answers to a file from now on", _output),
         ),
     ),

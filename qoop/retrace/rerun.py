@@ -129,12 +129,19 @@ class Rerun:
         return f"{counted}: all the same" if self.difference is None else f"after {counted}, {self.difference}"
 
 
+Seen = Callable[[Cluster, Sequence[JobHandle], bool], object]
+
+
 def rerun(
-    recording: Recording, policy: Policy | None = None, scheduler: Callable[[], Scheduler] | None = None
+    recording: Recording,
+    policy: Policy | None = None,
+    scheduler: Callable[[], Scheduler] | None = None,
+    seen: Seen | None = None,
 ) -> Rerun:
     """Go through a trace again, to its end or to the first difference.
 
     policy, scheduler: to be used in place of those of the trace: when would another have decided otherwise?
+    seen: is shown the cluster and its jobs after every tick, and whether it was the last.
     Raises ConfigError if the trace was made with a scheduler of one's own and none is given.
     """
     again = _Again(recording, policy, scheduler() if scheduler is not None else _recorded(recording.opened.scheduler))
@@ -142,6 +149,8 @@ def rerun(
     for tick in recording.ticks:
         last = tick is recording.ticks[-1] and not recording.ended
         difference = again.tick(tick, partial=last)
+        if seen is not None:
+            seen(again.cluster, again.handles, tick is recording.ticks[-1] or difference is not None)
         if difference is not None:
             break
         ticks += 1
@@ -325,6 +334,14 @@ class _Again:
             opened.tenants,
             most_jobs=opened.most_jobs,
         )
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._cluster
+
+    @property
+    def handles(self) -> Sequence[JobHandle]:
+        return [handle for _, handle in self._handles]
 
     @property
     def decisions(self) -> int:

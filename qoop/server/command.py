@@ -48,6 +48,8 @@ def add(
     parser.add_argument("--audit", metavar="FILE", type=Path, help="a line of JSON for each statement (stderr)")
     parser.add_argument("--queries", type=int, default=100, metavar="N", help="that may run at a time (100)")
     ending = "seconds that queries may go on once the server is to end (30)"
+    page = "show all queries in a browser on this machine, to whom has the address that is printed"
+    parser.add_argument("--page", action="store_true", help=page)
     parser.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help=ending)
     parser.set_defaults(run=lambda options: _run(options, open_session))
     return parser
@@ -73,6 +75,8 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
             if options.flight_port is not None:
                 server = _flight(service, replace(place, port=options.flight_port), manners)
                 _say(f"and, by Flight SQL, at {servers.enter_context(server).address}")
+            if options.page:
+                _say(f"and shows what runs at {session.page().url}")
             _wait_for_end(service, options.grace)
     return 0
 
