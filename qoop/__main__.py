@@ -347,7 +347,7 @@ def _session(options: argparse.Namespace, wanted: Callable[[str], bool] | None =
         with uninterrupted():  # it ends with what was kept waiting
             from qoop.session import connect
 
-            session = connect(**{name: getattr(options, name) for name in FLAGS})
+            session = connect(local_frames=False, **{name: getattr(options, name) for name in FLAGS})
         for path in options.data:
             session.register_path(path, wanted)
         return session

@@ -78,6 +78,7 @@ class Config:
     most_jobs: float = math.inf
     most_queued: float = math.inf
     demand_aware: bool = False
+    local_frames: bool = True
     ray: str | None = None
     watch_machine: bool | None = None
     ray_reserve: bool = True

@@ -259,6 +259,9 @@ OPTIONS = (
         "scheduler", '"max_min": by weight; or "finish_time", "urgency", "learned", "auction"', policy_name,
         lambda: SCHEDULERS[0],
     ),
+    SessionOption(
+        "local_frames", "true: queries find data frames among the program's variables", on_or_off, lambda: True
+    ),
     SessionOption("demand_aware", "false: shares do not depend on what plans have a use for", on_or_off, lambda: False),
     SessionOption(
         "watch_machine",

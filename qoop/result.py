@@ -51,6 +51,10 @@ _FEW = 1_000
 """Rows that are printed without opening a DuckDB for it, where that can be (:mod:`qoop.drawing.value_text`)."""
 
 
+_AT_ONCE = 10_000
+"""Rows that are made values of Python at a time."""
+
+
 class Result:
     """A table that owns its memory, or its file; it stays valid after the session is closed.
 
@@ -85,8 +89,18 @@ class Result:
         """The DuckDB types of the columns."""
         return [type_ for _, type_ in self._columns]
 
+    @property
+    def description(self) -> list[tuple[str, str, None, None, None, None, None]]:
+        """The columns as PEP 249 has them: name, DuckDB's type, and five that are not known."""
+        return [(name, type_, None, None, None, None, None) for name, type_ in self._columns]
+
     def __len__(self) -> int:
         return int(self._raw.num_rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Each row as a tuple of Python values, from the first on, whatever was fetched before."""
+        for first in range(0, len(self), _AT_ONCE):
+            yield from self.slice(first, _AT_ONCE).fetchall()
 
     @property
     def unique_columns(self) -> list[str]:

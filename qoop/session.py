@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -87,6 +87,15 @@ if TYPE_CHECKING:
     from qoop.page.opening import LivePage
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.base import Scheduler
+    from qoop.statements.prepared import Said
+    from qoop.statements.remembered import Remembered
+
+
+_CHANGES = CreateView | CreateTable | CreateEmpty | Change | Drop
+"""The statements that change tables and views."""
+
+SYNONYMS = {"threads": "slots", "worker_threads": "slots", "memory_limit": "memory", "max_memory": "memory"}
+"""The names that DuckDB has for options of a session."""
 
 
 def connect(
@@ -110,6 +119,7 @@ def connect(
     most_jobs: float | None = None,
     most_queued: float | None = None,
     demand_aware: bool | None = None,
+    local_frames: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
     ray: str | None = None,
     watch_machine: bool | None = None,
@@ -159,6 +169,8 @@ def connect(
         "cheapest" takes the plan and the slots that do with the least, and end by the deadline if there is one.
     demand_aware: whether other jobs are promised the share that a job's plan has no use for, so that they may choose
         other plans (:mod:`qoop.schedulers.demand_aware`).
+    local_frames: whether a query finds tables of Arrow, pandas and Polars among the variables of the program, under
+        names that no table has (:mod:`qoop.statements.local_frames`). A locked session never does.
     tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the start. By
         default they live in memory, as long as the session.
     ray: "auto", for the Ray cluster that this machine is part of, or the "host:port" of the head of one. Tasks then
@@ -206,6 +218,7 @@ class Session:
         share = _share(config)
         self.backend = _backend(config, share)
         self._goal = {"error_goal": config.error_goal, "confidence": config.confidence}
+        self._frames: dict[str, object] = {}  # variables of the program that are tables, by name in lower case
         self._terms = Terms(config.tenant, 1.0, config.priority, config.deadline)
         self.cluster = Cluster(
             self.backend,
@@ -243,6 +256,7 @@ class Session:
         Raises SourceError if it cannot be read.
         """
         self._tables.register(name, source)
+        self._frames.pop(name.lower(), None)
 
     @interruptible()
     def register_folder(self, directory: str | os.PathLike[str]) -> None:
@@ -364,6 +378,8 @@ class Session:
         if isinstance(statement, str):
             return self.sql(statement, watch=watch)
         self._tables.check_open()
+        if "_remembered" in vars(self) and isinstance(statement, _CHANGES):
+            self._remembered.changed()
         match statement:
             case Query(text):
                 return _answer(self.start(self.planning.plan(self._pivoted(text)), resume=self.config.reuse), watch)
@@ -408,6 +424,8 @@ class Session:
                 from qoop.statements.showing import shown_functions
 
                 return Result(*shown_functions(self.functions().values(), self.planning.row_seconds()))
+            case _:
+                return self._said(statement, watch)
         return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
 
     @overload
@@ -767,6 +785,7 @@ class Session:
 
         Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
         """
+        name = SYNONYMS.get(name.lower(), name)
         if name.lower() in ("slots", "memory"):
             self._set_resources(name.lower(), value)
             return
@@ -787,7 +806,7 @@ class Session:
 
     def _check_option(self, name: str) -> None:
         """Of a text; the program itself may do more."""
-        if self.config.locked and name.lower() in SETTABLE:
+        if self.config.locked and SYNONYMS.get(name.lower(), name.lower()) in SETTABLE:
             raise Forbidden(f"{name} is not for SQL to set in a locked session; there are {', '.join(options())}")
 
     def _set_terms(self, name: str, value: object) -> None:
@@ -853,8 +872,59 @@ class Session:
 
     # Inside
 
+    def _said(self, asked: Said, watch: Callable[[Job], object] | None) -> Result:
+        """Do what a statement about prepared statements, variables and transactions asks for."""
+        from qoop.statements import prepared
+
+        if self.config.locked:  # its users are many
+            raise Forbidden("a locked session has no prepared statements, variables and transactions")
+        result = Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
+        match asked:
+            case prepared.Prepare():
+                self._remembered.prepare(asked)
+            case prepared.Execute():
+                for statement in self._remembered.execute(asked):
+                    result = self.execute(statement, watch)
+            case prepared.Deallocate():
+                self._remembered.deallocate(asked)
+            case prepared.SetVariable(name, None):
+                self._remembered.forget_variable(name)
+            case prepared.SetVariable(name, text):
+                found = self.execute(Query(f"SELECT ({text})"), watch)
+                self._remembered.set_variable(name, found.fetchall()[0][0], found.types[0])
+            case prepared.Transaction():
+                self._remembered.transact(asked)
+        return result
+
+    def _see_frames(self, text: str) -> None:
+        """Register the variables of the program that a query names as tables; forget those that are none any more."""
+        from qoop.statements.local_frames import may_change, names_where_tables_stand, variable
+
+        for name in names_where_tables_stand(text):
+            seen = self._frames.get(name.lower())
+            if seen is None and self._tables.has(name):
+                continue
+            found = variable(name)
+            if found is None and seen is not None:
+                self._tables.forget(name)
+                del self._frames[name.lower()]
+            elif found is not None and (found is not seen or may_change(found)):
+                self._tables.register(name, found)
+                self._frames[name.lower()] = found
+
+    @cached_property
+    def _remembered(self) -> Remembered:
+        from qoop.statements.remembered import Remembered
+
+        return Remembered()
+
     def _pivoted(self, text: str, asked: Callable[[str], Result] | None = None) -> str:
-        """A query with the values that its PIVOTs find in the data. asked: answers a query, by default as `sql`."""
+        """A query with the values of variables, and with those that its PIVOTs find in the data. asked: answers a
+        query, by default as `sql`."""
+        if "getvariable" in text.lower() and not self.config.locked:
+            text = self._remembered.written_out(text)
+        if self.config.local_frames and not self.config.locked:
+            self._see_frames(text)
         if "pivot" not in text.lower():
             return text
         from qoop.statements.pivots import with_values

@@ -93,6 +93,17 @@ class SessionTables:
         with self.naming():
             self._announce(self.catalog.register(name, source), place=_place(source))
 
+    def has(self, name: str) -> bool:
+        """True if a table or a view has the name."""
+        with self.naming():
+            return name.lower() in {known.lower() for known in self.definitions.names()}
+
+    def forget(self, name: str) -> None:
+        """Drop a table that was registered."""
+        with self.naming():
+            self.catalog.drop(name)
+            self.binder.drop_table(name)
+
     def register_function(self, function: UserFunction, replace: bool) -> None:
         """As `Session.register_function`."""
         with self.naming():

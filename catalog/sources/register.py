@@ -250,6 +250,8 @@ def _to_arrow(name: str, source: object) -> pa.Table:
         return source.to_table()
     if library == "pandas":
         return own_copy(pa.Table.from_pandas(source, preserve_index=False))
+    if library == "polars" and type(source).__name__ == "LazyFrame":
+        return pa.table(source.collect())  # type: ignore[attr-defined]
     if hasattr(source, "__arrow_c_stream__"):
         return pa.table(source)
     raise SourceError(

@@ -6,6 +6,9 @@
     statement.py     texts into statements
     reading.py       CREATE, DROP, COPY and changes of tables
     changing.py      tables without rows, and INSERT, UPDATE, DELETE and MERGE
+    prepared.py      PREPARE, EXECUTE, SET VARIABLE, CALL and BEGIN
+    remembered.py    the prepared statements and variables of a session
+    local_frames.py  tables among the variables of the program
     parameters.py    values for ``?`` and ``$name``
     pivots.py        values for a PIVOT that has none
     copying.py       where COPY may write

@@ -45,7 +45,11 @@ def with_values(text: str, parameters: Parameters) -> str:
     parameter, or one of a type that has no literal.
     """
     given = dict(parameters) if isinstance(parameters, Mapping) else _numbered(parameters)
-    given = {folded(str(name)): value for name, value in given.items()}
+    return with_texts(text, {folded(str(name)): literal(value) for name, value in given.items()})
+
+
+def with_texts(text: str, given: Mapping[str, str]) -> str:
+    """The text with expressions of SQL, by the folded names of parameters, in their places. Raises as `with_values`."""
     found = _found(text)
     for one in found:
         if one.name not in given:
@@ -57,7 +61,7 @@ def with_values(text: str, parameters: Parameters) -> str:
         raise QueryError(
             f"there are values, but no parameters, for: {', '.join(name for name in given if name in left)}"
         )
-    return _replaced(text, [(one.start, one.end, literal(given[one.name])) for one in found])
+    return _replaced(text, [(one.start, one.end, given[one.name]) for one in found])
 
 
 @value

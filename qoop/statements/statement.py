@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import duckdb
 
@@ -30,6 +30,9 @@ from qoop.statements.reading import (
     dropped,
 )
 from qoop.statements.words import Words
+
+if TYPE_CHECKING:
+    from qoop.statements.prepared import Said, SetVariable
 
 _MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate)\b", re.I)
 _IS_QUERY = re.compile(r"\s*(?:select|from|with|values)\b", re.I)
@@ -92,7 +95,7 @@ class _Parsed:
 
 
 Made = CreateView | CreateTable | CreateEmpty | Change | Drop | Copy
-Statement = Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made
+Statement: TypeAlias = "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said"
 
 
 @lru_cache(maxsize=128)
@@ -242,10 +245,9 @@ def _statement(item: _Parsed) -> Statement:
         analyze = words.take("ANALYZE")
         return Explain(query_text(words.rest), "analyze" if analyze else "plan")
     if item.type == duckdb.StatementType.SET:
-        return _option(Words(without_end(text)))
-    if item.type == duckdb.StatementType.TRANSACTION:
-        raise QueryError("there are no transactions: each statement takes effect at once, and none is rolled back; "
-                         "leave BEGIN, COMMIT and ROLLBACK out")  # fmt: skip
+        return _variable(text) or _option(Words(without_end(text)))
+    if item.type == duckdb.StatementType.CALL and words.take("CALL"):
+        return Query(f"FROM {words.rest}")
     read = _OTHERS.get(item.type)
     if read is None:
         raise _not_for_a_session(item.type.name)
@@ -255,13 +257,37 @@ def _statement(item: _Parsed) -> Statement:
 def _not_for_a_session(kind: str) -> QueryError:
     return QueryError(f"{kind} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
                       "CREATE VIEW, CREATE TABLE, INSERT, UPDATE, DELETE, MERGE, DROP, COPY … TO, SET, RESET, "
+                      "PREPARE, EXECUTE, CALL, BEGIN, COMMIT, "
                       "EXPLAIN, DESCRIBE, SUMMARIZE, "
                       "SHOW TABLES and SHOW FUNCTIONS; data comes in through register() or FROM 'file'")  # fmt: skip
 
 
-_OTHERS: dict[duckdb.StatementType, Callable[[str], Made]] = {
+def _said(reader: str, text: str) -> Said:
+    """One of the statements of :mod:`qoop.statements.prepared`, which few sessions need."""
+    from qoop.statements import prepared
+
+    read: Callable[[str], Said] = getattr(prepared, reader)
+    return read(text)
+
+
+def _deallocates(text: str) -> bool:
+    return Words(text).take("DEALLOCATE")
+
+
+def _variable(text: str) -> SetVariable | None:
+    if "variable" not in text.lower():
+        return None
+    from qoop.statements.prepared import set_variable
+
+    return set_variable(text)
+
+
+_OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said]] = {
     duckdb.StatementType.CREATE: created,
-    duckdb.StatementType.DROP: dropped,
+    duckdb.StatementType.DROP: lambda text: _said("deallocated", text) if _deallocates(text) else dropped(text),
+    duckdb.StatementType.PREPARE: lambda text: _said("prepared", text),
+    duckdb.StatementType.EXECUTE: lambda text: _said("executed", text),
+    duckdb.StatementType.TRANSACTION: lambda text: _said("transaction", text),
     duckdb.StatementType.COPY: copied,
     duckdb.StatementType.INSERT: changed,
     duckdb.StatementType.UPDATE: changed,

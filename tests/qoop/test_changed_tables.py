@@ -120,8 +120,7 @@ def test_a_table_that_is_registered_over_one_of_ours_is_not_ours() -> None:
         ("INSERT OR REPLACE INTO t VALUES (1)", "changes tables that it has created"),
         ("INSERT INTO t VALUES ('x')", "Could not convert"),
         ("INSERT INTO nothing VALUES (1)", "there is no table nothing|unknown table"),
-        ("BEGIN", "no transactions"),
-        ("ROLLBACK", "no transactions"),
+        ("ROLLBACK", "BEGIN first"),
     ],
 )
 def test_what_cannot_be_is_said_and_nothing_changes(text: str, message: str) -> None:

@@ -166,7 +166,7 @@ def test_one_of_several_rows_of_a_subquery_is_taken_where_that_is_allowed() -> N
 
 def test_an_unknown_option_is_refused(session: qoop.Session) -> None:
     with pytest.raises(qoop.ConfigError, match="TimeZone"):
-        session.sql("SET threads = 4")
+        session.sql("SET checkpoint_threshold = 4")
     with pytest.raises(qoop.ConfigError, match="cannot be"):
         session.set("TimeZone", "Atlantis")
 

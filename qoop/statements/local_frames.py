@@ -1,0 +1,64 @@
+"""Tables of the program that a query names as DuckDB lets it: `df = pandas.DataFrame(…); session.sql("FROM df")`.
+
+A variable counts if it holds a table of Arrow, pandas or Polars, if a text names it where tables stand, and if no table
+or view has its name. It is looked for where the session was called: among local names, then among those of the module.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+from qoop.catalog.lexed import lexed
+
+_LIBRARIES = ("pyarrow", "pandas", "polars")
+_KINDS = ("DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader", "FileSystemDataset", "InMemoryDataset")
+_OURS = __name__.partition(".")[0]
+
+
+def names_where_tables_stand(text: str) -> Iterator[str]:
+    """The names behind FROM, JOIN or a comma that nothing is called by.
+
+    >>> list(names_where_tables_stand("SELECT a FROM df, b.c JOIN other ON f(x) > 1, range(3)"))
+    ['df', 'other']
+    """
+    words = [word for word in lexed(text) if word.kind != "comment"]
+    for before, word, after in zip(words, words[1:], [*words[2:], None], strict=False):
+        begins = before.says("FROM", "JOIN", ",")
+        if begins and word.name and not (after is not None and after.text in ("(", ".", "=", ":")):
+            yield word.name
+
+
+def variable(name: str) -> object | None:
+    """The table that a variable of the program holds; None if there is none such."""
+    caller = _caller()
+    if caller is None:
+        return None
+    for names in (caller.f_locals, caller.f_globals):
+        if name in names:
+            return names[name] if _is_table(names[name]) else None
+    return None
+
+
+def _caller() -> FrameType | None:
+    """The innermost function that is not the session's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    module = frame.f_globals.get("__name__", "")
+    return module.partition(".")[0] in (_OURS, "contextlib")
+
+
+def _is_table(value: object) -> bool:
+    kind = type(value)
+    return kind.__module__.partition(".")[0] in _LIBRARIES and kind.__name__ in _KINDS
+
+
+def may_change(value: object) -> bool:
+    """True if what it holds can be another thing without being another object."""
+    return type(value).__module__.partition(".")[0] == "pandas"
