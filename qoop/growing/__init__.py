@@ -9,6 +9,7 @@
 
     answer.py        a growing answer: what `Session.approximate` gives
     asking.py        from a query to a growing answer, or to the reason why it does not grow
+    core.py          the sums of a query, and what stands around them
     edition.py       one state of the answer
     editions.py      the states, one after the other
     explaining.py    how an answer would grow, in words
@@ -18,6 +19,7 @@
     growth.py        what is known of a query that grows: values
     intervals.py     intervals of the figures of all groups
     names.py         which column or item a name means
+    notes.py         what else is to be known of an edition
     refused.py       why a query cannot grow, on its way to who asked
     rounds.py        the program: what comes after a round
     planning.py      plans the query of a round

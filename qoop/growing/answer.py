@@ -15,7 +15,8 @@ from qoop.catalog.value import value
 from qoop.growing.edition import Edition
 from qoop.growing.editions import Editions
 from qoop.growing.estimators import unseen
-from qoop.growing.intervals import Intervals, Look, intervals
+from qoop.growing.intervals import Intervals, Look, at_look
+from qoop.growing.notes import notes
 from qoop.growing.rounds import Begin, End, Finish, Message, Pause, Read, RoundEnded, Rounds, Show, Step, Stop
 from qoop.growing.totals import Totals
 from qoop.result import Result
@@ -98,6 +99,7 @@ class GrowingAnswer:
         self._editions: list[Edition] = []
         self._made: Edition | None = None
         self._jobs: list[Job] = []
+        self._exact = self._begin_exact()
         self._send(Begin())
 
     def editions(self) -> Editions:
@@ -148,14 +150,13 @@ class GrowingAnswer:
                 return
             number = self._rounds.number
             try:
-                result = self._jobs[number].result()
+                found = self._estimated(number, self._jobs[number].result())
+                self._made = self._edition(number, found)
             except BaseException:
                 if self._ended():
                     return
                 self._send(Stop())
                 raise
-            found = self._estimated(number, result)
-            self._made = self._edition(number, found)
             busy = self._growing.busy
             self._send(RoundEnded(number, found.worst, busy is None or busy()))
 
@@ -180,17 +181,28 @@ class GrowingAnswer:
                 if self._growing.cut_short is not None:
                     self._growing.cut_short(1.0 - self._editions[-1].share)
             case End():
-                if self._jobs:
-                    self._jobs[-1].cancel()
+                for job in (*self._exact.values(), *self._jobs[-1:]):
+                    job.cancel()
                 self._forget_plans()
+
+    def _begin_exact(self) -> dict[str, Job]:
+        """Start what stands around the sums and does not hang on them."""
+        around = self._growing.growth.around
+        if around is None:
+            return {}
+        plans = self._plans()
+        return {name: self._growing.start(plans.plan_whole(text)) for name, text in around.exact}
+
+    def _plans(self) -> RoundPlanning:
+        if self._planning is None:
+            self._planning = self._growing.planning()
+        return self._planning
 
     def _read(self, number: int, rest: bool) -> Job:
         growing = self._growing
-        if self._planning is None:
-            self._planning = growing.planning()
         pieces = growing.cut.of(growing.schedule.pieces_of(number, rest))
         text = growing.growth.rest_sql if rest else growing.growth.round_sql
-        return growing.start(self._planning.plan(text, pieces), follows=number > 0)
+        return growing.start(self._plans().plan(text, pieces), follows=number > 0)
 
     def _forget_plans(self) -> None:
         if self._planning is not None:
@@ -200,12 +212,22 @@ class GrowingAnswer:
     def _look(self, number: int) -> Look:
         schedule = self._growing.schedule
         drawn = len(schedule.order) if self._rounds.rest else schedule.ends[number]
-        return Look(drawn, len(schedule.order), schedule.alpha(self._growing.goal.confidence))
+        return Look(drawn, len(schedule.order), 0.0)
 
     def _estimated(self, number: int, result: Result) -> Intervals:
+        for name, job in self._exact.items():
+            found = job.result()
+            self._totals.know(name, found.lossless(), list(zip(found.columns, found.types, strict=True)))
+        self._exact = {}
         self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
         look = self._look(number)
-        return Intervals({}, {}, 0.0) if look.is_whole else intervals(self._growing.growth.figures, self._totals, look)
+        return (
+            Intervals({}, {}, 0.0)
+            if look.is_whole
+            else at_look(
+                self._growing.growth.bounded, self._totals, self._growing.schedule, look.drawn, self._growing.goal
+            )
+        )
 
     def _edition(self, number: int, found: Intervals) -> Edition:
         growth, look = self._growing.growth, self._look(number)
@@ -214,19 +236,10 @@ class GrowingAnswer:
         result = Result(rows, edition_columns(growth), self._growing.settings)
         left = unseen.most(look.drawn, look.pieces, 1 - self._growing.goal.confidence) if growth.keys else 0.0
         error = 0.0 if look.is_whole else found.worst
-        return Edition(result, number, share, look.is_whole, self._totals.groups, left, error, "", self._notes(look),
-                       tuple(one.place for one in growth.figures))  # fmt: skip
-
-    def _notes(self, look: Look) -> tuple[str, ...]:
-        growth = self._growing.growth
-        if look.is_whole:
-            return ()
-        notes = []
-        if any(one.kind == "extreme" for one in growth.figures):
-            notes.append("least and greatest values are those seen so far")
-        if growth.limited:
-            notes.append("the rows were chosen and put in order by estimates; others may belong among them")
-        return tuple(notes)
+        told = () if look.is_whole else notes(growth, found)
+        return Edition(
+            result, number, share, look.is_whole, self._totals.groups, left, error, "", told, tuple(growth.shown)
+        )
 
 
 class ExactAnswer:
@@ -287,9 +300,9 @@ async def awaited(answer: Answer) -> Result:
 
 def edition_columns(growth: Growth) -> tuple[tuple[str, str], ...]:
     """Names and types of the columns of an edition."""
-    figures, columns = {one.place for one in growth.figures}, []
+    columns = []
     for place, (name, type_) in enumerate(growth.columns):
         columns.append((name, type_))
-        if place in figures:
+        if place in growth.shown:
             columns += [(f"{name}_low", "DOUBLE"), (f"{name}_high", "DOUBLE")]
     return (*columns, ("share_read", "DOUBLE"))

@@ -7,7 +7,9 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import BindError
+import duckdb
+
+from qoop.catalog.errors import BindError, QueryError
 from qoop.catalog.sources.pieces import cut
 from qoop.catalog.value import value
 from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer, Starts
@@ -15,7 +17,7 @@ from qoop.growing.eligibility import growth_of
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
 from qoop.growing.schedule import Schedule, schedule
-from qoop.growing.totals import NUMBERS
+from qoop.growing.totals import NUMBERS, Totals
 
 if TYPE_CHECKING:
     from qoop.catalog.sources.pieces import Cut
@@ -42,21 +44,27 @@ class Found:
     schedule: Schedule
 
 
-def found(bound: Bound, tables: Mapping[str, Table], seed: int | None, on_nodes: bool) -> Found | NotGrowing:
+def found(
+    bound: Bound,
+    tables: Mapping[str, Table],
+    seed: int | None,
+    on_nodes: bool,
+    describe: Callable[[str], tuple[tuple[str, str], ...]],
+) -> Found | NotGrowing:
     """The way in which a query grows. seed: of the order of the pieces; by default one of the text and of the
     table, so that the same query reads the same pieces. on_nodes: tasks run in other processes."""
-    growth = growth_of(bound, tables)
+    growth = growth_of(bound, tables, describe)
     if isinstance(growth, NotGrowing):
         return growth
     name = growth.fact.name
     if on_nodes and not growth.fact.source.shared:
-        return NotGrowing(f"{name}, its largest table, is in the memory of this process")
+        return NotGrowing(f"{name}, the table of its sums, is in the memory of this process")
     pieces = cut(growth.fact, _PIECES)
     if pieces is None:
-        return NotGrowing(f"{name}, its largest table, cannot be read by pieces")
+        return NotGrowing(f"{name}, the table of its sums, cannot be read by pieces")
     rounds = schedule(pieces.count, _seed(bound, growth) if seed is None else seed)
     if len(rounds.ends) == 1:
-        return NotGrowing(f"{name}, its largest table, has only {growth.fact.rows:,} rows")
+        return NotGrowing(f"{name}, the table of its sums, has only {growth.fact.rows:,} rows")
     return Found(growth, pieces, rounds)
 
 
@@ -80,7 +88,7 @@ def ask(
     if busy is not None and not busy():
         return ExactAnswer(start(planning.plan(text)), NOT_BUSY)
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, seed, config.ray is not None)
+    growing = found(bound, named, seed, config.ray is not None, tables.describe)
     if isinstance(growing, NotGrowing):
         return ExactAnswer(start(planning.plan(text)), growing.reason)
     rounds = partial(RoundPlanning, named, bound.settings, planning.apart, bool(config.locked))
@@ -95,16 +103,34 @@ def ask(
 def why_not(text: str, tables: SessionTables, planning: QueryPlanning, config: Config) -> Found | str:
     """The way in which a query would grow, or the reason why it would not."""
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, None, config.ray is not None)
+    growing = found(bound, named, None, config.ray is not None, tables.describe)
     if isinstance(growing, NotGrowing):
         return growing.reason
     return _refused(RoundPlanning(named, bound.settings, planning.apart, bool(config.locked)), growing) or growing
+
+
+def _around_refused(growth: Growth, rounds: RoundPlanning) -> str:
+    """The reason why what stands around the sums cannot be computed from them."""
+    if growth.around is None:
+        return ""
+    totals = Totals(growth, rounds.settings)
+    try:
+        for name, text in growth.around.exact:
+            totals.know(name, None, rounds.columns(text))
+        return "" if totals.describes_around() else "what stands around its sums has other columns over estimates"
+    except (duckdb.Error, QueryError) as error:
+        return f"what stands around its sums needs more than these: {str(error).splitlines()[0]}"
+    finally:
+        totals.close()
 
 
 def _refused(rounds: RoundPlanning, growing: Found) -> str:
     """The reason why the query of a round is none."""
     try:
         types = dict(rounds.plan(growing.growth.round_sql, growing.cut.of(growing.schedule.pieces_of(0))).bound.columns)
+        around = _around_refused(growing.growth, rounds)
+        if around:
+            return around
     except BindError as error:
         return f"its sums cannot be taken apart: {str(error).splitlines()[0]}"
     finally:

@@ -1,86 +1,148 @@
-"""The queries that can grow: those whose figures are sums over the rows of one large table, in groups.
+"""The queries that can grow: those in which there are sums over the rows of a large table, in groups.
 
-The largest table of the query is read by pieces, so it must stand once in the query, in the FROM of its only SELECT,
-where each of its rows gives what it gives alone: joined to others, which are read whole, and never as the side of an
-outer join that is filled up with NULLs. What is grouped is then a sum over its pieces.
+One table is read by pieces: the largest that stands in the FROM of the SELECT with the sums where each of its rows
+gives what it gives alone: joined to others, which are read whole, and never as the side of an outer join that is filled
+up with NULLs. What is grouped is then a sum over its pieces. Other mentions of the table are read whole.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from qoop.growing.figures import Reading, figure_of, has_aggregates
-from qoop.growing.growth import Growth, NotGrowing
-from qoop.growing.names import Names, sources_of
+from qoop.catalog.errors import QueryError
+from qoop.growing.core import Core, around_of, cores
+from qoop.growing.figures import Reading, figure_of
+from qoop.growing.growth import UNBOUNDED, Growth, NotGrowing
+from qoop.growing.names import Names, has_aggregates, sources_of
 from qoop.growing.refused import Refused
 from qoop.growing.round_sql import rest_sql, round_sql, tail_sql
 from qoop.plan_cache import is_steady
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
+    from qoop.growing.growth import Figure
     from qoop.planner.sql.bind import Bound
+
+PIECES = "qoop_pieces"
+"""The name of the table of pieces in the query of a round."""
 
 _NOT_GROWN = {
     exp.Distinct: "it has DISTINCT",
-    exp.Window: "it has window functions",
     exp.TableSample: "it draws a sample itself",
     exp.Pivot: "it has a PIVOT",
     exp.Qualify: "it has QUALIFY",
 }
 
+Columns = tuple[tuple[str, str], ...]
 
-def growth_of(bound: Bound, tables: Mapping[str, Table]) -> Growth | NotGrowing:
-    """The sums that a query grows by, or the reason why it does not grow. tables: by lower-case name."""
+
+def growth_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Growth | NotGrowing:
+    """The sums that a query grows by, or the reason why it does not grow.
+
+    tables: by lower-case name. describe: the columns of a text over them."""
+    reasons = []
     try:
-        return _growth(bound, tables)
+        query = _read(bound)
+        known = _known(query, tables)
+        for core in cores(query, known):
+            try:
+                return _growth(bound, core, known, describe)
+            except Refused as refused:
+                reasons.append(str(refused))
     except Refused as refused:
-        return NotGrowing(str(refused))
+        reasons.append(str(refused))
+    return NotGrowing(reasons[0] if reasons else "it has no aggregates")
 
 
-def _growth(bound: Bound, tables: Mapping[str, Table]) -> Growth:
-    select = _select(bound)
-    if not any(map(has_aggregates, select.expressions)):
-        raise Refused("it has no aggregates")
-    fact = _fact(select, tables)
-    names = Names(select, {name: [column for column, _ in table.columns] for name, table in tables.items()})
-    keys = names.keys()
-    reading = Reading(names, keys)
-    values = [names.value_of(item) for item in select.expressions]
-    figures = {place: figure_of(reading, place, one) for place, one in enumerate(values) if has_aggregates(one)}
-    items = [
-        reading.final(one, place in figures and figures[place].kind == "ratio") for place, one in enumerate(values)
-    ]
-    tail = tail_sql(select, reading, names)
-    text = round_sql(select, fact[1], keys, reading.measures, {(f.y, f.x) for f in figures.values() if f.x is not None})
-    limited = select.args.get("limit") is not None or select.args.get("offset") is not None
-    return Growth(fact[0], tuple(key.sql("duckdb") for key in keys), tuple(reading.measures), tuple(reading.terms),
-                  tuple(figures.values()), tuple(items), tail, limited, bound.columns, text,
-                  rest_sql(select, keys, reading.measures))  # fmt: skip
-
-
-def _select(bound: Bound) -> exp.Select:
-    """The one SELECT of the query, if it is of the form that can grow."""
-    ast = bound.ast
-    if ast is None:
+def _read(bound: Bound) -> exp.Expression:
+    """The tree of a query that means the same at any moment and anywhere."""
+    if bound.ast is None:
         raise Refused("only DuckDB can read the text as it is meant")
-    if not isinstance(ast, exp.Select):
-        raise Refused("it is not one SELECT with aggregates")
     if bound.functions:
         raise Refused(f"it calls functions of Python: {', '.join(bound.functions)}")
     if not is_steady(bound.text):
         raise Refused("it calls what differs from run to run")
-    select = ast.copy()
+    with_ = bound.ast.args.get("with_")
+    if with_ is not None and with_.args.get("recursive"):
+        raise Refused("it has WITH RECURSIVE")
+    return bound.ast.copy()
+
+
+def _known(query: exp.Expression, tables: Mapping[str, Table]) -> Mapping[str, Table]:
+    """The tables that no part of a WITH has the name of."""
+    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    found = {name: table for name, table in tables.items() if name not in own}
+    if not found:
+        raise Refused("it reads no table")
+    return found
+
+
+def _growth(bound: Bound, core: Core, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Growth:
+    select = core.select
+    _check(select)
+    own = bound.columns if core.around is None else _described(select, describe)
+    fact, alias = _take_pieces(select, tables)
+    columns = {name: [column for column, _ in table.columns] for name, table in tables.items()}
+    names = Names(select, {**columns, PIECES: [column for column, _ in fact.columns]})
+    keys = names.keys()
+    reading = Reading(names, keys)
+    values = [names.value_of(item) for item in select.expressions]
+    figures = {place: figure_of(reading, place, one) for place, one in enumerate(values) if _is_estimated(one)}
+    items = [
+        reading.final(one, place in figures and figures[place].kind == "ratio") for place, one in enumerate(values)
+    ]
+    tail = tail_sql(select, reading, names)
+    pairs = {(one.y, one.x) for one in figures.values() if one.x is not None}
+    named = {own[place][0].lower(): place for place in figures}
+    around = None if core.around is None else around_of(core, tables, named)
+    limited = select.args.get("limit") is not None or select.args.get("offset") is not None
+    return Growth(
+        fact, tuple(key.sql("duckdb") for key in keys), tuple(reading.measures), tuple(reading.terms),
+        tuple(figures.values()), tuple(items), tail, limited, bound.columns,
+        round_sql(select, alias, keys, reading.measures, pairs), rest_sql(select, keys, reading.measures),
+        own, around, _ranked(select, names, figures),
+    )  # fmt: skip
+
+
+def _described(select: exp.Select, describe: Callable[[str], Columns]) -> Columns:
+    try:
+        found = describe(select.sql("duckdb"))
+    except QueryError as error:
+        raise Refused(f"its sums cannot be taken apart: {str(error).splitlines()[0]}") from error
+    if len({name.lower() for name, _ in found}) < len(found):
+        raise Refused("two of its sums have one name")
+    return found
+
+
+def _is_estimated(value: exp.Expression) -> bool:
+    return has_aggregates(value) or value.find(exp.Window) is not None
+
+
+def _ranked(select: exp.Select, names: Names, figures: Mapping[int, Figure]) -> tuple[int, bool] | None:
+    """The figure that rows are put in order by first, and whether the greatest comes first."""
+    order = select.args.get("order")
+    if order is None or select.args.get("having") is not None or select.args.get("offset") is not None:
+        return None
+    first = order.expressions[0]
+    wanted = names.same(names.item_at(first.this) or names.resolved(first.this, prefer_columns=False))
+    for place, figure in figures.items():
+        value = names.value_of(select.expressions[place])
+        if figure.kind not in UNBOUNDED and wanted in (names.same(value), names.same(exp.paren(value.copy()))):
+            return place, bool(first.args.get("desc"))
+    return None
+
+
+def _check(select: exp.Select) -> None:
+    """Raise Refused for a SELECT that is of no form that can grow."""
     if any(isinstance(one, exp.Star) or one.is_star for one in select.expressions):
         raise Refused("it has no list of columns")
     for node in own_nodes(select):
         for kind, reason in _NOT_GROWN.items():
             if isinstance(node, kind):
                 raise Refused("it has DISTINCT aggregates" if isinstance(node.parent, exp.AggFunc) else reason)
-    return select
 
 
 def own_nodes(select: exp.Expression) -> Iterator[exp.Expression]:
@@ -90,22 +152,29 @@ def own_nodes(select: exp.Expression) -> Iterator[exp.Expression]:
             yield node
 
 
-def _fact(select: exp.Select, tables: Mapping[str, Table]) -> tuple[Table, str]:
-    """The table to be read by pieces, and its name in the SELECT."""
-    with_ = select.args.get("with_")
-    own = {cte.alias.lower() for cte in with_.expressions} if with_ is not None else set()
-    mentions = Counter(table.name.lower() for table in select.find_all(exp.Table))
-    known = {name: table for name, table in tables.items() if name not in own}
-    if not known:
-        raise Refused("it reads no table")
-    name, table = max(known.items(), key=lambda item: item[1].rows)
-    if mentions[name] != 1:
-        raise Refused(f"it reads {table.name}, its largest table, {mentions[name]} times")
-    for place, source in enumerate(sources_of(select)):
-        if isinstance(source, exp.Table) and source.name.lower() == name and not source.args.get("db"):
-            _check_joins(select, place, name)
-            return table, source.alias_or_name
-    raise Refused(f"it reads {table.name}, its largest table, in a subquery")
+def _take_pieces(select: exp.Select, tables: Mapping[str, Table]) -> tuple[Table, str]:
+    """Put pieces in place of the table to be read by them; the table, and its name in the SELECT."""
+    sources = sources_of(select)
+    standing = [(tables[one.name.lower()], place) for place, one in enumerate(sources)
+                if isinstance(one, exp.Table) and one.name.lower() in tables and not one.args.get("db")]  # fmt: skip
+    if not standing:
+        raise Refused("the FROM of its sums names no table")
+    reasons = []
+    standing.sort(key=lambda item: -item[0].rows)
+    for table, place in standing:
+        try:
+            _check_joins(select, place, table.name)
+        except Refused as refused:
+            reasons.append(refused)
+            continue
+        if reasons and table.rows * 4 < standing[0][0].rows:
+            break
+        source = sources[place]
+        alias = source.alias_or_name
+        source.set("this", exp.to_identifier(PIECES))
+        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+        return table, str(alias)
+    raise reasons[0]
 
 
 def _check_joins(select: exp.Select, place: int, name: str) -> None:
@@ -117,4 +186,4 @@ def _check_joins(select: exp.Select, place: int, name: str) -> None:
         if method not in ("", "NATURAL") or side in ("RIGHT", "FULL"):
             raise Refused(f"it has a {method or side} JOIN")
         if number == place and (side == "LEFT" or kind in ("SEMI", "ANTI")):
-            raise Refused(f"{name}, its largest table, is the other side of a {side or kind} JOIN")
+            raise Refused(f"{name} is the other side of a {side or kind} JOIN")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from qoop.growing.growth import Figure, Kind, Measure, MergedBy, Op, Term
 from qoop.growing.names import Names
@@ -40,6 +40,10 @@ class Reading:
         place = self._keys.get(self._names.same(node))
         if place is not None:
             return exp.column(f"k{place}")
+        if isinstance(node, exp.Grouping):
+            return self._grouping(node)
+        if isinstance(node, exp.Window):
+            return self._over(node, prefix)
         if is_aggregate(node):
             return exp.column(f"{prefix}{self.term(node)}")
         if isinstance(node, exp.Column):
@@ -54,6 +58,26 @@ class Reading:
                     name, [self._replaced(one, prefix) if isinstance(one, exp.Expression) else one for one in child]
                 )
         return node
+
+    def _over(self, node: exp.Window, prefix: str) -> exp.Expression:
+        """A function over a window of groups: it stays, what it is of and what it goes by are estimates."""
+        call = node.this.this if isinstance(node.this, exp.IgnoreNulls | exp.RespectNulls) else node.this
+        for inside in (call, node):
+            for name, child in list(inside.args.items()):
+                if isinstance(child, exp.Expression) and child is not node.this and child is not call:
+                    inside.set(name, self._replaced(child, prefix))
+                elif isinstance(child, list):
+                    inside.set(name, [self._replaced(one, prefix) for one in child if isinstance(one, exp.Expression)])
+        return node
+
+    def _grouping(self, node: exp.Grouping) -> exp.Expression:
+        """The bits that tell by which of its arguments a group is not."""
+        last = len(self._keys) - 1
+        bits = []
+        for shift, one in enumerate(reversed(node.expressions)):
+            place = self._keys[self._names.same(one)]
+            bits.append(f"(((k{last} >> {last - 1 - place}) & 1) << {shift})")
+        return exp.Paren(this=parse_one(" | ".join(bits), read="duckdb"))
 
     def term(self, node: exp.Expression) -> int:
         """The number of an aggregate."""
@@ -85,14 +109,10 @@ class Reading:
         return self.measures.index(made)
 
 
-def has_aggregates(expr: exp.Expression) -> bool:
-    """True if there are any."""
-    return expr.find(exp.AggFunc) is not None
-
-
 def is_aggregate(node: exp.Expression) -> bool:
     """True for an aggregate, with its FILTER."""
-    return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Filter) and isinstance(node.this, exp.AggFunc))
+    call = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(call, exp.AggFunc) and not isinstance(call, exp.Grouping)
 
 
 def _as(node: exp.Expression, kind: type[exp.AggFunc]) -> str:
@@ -107,11 +127,10 @@ def _as(node: exp.Expression, kind: type[exp.AggFunc]) -> str:
 
 
 def figure_of(reading: Reading, place: int, expr: exp.Expression) -> Figure:
-    """The figure that a column of the answer estimates. Raises Refused for what has no formula here."""
-    found = _linear(reading, expr)
-    if found is None:
-        raise Refused(f"{expr.sql('duckdb')} is no count, sum, average, ratio of sums, least or greatest value")
-    return replace(found, place=place)
+    """The figure that a column of the answer estimates; what has no formula here has no interval."""
+    if expr.find(exp.Window, exp.Grouping):
+        return Figure(place, "derived", 0)
+    return replace(_linear(reading, expr) or Figure(0, "derived", 0), place=place)
 
 
 def _linear(reading: Reading, expr: exp.Expression) -> Figure | None:
@@ -124,6 +143,11 @@ def _linear(reading: Reading, expr: exp.Expression) -> Figure | None:
             return _linear(reading, expr.this)
         case exp.Cast() if expr.to.sql("duckdb").startswith(_FRACTIONS):
             return _linear(reading, expr.this)
+        case exp.Coalesce() if len(expr.expressions) == 1 and _number(expr.expressions[0]) == 0:
+            found = _linear(reading, expr.this)
+            return found if found is not None and found.kind == "total" else None
+        case exp.Add() | exp.Sub():
+            return _added(reading, expr)
         case exp.Neg():
             return _scaled(_linear(reading, expr.this), -1.0)
         case exp.Mul():
@@ -139,8 +163,20 @@ def _linear(reading: Reading, expr: exp.Expression) -> Figure | None:
     return None
 
 
+def _added(reading: Reading, expr: exp.Expression) -> Figure | None:
+    """A sum or difference of totals, which is a total of each piece's own."""
+    texts = []
+    for part in (expr.this, expr.expression):
+        found = _linear(reading, part)
+        if found is None or found.kind != "total":
+            return None
+        texts.append(f"coalesce({reading.measures[found.y].sql}, 0)::DOUBLE * {found.scale!r}")
+    sign = "+" if isinstance(expr, exp.Add) else "-"
+    return Figure(0, "total", reading.measure(f"{texts[0]} {sign} ({texts[1]})"))
+
+
 def _scaled(found: Figure | None, by: float) -> Figure | None:
-    return None if found is None or found.kind == "extreme" else replace(found, scale=found.scale * by)
+    return None if found is None or found.kind in ("extreme", "derived") else replace(found, scale=found.scale * by)
 
 
 def _ratio(above: Figure | None, below: Figure | None) -> Figure | None:

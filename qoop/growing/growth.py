@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from qoop.catalog.value import value
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
+    from qoop.growing.core import Around
 
 Op = Literal["count", "sum", "avg", "min", "max"]
 MergedBy = Literal["sum", "min", "max"]
-Kind = Literal["total", "ratio", "extreme"]
+Kind = Literal["total", "ratio", "extreme", "derived"]
+
+UNBOUNDED: tuple[Kind, ...] = ("extreme", "derived")
+"""Figures without an interval; nothing waits for them."""
 
 
 @value
@@ -36,6 +42,7 @@ class Figure:
     """A column of the answer that is estimated. place: among the columns. scale: what it is multiplied by.
 
     total: `scale` times measure y. ratio: `scale` times y / x. extreme: the least or greatest, so far.
+    derived: something else that is computed from estimates.
     """
 
     place: int
@@ -54,6 +61,8 @@ class Growth:
     for estimates of terms and ``u0`` … for what they are of the rows read. limited: only some rows are shown.
     columns: names and types of the answer. round_sql: the query of a round, over the pieces of the table. rest_sql:
     the query of the last one, which need not tell pieces apart.
+    around: what stands around the sums, over a table of them; None: they are the whole query. own_columns: of the sums.
+    ranked: the place of the figure that the rows are put in order by first, and whether the greatest is first.
     """
 
     fact: Table
@@ -67,6 +76,29 @@ class Growth:
     columns: tuple[tuple[str, str], ...]
     round_sql: str
     rest_sql: str
+    own_columns: tuple[tuple[str, str], ...] = ()
+    around: Around | None = None
+    ranked: tuple[int, bool] | None = None
+
+    @cached_property
+    def shown(self) -> Mapping[int, tuple[int, str]]:
+        """Of each column of the answer that is estimated, by place: which of the figures it shows, and, if there is
+        something around these, what its table is called there."""
+        places = {one.place for one in self.figures}
+        if self.around is None:
+            return {place: (place, "") for place in sorted(places)}
+        named = {name.lower(): place for place, (name, _) in enumerate(self.own_columns)}
+        told = dict(self.around.shown)
+        if -1 in told:
+            return {place: (place, told[-1]) for place in sorted(places)}
+        found = {place: one.rsplit(".", 1) for place, one in told.items()}
+        return {place: (named[name], alias) for place, (alias, name) in found.items()}
+
+    @property
+    def bounded(self) -> tuple[Figure, ...]:
+        """The figures whose intervals are shown."""
+        shown = {place for place, _ in self.shown.values()}
+        return tuple(one for one in self.figures if one.place in shown)
 
 
 @value

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 from qoop.catalog.value import value
 from qoop.growing.estimators import ratio, skewness, total
 from qoop.growing.estimators.student import quantile
+from qoop.growing.growth import UNBOUNDED
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from qoop.growing.goal import Goal
     from qoop.growing.growth import Figure
+    from qoop.growing.schedule import Schedule
     from qoop.growing.totals import Moments, PairMoments
 
 
@@ -35,11 +38,13 @@ class Intervals:
     """low, high: of each figure by its place in the answer, NaN where there is none yet.
 
     worst: the largest half-width relative to its estimate; None: not all figures that can have an interval have one.
+    heavy: places of figures that have none because of a heavy tail.
     """
 
     low: dict[int, np.ndarray]
     high: dict[int, np.ndarray]
     worst: float | None
+    heavy: tuple[int, ...] = ()
 
     def columns(self) -> dict[str, np.ndarray]:
         """As columns ``l0``, ``h0`` …"""
@@ -64,39 +69,56 @@ class Sums(Protocol):
         ...
 
 
+def at_look(figures: Sequence[Figure], totals: Sums, schedule: Schedule, drawn: int, goal: Goal) -> Intervals:
+    """The intervals at a look that is not the last; those of the level that is kept for the goal if they meet it."""
+
+    def found(at_goal: bool | None) -> Intervals:
+        return intervals(figures, totals, Look(drawn, len(schedule.order), schedule.alpha(goal.confidence, at_goal)))
+
+    if not goal.error:
+        return found(None)
+    narrow = found(True)
+    return narrow if narrow.worst is not None and narrow.worst <= goal.error else found(False)
+
+
 def intervals(figures: Sequence[Figure], totals: Sums, look: Look) -> Intervals:
     """The intervals at a look that is not the last."""
     import numpy as np
 
-    low, high, worst = {}, {}, [0.0]
+    low, high, worst, heavy = {}, {}, [0.0], []
     t = quantile(1 - look.alpha / 2, look.drawn - 1)
     for figure in figures:
-        if figure.kind == "extreme":
+        if figure.kind in UNBOUNDED:
             low[figure.place] = high[figure.place] = np.full(totals.groups, np.nan)
             continue
         with np.errstate(all="ignore"):
-            estimate, error, trusted = (
+            estimate, error, trusted, tail = (
                 _total(figure, totals, look) if figure.kind == "total" else _ratio(figure, totals, look)
             )
-            half = np.where(trusted, t * error * abs(figure.scale), np.nan)
+            half = np.where(trusted & ~tail, t * error * abs(figure.scale), np.nan)
             estimate = estimate * figure.scale
             low[figure.place], high[figure.place] = estimate - half, estimate + half
             relative = np.where(half == 0, 0.0, half / np.abs(estimate))
         worst.append(float(np.max(relative, initial=0.0)))
-    known = any(figure.kind != "extreme" for figure in figures) and totals.groups > 0
+        heavy += [figure.place] if tail.any() else []
+    known = any(figure.kind not in UNBOUNDED for figure in figures) and totals.groups > 0
     largest = float(np.max(worst))
-    return Intervals(low, high, largest if known and np.isfinite(largest) else None)
+    return Intervals(low, high, largest if known and np.isfinite(largest) else None, tuple(heavy))
 
 
-def _total(figure: Figure, totals: Sums, look: Look) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates, standard errors, and where these may be trusted."""
+_Found = tuple["np.ndarray", "np.ndarray", "np.ndarray", "np.ndarray"]
+"""Estimates, standard errors, where these may be trusted, and where a tail is too heavy."""
+
+
+def _total(figure: Figure, totals: Sums, look: Look) -> _Found:
     y = totals.moments(figure.y)
     error = total.standard_error(look.drawn, look.pieces, y.sums, y.squares)
-    trusted = skewness.enough(look.drawn, *skewness.central(look.drawn, y.sums, y.squares, y.cubes))
-    return y.sums * (look.pieces / look.drawn), error, trusted & (y.squares > 0)
+    squares, cubes = skewness.central(look.drawn, y.sums, y.squares, y.cubes)
+    trusted = skewness.enough(look.drawn, squares, cubes) & (y.squares > 0)
+    return y.sums * (look.pieces / look.drawn), error, trusted, _is_heavy(y, look)
 
 
-def _ratio(figure: Figure, totals: Sums, look: Look) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _ratio(figure: Figure, totals: Sums, look: Look) -> _Found:
     assert figure.x is not None
     y, x = totals.moments(figure.y), totals.moments(figure.x)
     both = totals.pair_moments(figure.y, figure.x)
@@ -104,4 +126,11 @@ def _ratio(figure: Figure, totals: Sums, look: Look) -> tuple[np.ndarray, np.nda
     trusted = skewness.enough(look.drawn, *ratio.residual_cubes(y, x, both)) & ratio.is_steady(
         look.drawn, look.pieces, x
     )
-    return y.sums / x.sums, error, trusted & (x.squares > 0)
+    return y.sums / x.sums, error, trusted & (x.squares > 0), _is_heavy(y, look) | _is_heavy(x, look)
+
+
+def _is_heavy(y: Moments, look: Look) -> np.ndarray:
+    import numpy as np
+
+    squares, _ = skewness.central(look.drawn, y.sums, y.squares, y.cubes)
+    return skewness.heavy(look.drawn, squares, np.abs(y.peaks) - np.abs(y.sums / look.drawn))

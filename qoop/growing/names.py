@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -14,6 +14,28 @@ def sources_of(select: exp.Select) -> list[exp.Expression]:
     source = select.args.get("from_")
     joins = select.args.get("joins") or []
     return [] if source is None else [source.this, *(join.this for join in joins)]
+
+
+def has_aggregates(expr: exp.Expression) -> bool:
+    """True if there are any, apart from those over windows."""
+    return any(
+        not isinstance(one, exp.Grouping) and not isinstance(one.parent, exp.Window | exp.IgnoreNulls)
+        for one in expr.find_all(exp.AggFunc)
+    )
+
+
+SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
+
+
+def _within_sets(node: exp.Expression) -> Iterator[exp.Expression]:
+    """The expressions in a GROUP BY with grouping sets."""
+    for one in node.expressions:
+        if isinstance(one, exp.Paren):
+            yield one.this
+        elif isinstance(one, (*SETS, exp.Tuple)):
+            yield from _within_sets(one)
+        else:
+            yield one
 
 
 class Names:
@@ -40,15 +62,24 @@ class Names:
         return value
 
     def keys(self) -> list[exp.Expression]:
-        """The expressions that the query groups by."""
+        """The expressions that the query groups by; where it has grouping sets, the last tells which of them it is."""
         group = self.select.args.get("group")
         if group is None:
             return []
-        if group.find(exp.Rollup, exp.Cube, exp.GroupingSets):
-            raise Refused("it has grouping sets")
         if group.args.get("all"):
             return [self.value_of(item) for item in self.select.expressions if item.find(exp.AggFunc) is None]
-        return [self._key(one) for one in group.expressions]
+        if not group.find(*SETS):
+            return [self._key(one) for one in group.expressions]
+        self._resolve_sets(group)
+        found = {self.same(one): one for one in _within_sets(group)}
+        return [*found.values(), exp.Grouping(expressions=[one.copy() for one in found.values()])]
+
+    def _resolve_sets(self, group: exp.Expression) -> None:
+        """Put expressions in place of the names and numbers of results."""
+        for one in list(_within_sets(group)):
+            key = self._key(one)
+            if key is not one:
+                one.replace(key.copy())
 
     def _key(self, key: exp.Expression) -> exp.Expression:
         if isinstance(key, exp.Column) and key.name.lower() == "all" and not key.this.quoted:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from qoop.growing.eligibility import PIECES
 from qoop.plan_cache import PlanCache
 from qoop.session_tables import SessionTables
 
@@ -29,6 +31,7 @@ class RoundPlanning:
         locked: bool,
     ) -> None:
         self._tables = SessionTables(PlanCache(), None, locked)
+        self.settings = settings
         for name, setting in settings:
             self._tables.binder.set(name, setting)
         for table in tables.values():
@@ -37,8 +40,16 @@ class RoundPlanning:
 
     def plan(self, text: str, pieces: Table) -> Planned:
         """The plan of a round, which reads these pieces. Raises BindError for a query that cannot be taken apart."""
-        self._tables.adopt(pieces)
+        self._tables.adopt(replace(pieces, name=PIECES))
         return self._planning.plan(text)
+
+    def plan_whole(self, text: str) -> Planned:
+        """The plan of a query over whole tables."""
+        return self._planning.plan(text)
+
+    def columns(self, text: str) -> tuple[tuple[str, str], ...]:
+        """Names and types of the columns of a query over whole tables."""
+        return self._tables.describe(text)
 
     def close(self) -> None:
         """Let go of the tables."""

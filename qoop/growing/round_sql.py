@@ -1,8 +1,8 @@
 """The query of a round, and the end of that of an edition.
 
 A round gives for each group the number of its pieces, and of each measure ``t``, what it is over all pieces read, in
-its own type, with ``s``, ``q`` and ``c``, the sums of the pieces' values, squares and cubes; for pairs of measures the
-sums of the products ``yx``, ``yyx`` and ``yxx``.
+its own type, with ``s``, ``q`` and ``c``, the sums of the pieces' values, squares and cubes, and ``g``, the greatest of
+them; for pairs of measures the sums of the products ``yx``, ``yyx`` and ``yxx``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parse_one
 
 from qoop.catalog.sources.pieces import PIECE
+from qoop.growing.names import SETS
 
 if TYPE_CHECKING:
     from qoop.growing.figures import Reading
@@ -28,35 +29,37 @@ def round_sql(
     pairs: Collection[tuple[int, int]],
 ) -> str:
     """The query of a round. fact: the name of the table of pieces in it."""
-    piece = exp.column(PIECE, fact, quoted=True)
-    within = _grouped(select, [exp.Alias(this=piece, alias="piece"), *_named(keys)], len(keys) + 1, measures, "m")
+    piece = exp.Alias(this=exp.column(PIECE, fact, quoted=True), alias="piece")
+    within = _grouped(select, [piece], keys, measures, "m")
     columns = ", ".join([*(f"k{place}" for place in range(len(keys))), *_sums(measures, pairs)])
-    return f"SELECT {columns} FROM ({within}) AS per_piece{_by(len(keys))}"
+    ending = f" GROUP BY {', '.join(str(place + 1) for place in range(len(keys)))}" if keys else ""
+    return f"SELECT {columns} FROM ({within}) AS per_piece{ending}"
 
 
 def rest_sql(select: exp.Select, keys: Sequence[exp.Expression], measures: Sequence[Measure]) -> str:
     """The query of the last round, which need not tell pieces apart: measures alone, which the exact answer takes."""
-    return _grouped(select, _named(keys), len(keys), measures, "t")
-
-
-def _named(keys: Sequence[exp.Expression]) -> list[exp.Expression]:
-    return [exp.Alias(this=key.copy(), alias=f"k{place}") for place, key in enumerate(keys)]
+    return _grouped(select, [], keys, measures, "t")
 
 
 def _grouped(
-    select: exp.Select, columns: Sequence[exp.Expression], keys: int, measures: Sequence[Measure], prefix: str
+    select: exp.Select,
+    first: Sequence[exp.Expression],
+    keys: Sequence[exp.Expression],
+    measures: Sequence[Measure],
+    prefix: str,
 ) -> str:
-    """The measures of all that the query reads, by the first `keys` of the columns."""
+    """The measures of all that the query reads, by its keys, and by the columns before these."""
     within = select.copy()
+    group = within.args.get("group")
     for clause in ("group", "having", "order", "limit", "offset"):
         within.set(clause, None)
+    named = [exp.Alias(this=key.copy(), alias=f"k{place}") for place, key in enumerate(keys)]
     measured = [exp.alias_(parse_one(one.sql, read="duckdb"), f"{prefix}{place}") for place, one in enumerate(measures)]
-    within.set("expressions", [*columns, *measured])
-    return within.sql("duckdb") + _by(keys)
-
-
-def _by(keys: int) -> str:
-    return f" GROUP BY {', '.join(str(place + 1) for place in range(keys))}" if keys else ""
+    within.set("expressions", [*first, *named, *measured])
+    by = [str(place + 1) for place in range(len(first) + len(keys))]
+    if group is not None and group.find(*SETS):
+        by = [*by[: len(first)], *(one.sql("duckdb") for one in group.expressions)]
+    return within.sql("duckdb") + (f" GROUP BY {', '.join(by)}" if by else "")
 
 
 def _sums(measures: Sequence[Measure], pairs: Collection[tuple[int, int]]) -> Iterator[str]:
@@ -66,6 +69,7 @@ def _sums(measures: Sequence[Measure], pairs: Collection[tuple[int, int]]) -> It
         if measure.merged_by == "sum":
             double = f"coalesce(m{place}, 0)::DOUBLE"
             yield from (f"sum({double}{power}) AS {name}{place}" for name, power in _POWERS)
+            yield f"max(abs({double})) AS g{place}"
     for y, x in sorted(pairs):
         a, b = f"coalesce(m{y}, 0)::DOUBLE", f"coalesce(m{x}, 0)::DOUBLE"
         yield f"sum({a} * {b}) AS yx_{y}_{x}"

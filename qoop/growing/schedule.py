@@ -1,10 +1,15 @@
 """The pieces that each round reads, and the part of the confidence that each look takes.
 
 The order of the pieces is drawn once, by a seed. The first round reads `FIRST` pieces or one in 64, each later one as
-many as all before it, so that there are few looks. What may go wrong at all looks together is divided among them
-equally (Bonferroni), so the chance that any interval ever shown misses its truth is at most what was asked for,
-whatever makes one stop: no look depends on what was seen. See also Pocock, Group sequential methods, Biometrika 64
-(1977), whose constant for six looks is a twentieth smaller.
+many as all before it, so that there are few looks. What may go wrong at all looks together is spent on them (alpha
+spending: Lan and DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70, 1983), so the chance that
+any interval ever shown misses its truth is at most what was asked for (Bonferroni), whatever makes one stop.
+
+Without a goal each look takes the same part. With one, most is kept for the look that meets it. Which look that is
+hangs on the widths alone, so that an interval of a fixed level holds there as well as anywhere (Chow and Robbins, On
+the asymptotic theory of fixed-width sequential confidence intervals, Annals of Mathematical Statistics 36, 1965): a
+look first asks whether the goal would be met if it took all that is kept. If not it takes a small part, and the rest
+stays.
 """
 
 from __future__ import annotations
@@ -19,6 +24,9 @@ that of 16 or 32 too many intervals miss where the totals of pieces are skewed, 
 
 _ONE_IN = 64
 
+ON_THE_WAY = 0.1
+"""The part of what may go wrong that belongs to the looks before the goal is met."""
+
 
 @value
 class Schedule:
@@ -32,9 +40,15 @@ class Schedule:
         end = len(self.order) if rest else self.ends[number]
         return self.order[self.ends[number - 1] if number else 0 : end]
 
-    def alpha(self, confidence: float) -> float:
-        """The part of what may go wrong that one look may take. The last look is exact, and takes none."""
-        return (1 - confidence) / max(1, len(self.ends) - 1)
+    def alpha(self, confidence: float, at_goal: bool | None = None) -> float:
+        """The part of what may go wrong that one look may take. The last look is exact, and takes none.
+
+        at_goal: whether the answer ends at this look; None: there is no goal, so that each look takes the same.
+        """
+        wrong, looks = 1 - confidence, max(1, len(self.ends) - 1)
+        if at_goal is None or looks == 1:
+            return wrong / looks
+        return wrong * (1 - ON_THE_WAY) if at_goal else wrong * ON_THE_WAY / (looks - 1)
 
 
 def schedule(pieces: int, seed: int) -> Schedule:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sqlglot import exp, parse_one
+
 from qoop.catalog import arrow_input
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.value import value
+from qoop.growing.core import CORE
 from qoop.statements.settings import Settings, set_statements
 
 if TYPE_CHECKING:
@@ -19,16 +22,18 @@ if TYPE_CHECKING:
 
 @value
 class Moments:
-    """Of a measure, by group: the sums over the pieces read of its values, their squares and their cubes."""
+    """Of a measure, by group: the sums over the pieces read of its values, their squares and their cubes, and the
+    greatest of them."""
 
     sums: np.ndarray
     squares: np.ndarray
     cubes: np.ndarray
+    peaks: np.ndarray
 
     @classmethod
     def of(cls, totals: np.ndarray) -> Moments:
         """Of one group, from the totals of its pieces."""
-        return cls(totals.sum()[None], (totals**2).sum()[None], (totals**3).sum()[None])
+        return cls(totals.sum()[None], (totals**2).sum()[None], (totals**3).sum()[None], abs(totals).max()[None])
 
 
 @value
@@ -84,7 +89,9 @@ class Totals:
         )
 
     def _merged_by(self, name: str) -> str:
-        return self._growth.measures[int(name[1:])].merged_by if name[0] == "t" else "sum"
+        if name[0] == "t":
+            return self._growth.measures[int(name[1:])].merged_by
+        return "max" if name[0] == "g" else "sum"
 
     @property
     def groups(self) -> int:
@@ -93,7 +100,7 @@ class Totals:
 
     def moments(self, measure: int) -> Moments:
         """The moments of a measure."""
-        return Moments(*(self._numbers[f"{power}{measure}"] for power in "sqc"))
+        return Moments(*(self._numbers[f"{power}{measure}"] for power in "sqcg"))
 
     def pair_moments(self, y: int, x: int) -> PairMoments:
         """The moments of a pair of measures."""
@@ -105,6 +112,26 @@ class Totals:
         columns = ", ".join(f"coalesce({name}, 0)::DOUBLE AS {name}" for name in names)
         return dict(self._connection.execute(f"SELECT {columns} FROM totals ORDER BY rowid").fetchnumpy())
 
+    def know(self, name: str, rows: pa.Table | None, columns: Sequence[tuple[str, str]]) -> None:
+        """Have a table for what stands around the sums. rows: None: none as yet."""
+        casts = ", ".join(f"c{place}::{type_} AS {_quoted(one)}" for place, (one, type_) in enumerate(columns))
+        if rows is None:
+            nothing = ", ".join(f"NULL::{type_} AS c{place}" for place, (_, type_) in enumerate(columns))
+            self._connection.execute(f"CREATE TABLE {_quoted(name)} AS SELECT {casts} FROM (SELECT {nothing}) LIMIT 0")
+            return
+        named = rows.rename_columns([f"c{place}" for place in range(len(columns))])
+        arrow_input.register(self._connection, "round", named)
+        self._connection.execute(f"CREATE TABLE {_quoted(name)} AS SELECT {casts} FROM round")
+        self._connection.unregister("round")
+
+    def describes_around(self) -> bool:
+        """True if what stands around the sums has the columns of the query. Raises duckdb.Error."""
+        columns = [*self._growth.own_columns, *((name, "DOUBLE") for pair in self._ends() for name in pair)]
+        self.know(CORE, None, columns)
+        found = self._connection.execute(f"DESCRIBE {self._around_sql()}").fetchall()
+        whole = len(self._growth.columns)
+        return [(row[0], row[1]) for row in found[:whole]] == list(self._growth.columns)
+
     def answer(self, bounds: Mapping[str, np.ndarray], scale: float | None, share: float) -> pa.Table:
         """The rows of an edition. bounds: columns ``l0``, ``h0`` … of the figures by their places in the answer, NaN
         for none. scale: what totals are multiplied by; None: all was read."""
@@ -115,28 +142,64 @@ class Totals:
         table = pa.table({"g": numbers, **{name: pa.array(found, from_pandas=True) for name, found in bounds.items()}})
         arrow_input.register(self._connection, "bounds", table)
         try:
-            text = self._answer_sql(scale, share)
-            return self._connection.execute(text).to_arrow_table()
+            text = self._own_sql(scale)
+            if self._growth.around is not None:
+                self._connection.execute(f"CREATE OR REPLACE TABLE {CORE} AS {text}")
+                text = self._around_sql()
+            return self._in_order(self._connection.execute(text).to_arrow_table(), share)
         finally:
             self._connection.unregister("bounds")
 
-    def _answer_sql(self, scale: float | None, share: float) -> str:
+    def _in_order(self, rows: pa.Table, share: float) -> pa.Table:
+        """Bounds next to what they are of, and the share at the end."""
+        import pyarrow as pa
+
+        whole, order = len(self._growth.columns), []
+        shown = list(self._growth.shown)
+        for place in range(whole):
+            order.append(place)
+            if place in self._growth.shown:
+                first = whole + 2 * shown.index(place)
+                order += [first, first + 1]
+        return rows.select(order).append_column("share_read", pa.array([share] * len(rows), pa.float64()))
+
+    def _ends(self) -> list[tuple[str, str]]:
+        """The names of the bounds that are shown, in the table of the sums."""
+        return [(f"qoop_low_{place}", f"qoop_high_{place}") for place, _ in self._growth.shown.values()]
+
+    def _around_sql(self) -> str:
+        """What stands around the sums, with the bounds of what it shows of them."""
+        growth = self._growth
+        assert growth.around is not None
+        query = parse_one(growth.around.text, read="duckdb")
+        if growth.shown:
+            assert isinstance(query, exp.Select)
+            if isinstance(query.expressions[0], exp.Star):
+                query.set("expressions", [exp.column(name, quoted=True) for name, _ in growth.own_columns])
+            added = [
+                exp.column(end, alias, quoted=True)
+                for pair, (_, alias) in zip(self._ends(), growth.shown.values(), strict=True)
+                for end in pair
+            ]
+            query.set("expressions", [*query.expressions, *added])
+        return query.sql("duckdb")
+
+    def _own_sql(self, scale: float | None) -> str:
+        """The sums as the query has them, and then the bounds of those that are shown."""
         growth = self._growth
         estimates = [f"{self._estimate(term, scale)} AS e{place}, {self._estimate(term, None)} AS u{place}"
                      for place, term in enumerate(growth.terms)]  # fmt: skip
-        inner = f"SELECT totals.*, bounds.*, {', '.join(estimates)} FROM totals JOIN bounds ON totals.rowid = bounds.g"
+        both = ", ".join(["totals.*", "bounds.*", *estimates])
+        inner = f"SELECT {both} FROM totals JOIN bounds ON totals.rowid = bounds.g"
+        columns = growth.own_columns or growth.columns
         estimated = {one.place for one in growth.figures}
-        items = []
-        for place, (item, (name, type_)) in enumerate(zip(growth.items, growth.columns, strict=True)):
-            name = name.replace('"', '""')
-            if place not in estimated:
-                items.append(f'{item} AS "{name}"')
-                continue
-            ends = ("l", "h") if scale is not None else None
-            low, high = (f"{end}{place}" for end in ends) if ends else (f"({item})::DOUBLE",) * 2
-            low, high = (low, high) if self._is_number(type_) else ("NULL::DOUBLE",) * 2
-            items += [f'({item})::{type_} AS "{name}"', f'{low} AS "{name}_low"', f'{high} AS "{name}_high"']
-        return f"SELECT {', '.join(items)}, {share!r}::DOUBLE AS share_read FROM ({inner}) {growth.tail}"
+        items = [f"({item})::{type_} AS {_quoted(name)}" if place in estimated else f"{item} AS {_quoted(name)}"
+                 for place, (item, (name, type_)) in enumerate(zip(growth.items, columns, strict=True))]  # fmt: skip
+        for place, (low, high) in zip((one for one, _ in growth.shown.values()), self._ends(), strict=True):
+            ends = (f"l{place}", f"h{place}") if scale is not None else (f"({growth.items[place]})::DOUBLE",) * 2
+            ends = ends if self._is_number(columns[place][1]) else ("NULL::DOUBLE",) * 2
+            items += [f"{ends[0]} AS {low}", f"{ends[1]} AS {high}"]
+        return f"SELECT {', '.join(items)} FROM ({inner}) {growth.tail}"
 
     @staticmethod
     def _is_number(type_: str) -> bool:
@@ -153,3 +216,7 @@ class Totals:
 
 NUMBERS = ("DECIMAL", "DOUBLE", "FLOAT", "HUGEINT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT", "U")
 """The beginnings of the names of the types of numbers; UUIDs have no sums."""
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

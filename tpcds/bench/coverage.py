@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
+from qoop.growing.goal import Goal
 from qoop.growing.growth import Figure
-from qoop.growing.intervals import Intervals, Look, intervals
+from qoop.growing.intervals import Intervals, Look, at_look
 from qoop.growing.rounds import Begin, End, Pause, RoundEnded, Rounds
 from qoop.growing.schedule import schedule
 from qoop.growing.totals import Moments, PairMoments
@@ -48,7 +49,7 @@ class Drawn:
     def moments(self, measure: int) -> Moments:
         """See `qoop.growing.totals.Totals.moments`."""
         x = self.totals[measure]
-        return Moments(x.sum(0), (x**2).sum(0), (x**3).sum(0))
+        return Moments(x.sum(0), (x**2).sum(0), (x**3).sum(0), abs(x).max(0))
 
     def pair_moments(self, y: int, x: int) -> PairMoments:
         """See `qoop.growing.totals.Totals.pair_moments`."""
@@ -81,6 +82,8 @@ def table(kind: str, rng: np.random.Generator) -> np.ndarray:
         y = y * np.repeat(rng.lognormal(0.0, 0.5, _PIECES), _ROWS)
     elif kind == "heavy":
         y = rng.pareto(1.5, rows)
+    elif kind == "skewed":
+        group = np.minimum(rng.zipf(1.5, rows) - 1, 30)
     elif kind == "rare":
         group = np.searchsorted(np.cumsum([0.6, 0.3, 0.09, 0.009, 0.001]), rng.random(rows) * 0.999_999)
     groups = int(group.max()) + 1
@@ -89,7 +92,7 @@ def table(kind: str, rng: np.random.Generator) -> np.ndarray:
     return np.stack(sums).reshape(3, _PIECES, groups)
 
 
-KINDS = ("plain", "sorted", "clustered", "heavy", "rare")
+KINDS = ("plain", "sorted", "clustered", "heavy", "rare", "skewed")
 
 
 def grown(totals: np.ndarray, error: float, confidence: float, seed: int) -> Outcome:
@@ -102,10 +105,12 @@ def grown(totals: np.ndarray, error: float, confidence: float, seed: int) -> Out
     had = {one.place: np.zeros(totals.shape[2], bool) for one in FIGURES}
     program, _ = Rounds(len(rounds.ends), error).after(Begin())
     for number, end in enumerate(rounds.ends):
-        look = Look(end, _PIECES, rounds.alpha(confidence))
+        look = Look(end, _PIECES, 0.0)
         read = Drawn(totals[:, list(rounds.order[:end])])
         seen = read.totals[0].sum(0) > 0
-        found = Intervals({}, {}, 0.0) if look.is_whole else intervals(FIGURES, read, look)
+        found = (
+            Intervals({}, {}, 0.0) if look.is_whole else at_look(FIGURES, read, rounds, end, Goal(error, confidence))
+        )
         for place in found.low:
             is_shown = np.isfinite(found.low[place]) & seen
             missed[place] |= is_shown & ~_holds(found, place, truth)

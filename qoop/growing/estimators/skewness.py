@@ -3,10 +3,15 @@
 Cochran (1977), section 2.15, equation 2.63: more than ``25 G1²`` units, with G1 Fisher's skewness of what was drawn.
 Of a group that is in few pieces this asks for about 25 pieces that have it; of sums with so heavy a tail that they
 have no skewness it asks for ever more, and then the answer grows until it is exact.
+
+Where the tail is so heavy that there is no variance, the greatest of the squares keeps a part of their sum that does
+not vanish as n grows (O'Brien, A limit theorem for sample maxima and heavy branches, Journal of Applied Probability 17,
+1980); of normal ones it is about 2 ln(n) / n. Of more than twice that nothing is trusted.
 """
 
 from __future__ import annotations
 
+from math import log
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +31,18 @@ def enough(drawn: int, squares: np.ndarray, cubes: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         skewness = (cubes / drawn) / (squares / drawn) ** 1.5
     return (squares <= 0) | (25 * skewness**2 < drawn)
+
+
+def heavy(drawn: int, squares: np.ndarray, peaks: np.ndarray) -> np.ndarray:
+    """True where one piece has so much of the sum of the squares that there may be no variance. squares: as for
+    `enough`. peaks: the greatest deviation, or what is no less.
+
+    >>> import numpy as np
+    >>> deviations = np.array([-1.0] * 99 + [99.0])
+    >>> heavy(100, (deviations**2).sum()[None], np.array([99.0]))
+    array([ True])
+    """
+    return (squares > 0) & (peaks**2 > squares * 4 * log(drawn) / drawn)
 
 
 def central(drawn: int, sums: np.ndarray, squares: np.ndarray, cubes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
