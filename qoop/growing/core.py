@@ -1,7 +1,7 @@
 """The SELECTs of a query whose sums may grow, and what stands around each.
 
 The core is one SELECT with aggregates: the query itself, or one in its FROM or WITH. What stands around it is computed
-anew from the core's estimates for each edition, over a table of them; whatever else that reads is exact: parts of the
+again from the core's estimates for each edition, over a table of them; whatever else that reads is exact: parts of the
 query that do not hang on the core run first, small tables are read whole.
 """
 
@@ -32,7 +32,7 @@ _PLACES = (exp.From, exp.Join, exp.CTE, exp.SetOperation)
 
 @value
 class Around:
-    """What stands around a core. text: it, over `CORE` and exact tables. exact: queries of these, by name.
+    """The query around a core. text: it, over `CORE` and exact tables. exact: queries of these, by name.
 
     shown: which columns of the query just show a column of the core, by place, and its name in what is around.
     """
@@ -113,7 +113,7 @@ def with_needed(select: exp.Expression, query: exp.Expression) -> None:
 
 
 def around_of(core: Core, tables: Mapping[str, Table], figures: Mapping[str, int]) -> Around:
-    """What stands around a core. figures: those columns of the core that are estimated. Raises Refused."""
+    """The query around a core. figures: those columns of the core that are estimated. Raises Refused."""
     assert core.around is not None
     query = core.around.copy()
     _drop_unused(query)

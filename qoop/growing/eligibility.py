@@ -155,19 +155,19 @@ def own_nodes(select: exp.Expression) -> Iterator[exp.Expression]:
 def _take_pieces(select: exp.Select, tables: Mapping[str, Table]) -> tuple[Table, str]:
     """Put pieces in place of the table to be read by them; the table, and its name in the SELECT."""
     sources = sources_of(select)
-    standing = [(tables[one.name.lower()], place) for place, one in enumerate(sources)
+    named = [(tables[one.name.lower()], place) for place, one in enumerate(sources)
                 if isinstance(one, exp.Table) and one.name.lower() in tables and not one.args.get("db")]  # fmt: skip
-    if not standing:
+    if not named:
         raise Refused("the FROM of its sums names no table")
     reasons = []
-    standing.sort(key=lambda item: -item[0].rows)
-    for table, place in standing:
+    named.sort(key=lambda item: -item[0].rows)
+    for table, place in named:
         try:
             _check_joins(select, place, table.name)
         except Refused as refused:
             reasons.append(refused)
             continue
-        if reasons and table.rows * 4 < standing[0][0].rows:
+        if reasons and table.rows * 4 < named[0][0].rows:
             break
         source = sources[place]
         alias = source.alias_or_name

@@ -1,4 +1,4 @@
-"""What is to be known of an edition besides its rows, in sentences."""
+"""The notes to an edition, in sentences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _ranks(low: np.ndarray, high: np.ndarray, descending: bool) -> str:
 
 
 def surely_first(low: np.ndarray, high: np.ndarray, descending: bool, first: int) -> int:
-    """The number of groups that are among the first so many, wherever in the intervals the truth lies.
+    """The number of groups that are among that number of first ones, wherever in the intervals the truth lies.
 
     >>> import numpy as np
     >>> surely_first(np.array([9.0, 5.0, 4.0]), np.array([11.0, 7.0, 6.0]), True, 1)

@@ -168,7 +168,7 @@ class Totals:
         return [(f"qoop_low_{place}", f"qoop_high_{place}") for place, _ in self._growth.shown.values()]
 
     def _around_sql(self) -> str:
-        """What stands around the sums, with the bounds of what it shows of them."""
+        """The rows of the query around the sums, with the bounds of what it shows of them."""
         growth = self._growth
         assert growth.around is not None
         query = parse_one(growth.around.text, read="duckdb")
