@@ -122,7 +122,7 @@ export class Dag {
       s("rect", { class: "side", width: 6, height: HIGH, rx: 3 }),
       text(14, 19, stage.id, "id"),
       text(BOX - 10, 19, stage.carried ? "taken over" : stage.whole ? "runs whole" : "", "badge", "end"),
-      text(14, 35, words.shorten(stage.label, 26), "label"),
+      text(14, 35, words.shorten(stage.label, 24), "label"),
       text(14, 55, `${stage.done}/${stage.tasks}`, "count"),
       text(BOX - 10, 55, timeWords(stage), "count", "end"),
       s("rect", { class: "rail", x: 10, y: 41, width: bar, height: 3, rx: 1.5 }),

@@ -122,7 +122,7 @@ export function factsOf(job, several) {
   const running = !words.isOver(job.state) && job.state !== "QUEUED";
   return [
     words.endWords(job),
-    running && job.share_slots ? `${words.slots(job.used_slots)} of ${words.slots(job.share_slots)} slots` : null,
+    running && job.share_slots ? `${words.slots(job.used_slots)} of ${words.slots(job.share_slots)} ${job.share_slots === 1 ? "slot" : "slots"}` : null,
     job.plan ? `plan ${job.plan}` : null,
     job.switches ? `${job.switches} ${job.switches === 1 ? "switch" : "switches"}` : null,
     several && job.tenant ? job.tenant : null,

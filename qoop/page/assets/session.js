@@ -8,26 +8,30 @@ export class SessionPanel {
     this.machines = h("div", { class: "machines" });
     this.capacity = h("div", {});
     this.tenants = h("section", { class: "card" });
+    this.remarks = h("div", { class: "warning" });
     this.element = h(
       "div",
       { class: "session" },
+      this.remarks,
       h("section", { class: "card" }, h("h2", {}, "Machines"), this.machines),
       h("section", { class: "card" }, h("h2", {}, "Capacity over time"), this.capacity),
       this.tenants,
     );
+    this.drawRemarks = whenChanged((remarks) => refill(this.remarks, remarks.map((text) => h("p", {}, text))));
     this.drawMachines = whenChanged((machines) => refill(this.machines, machines.map(machineCard)));
     this.drawTenants = whenChanged((tenants) => this.fillTenants(tenants));
     this.drawCapacity = whenChanged(([steps, now]) => this.fillCapacity(steps, now));
   }
 
   update(overview, now) {
+    this.drawRemarks(overview.remarks ?? []);
     this.drawMachines(overview.machines);
     this.drawTenants(overview.tenants);
     this.drawCapacity([overview.capacity, Math.round(now)]);
   }
 
   fillTenants(tenants) {
-    this.tenants.hidden = !tenants.length;
+    this.tenants.hidden = tenants.every((tenant) => !tenant.name); // a session of one user has no names
     const heads = ["Tenant", "Weight", "Share", "Uses", "Queries", "Waiting", "ρ"];
     refill(this.tenants, h("h2", {}, "Tenants"), table(heads, tenants.map(tenantCells), { label: "Tenants" }));
   }
@@ -64,7 +68,7 @@ function machineCard(machine) {
     "article",
     { class: "machine" },
     h("h3", {}, machine.id),
-    h("p", {}, h("span", {}, `${words.slots(machine.used_slots)} of ${words.slots(machine.slots)} slots`), slots.element),
+    h("p", {}, h("span", {}, `${words.slots(machine.used_slots)} of ${words.slots(machine.slots)} ${machine.slots === 1 ? "slot" : "slots"}`), slots.element),
     h("p", {}, h("span", {}, `${words.bytes(machine.used_memory)} of ${words.bytes(machine.memory)}`), memory.element),
     machine.why ? h("p", { class: "note" }, machine.why) : null,
   );
