@@ -153,7 +153,7 @@ class Tab:
         self.size(width, height)
         self.scheme(scheme)
         self.call("Page.navigate", url=address)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while not self._loaded and time.monotonic() < deadline:
             time.sleep(0.01)
 
@@ -170,7 +170,7 @@ class Tab:
             raise PageError(answer["exceptionDetails"]["exception"].get("description", script))
         return answer["result"].get("value")
 
-    def wait(self, script: str, seconds: float = 10) -> Any:
+    def wait(self, script: str, seconds: float = 60) -> Any:
         """Waits until an expression is true, and returns its value."""
         deadline = time.monotonic() + seconds
         while not (value := self.run(script)):
