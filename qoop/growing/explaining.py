@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qoop.growing.asking import Found, why_not
+from qoop.growing.growth import UNBOUNDED
 
 if TYPE_CHECKING:
     from qoop.config import Config
@@ -22,8 +23,10 @@ def explained_growth(text: str, tables: SessionTables, planning: QueryPlanning, 
 
 def _lines(found: Found) -> list[str]:
     growth, ends = found.growth, found.schedule.ends
-    names = [growth.columns[one.place][0] for one in growth.figures if one.kind != "extreme"]
-    extremes = [growth.columns[one.place][0] for one in growth.figures if one.kind == "extreme"]
+    kinds = {one.place: one.kind for one in growth.figures}
+    shown = [(growth.columns[place][0], kinds[core]) for place, (core, _) in sorted(growth.shown.items())]
+    names = [name for name, kind in shown if kind not in UNBOUNDED]
+    extremes = [name for name, kind in shown if kind == "extreme"]
     lines = [
         f"{growth.fact.name} is read by {found.cut.count} pieces in random order, all other tables whole.",
         f"Editions come after {', '.join(map(str, ends))} pieces; the last one is exact.",

@@ -328,6 +328,9 @@ def test_an_answer_ends_early_for_others_only_where_that_is_permitted_and_they_w
     ],
 )  # fmt: skip
 def test_more_that_grows_ends_exactly(session, data, text, bounded):
+    [(_, told)] = session.sql(f"EXPLAIN APPROXIMATE {text}").fetchall()
+    assert ("runs exactly" in told) is (bounded is None)
+    assert (f"With intervals: {', '.join(bounded)}." in told) if bounded else "With intervals" not in told
     editions = list(session.approximate(text, error=0, confidence=0.9999).editions())
     if bounded is None:
         assert [one.exact for one in editions] == [True]

@@ -19,7 +19,7 @@ _PANELS = (
     ("met", "Deadlines met", "part of all"),
     ("used", "Slots at work", "part of all"),
 )
-_SHOWN = ("max-min by job", "max-min", "finish time", "urgency", "urgency over all", "SRSF", "EDF", "LAS")
+_SHOWN = ("max-min by job", "max-min", "finish time", "urgency", "learned", "urgency over all", "SRSF", "EDF", "LAS")
 """Policies that have a curve, as far as they were played; of others there are too many to tell them apart."""
 
 
@@ -55,7 +55,7 @@ def fairness(known: Sequence[Summary], load: float) -> Picture:
         axes.minorticks_off()
         axes.axvline(1.0, color="#888888", linewidth=0.8)
         charts.labels(
-            axes, f"Fairness at a load of {load:g}", "ρ of a job: 1 is a cluster of one's own", "part of jobs"
+            axes, f"Fairness at a load of {load:g}", "ρ of a job; 1: as on a part of its own", "part of the jobs"
         )
         return page.picture()
 
