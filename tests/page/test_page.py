@@ -104,6 +104,8 @@ def test_events_come_when_something_changes(world: World) -> None:
     assert stream.headers["content-type"].startswith("text/event-stream")
     told = event(stream, "job")
     assert told["id"] == job.id and told["since"] is None
+    while not told["tasks"]:  # it is still being planned
+        told = event(stream, "job")
     job.cancel()
     while told["state"] != "CANCELLED":
         told = event(stream, "job")

@@ -28,9 +28,12 @@ def test_numbers_with_an_exponent_before_a_sign(session: qoop.Session, text: str
 
 
 @pytest.mark.parametrize("name", ["text", "self", "pa", "session", "table", "statements", "spec", "duckdb"])
-def test_variables_of_python_are_no_tables(session: qoop.Session, name: str) -> None:
+def test_variables_of_ours_are_no_tables_and_others_only_where_that_is_wanted(name: str) -> None:
     table = pa.table({"a": [1]})  # were it read, the query would answer
-    with pytest.raises(qoop.BindError, match="does not exist") as refused:
+    with (
+        qoop.connect(slots=1, memory="500MB", local_frames=name != "table") as session,
+        pytest.raises(qoop.BindError, match="does not exist") as refused,
+    ):
         session.sql(f'SELECT * FROM "{name}"')
     assert "Python" not in str(refused.value) and len(table) == 1
 
