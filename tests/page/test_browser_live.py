@@ -36,6 +36,7 @@ def resize(tab: Tab, slots: int) -> None:
     tab.wait("!document.querySelector('dialog')")
 
 
+@pytest.mark.slow  # on a busy machine the switch does not always come about in time
 def test_a_query_is_watched_switches_is_resized_and_cancelled(believed_long: None, browser: Chromium) -> None:
     with qoop.connect(slots=2, memory="1GB", staged=False) as session:
         session.register("t", pa.table({"a": range(200_000), "b": [n % 10 for n in range(200_000)]}))
