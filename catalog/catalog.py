@@ -112,6 +112,11 @@ class Catalog:
         with self._lock:
             return self._find(name)
 
+    def find(self, name: str) -> Table | None:
+        """The table of that name, if there is one."""
+        with self._lock:
+            return self._tables.get(name.lower())
+
     def tables(self) -> Mapping[str, Table]:
         """All tables by name, as they are now, in order of name."""
         with self._lock:

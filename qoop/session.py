@@ -288,7 +288,7 @@ class Session:
     @interruptible()
     def describe(self, text: str) -> tuple[tuple[str, str], ...]:
         """Names and types of the columns of a query, which is not run. Raises ParseError, BindError."""
-        return self._tables.describe(self._pivoted(query_text(text)))
+        return self._tables.describe(self._written_out(query_text(text)))
 
     @interruptible()
     def statistics(self, table: str) -> TableStats:
@@ -382,7 +382,7 @@ class Session:
             self._remembered.changed()
         match statement:
             case Query(text):
-                return _answer(self.start(self.planning.plan(self._pivoted(text)), resume=self.config.reuse), watch)
+                return _answer(self.start(self.planning.plan(self._written_out(text)), resume=self.config.reuse), watch)
             case Approximate():
                 return self._approximated(statement)
             case Explain():
@@ -426,7 +426,7 @@ class Session:
                 return Result(*shown_functions(self.functions().values(), self.planning.row_seconds()))
             case _:
                 return self._said(statement, watch)
-        return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
+        return _done()
 
     @overload
     def submit(
@@ -504,7 +504,7 @@ class Session:
         def asked(query: str) -> Result:
             return _answer(self.start(self.planning.plan(query), timeout, terms=terms), watch)
 
-        query = self._pivoted(query_text(with_parameters(text, parameters)), asked)
+        query = self._written_out(query_text(with_parameters(text, parameters)), asked)
         planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
         return self.start(planned, timeout, reuse, terms)
@@ -553,7 +553,7 @@ class Session:
         from qoop.growing.goal import Goal
 
         goal = Goal(self._goal["error_goal"], self._goal["confidence"]).given(error, confidence)
-        query = self._pivoted(query_text(with_parameters(text, parameters)))
+        query = self._written_out(query_text(with_parameters(text, parameters)))
         begin = partial(self.start, resume=self.config.reuse if resume is None else resume, terms=terms)
         busy = (lambda: self.cluster.overloaded) if if_busy else None
         cut_short = partial(self.cluster.cut_short, terms.tenant) if if_busy else None
@@ -627,7 +627,7 @@ class Session:
         for place in data:
             self.register_path(place)
         for table in bundle.tables:
-            if table.name.lower() not in {name.lower() for name in self._tables.catalog.tables()}:
+            if self._tables.catalog.find(table.name) is None:
                 self._tables.register_again(table)
         self._tables.look_again(bundle.query)
         self._tables.take_copies(bundle.tables, remembered(folder, None if trust else key_of_user()))
@@ -654,7 +654,7 @@ class Session:
 
         grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
         """
-        return self.planning.alternatives(self._pivoted(text), grid)
+        return self.planning.alternatives(self._written_out(text), grid)
 
     @interruptible()
     def learn(self, text: str) -> int:
@@ -696,7 +696,7 @@ class Session:
             raise ConfigError("explain either alternatives, or analyze, or history, or diff")
         from qoop.drawing import explaining
 
-        query, chosen = self._pivoted(query_text(text)), explaining.checked_format(format)
+        query, chosen = self._written_out(query_text(text)), explaining.checked_format(format)
         if alternatives:
             return explaining.explained_alternatives(self.alternatives(query), chosen)
         if diff is not None:
@@ -878,7 +878,7 @@ class Session:
 
         if self.config.locked:  # its users are many
             raise Forbidden("a locked session has no prepared statements, variables and transactions")
-        result = Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
+        result = _done()
         match asked:
             case prepared.Prepare():
                 self._remembered.prepare(asked)
@@ -898,13 +898,13 @@ class Session:
 
     def _see_frames(self, text: str) -> None:
         """Register the variables of the program that a query names as tables; forget those that are none any more."""
-        from qoop.statements.local_frames import may_change, names_where_tables_stand, variable
+        from qoop.statements.local_frames import may_change, names_where_tables_stand, variables
 
-        for name in names_where_tables_stand(text):
-            seen = self._frames.get(name.lower())
-            if seen is None and self._tables.has(name):
-                continue
-            found = variable(name)
+        asked = names_where_tables_stand(text)
+        names = [*(name for name in asked if name.lower() in self._frames), *self._tables.unknown(asked)]
+        holding = variables(names) if names else {}
+        for name in names:
+            seen, found = self._frames.get(name.lower()), holding.get(name)
             if found is None and seen is not None:
                 self._tables.forget(name)
                 del self._frames[name.lower()]
@@ -918,7 +918,7 @@ class Session:
 
         return Remembered()
 
-    def _pivoted(self, text: str, asked: Callable[[str], Result] | None = None) -> str:
+    def _written_out(self, text: str, asked: Callable[[str], Result] | None = None) -> str:
         """A query with the values of variables, and with those that its PIVOTs find in the data. asked: answers a
         query, by default as `sql`."""
         if "getvariable" in text.lower() and not self.config.locked:
@@ -939,7 +939,7 @@ class Session:
         from qoop.drawing import explaining
         from qoop.drawing.formats import EXPLANATION
 
-        statement = Explain(self._pivoted(statement.text), statement.what)
+        statement = Explain(self._written_out(statement.text), statement.what)
         match statement.what:
             case "alternatives":
                 kind, text = "alternatives", explaining.explained_alternatives(self.alternatives(statement.text))
@@ -1013,6 +1013,11 @@ class Session:
 def _count(made: Result | None) -> Result:
     """DuckDB's answer where rows go elsewhere: their number."""
     return _counted(0 if made is None else len(made))
+
+
+def _done() -> Result:
+    """The answer to a statement that has no rows."""
+    return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
 
 
 def _counted(rows: int) -> Result:

@@ -93,10 +93,10 @@ class SessionTables:
         with self.naming():
             self._announce(self.catalog.register(name, source), place=_place(source))
 
-    def has(self, name: str) -> bool:
-        """True if a table or a view has the name."""
+    def unknown(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that no table and no view has."""
         with self.naming():
-            return name.lower() in {known.lower() for known in self.definitions.names()}
+            return [name for name in names if not self.definitions.has(name)]
 
     def forget(self, name: str) -> None:
         """Drop a table that was registered."""

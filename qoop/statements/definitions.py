@@ -66,6 +66,11 @@ class Definitions:
         """Of all tables and views, without the files that are tables because a query has read them."""
         return sorted([*self._listed(), *self._views.names()])
 
+    def has(self, name: str) -> bool:
+        """True if a table or a view has the name."""
+        with self._lock:
+            return name in self._views or self._catalog.find(name) is not None
+
     def _listed(self) -> Mapping[str, Table]:
         """The tables that were registered or created."""
         tables = self._catalog.tables().items()
@@ -212,7 +217,7 @@ class Definitions:
     def drop(self, asked: Drop) -> None:
         """Raises UnknownTable, CatalogError if it is of the other kind."""
         with self._changing, self._lock:
-            is_view, is_table = asked.name in self._views, self._table(asked.name) is not None
+            is_view, is_table = asked.name in self._views, self._catalog.find(asked.name) is not None
             if (is_view and asked.kind == "TABLE") or (is_table and asked.kind == "VIEW"):
                 kind = "view" if is_view else "table"
                 raise CatalogError(f"{asked.name} is a {kind}: DROP {kind.upper()} drops it")
@@ -224,7 +229,7 @@ class Definitions:
 
     def _check_own(self, name: str) -> None:
         """Raise Forbidden in a locked session for a table that no text has created."""
-        if self._locked and self._table(name) is not None and name.lower() not in self._made:
+        if self._locked and self._catalog.find(name) is not None and name.lower() not in self._made:
             raise Forbidden(f"the session is locked: table {name}, which the program has registered, stays as it is")
 
     def _drop_table(self, asked: Drop) -> None:
@@ -238,19 +243,16 @@ class Definitions:
 
     def _taken(self, name: str, replace: bool, unless: bool) -> bool:
         """True if there is something of that name that is to stay. Raises CatalogError if that is an error."""
-        kind = "view" if name in self._views else "table" if self._table(name) is not None else None
+        kind = "view" if name in self._views else "table" if self._catalog.find(name) is not None else None
         if kind is None or replace:
             return False
         if unless:
             return True
         raise CatalogError(f"there is a {kind} {name} already; CREATE OR REPLACE {kind.upper()} takes its place")
 
-    def _table(self, name: str) -> Table | None:
-        return next((table for known, table in self._catalog.tables().items() if known.lower() == name.lower()), None)
-
     def _read_file(self, path: str) -> None:
         """Make a file known."""
-        if self._table(path) is None:
+        if self._catalog.find(path) is None:
             self._register(path, path)
             self._files.add(path)
 

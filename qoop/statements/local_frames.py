@@ -7,7 +7,9 @@ or view has its name. It is looked for where the session was called: among local
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Collection, Iterator
+from functools import lru_cache
 from types import FrameType
 
 from qoop.catalog.lexed import lexed
@@ -17,12 +19,17 @@ _KINDS = ("DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader",
 _OURS = __name__.partition(".")[0]
 
 
-def names_where_tables_stand(text: str) -> Iterator[str]:
-    """The names behind FROM, JOIN or a comma that nothing is called by.
+@lru_cache(maxsize=128)
+def names_where_tables_stand(text: str) -> tuple[str, ...]:
+    """The names behind FROM, JOIN or a comma that nothing is called by, each once.
 
-    >>> list(names_where_tables_stand("SELECT a FROM df, b.c JOIN other ON f(x) > 1, range(3)"))
-    ['df', 'other']
+    >>> names_where_tables_stand("SELECT a FROM df, b.c JOIN other ON f(x) > 1, range(3), df")
+    ('df', 'other')
     """
+    return tuple(dict.fromkeys(_names(text)))
+
+
+def _names(text: str) -> Iterator[str]:
     words = [word for word in lexed(text) if word.kind != "comment"]
     for before, word, after in zip(words, words[1:], [*words[2:], None], strict=False):
         begins = before.says("FROM", "JOIN", ",")
@@ -30,15 +37,13 @@ def names_where_tables_stand(text: str) -> Iterator[str]:
             yield word.name
 
 
-def variable(name: str) -> object | None:
-    """The table that a variable of the program holds; None if there is none such."""
+def variables(names: Collection[str]) -> dict[str, object]:
+    """Those of the names that are variables of the program, and the tables that they hold."""
     caller = _caller()
     if caller is None:
-        return None
-    for names in (caller.f_locals, caller.f_globals):
-        if name in names:
-            return names[name] if _is_table(names[name]) else None
-    return None
+        return {}
+    known = ChainMap(caller.f_locals, caller.f_globals)
+    return {name: known[name] for name in names if name in known and _is_table(known[name])}
 
 
 def _caller() -> FrameType | None:

@@ -64,8 +64,6 @@ class Remembered:
 
     def written_out(self, text: str) -> str:
         """The text with the values of variables in place of getvariable('name'); of those never set NULL."""
-        if "getvariable" not in text.lower():
-            return text
         with self._lock:
             variables = dict(self._variables)
         return _without_variables(text, variables)
