@@ -23,7 +23,7 @@ from qoop.session import Session
 from qoop.session import connect as open_session
 
 if TYPE_CHECKING:
-    from qoop.result import Result
+    from qoop.result import Description, Result
 
 apilevel = "2.0"
 threadsafety = 2
@@ -196,7 +196,6 @@ class Connection:
 
 
 T = TypeVar("T")
-Description = tuple[str, str, None, None, None, None, None]
 
 
 class Cursor:
@@ -211,10 +210,7 @@ class Cursor:
     @property
     def description(self) -> list[Description] | None:
         """Name and DuckDB type of each column of the answer; None without one."""
-        if self._result is None:
-            return None
-        pairs = zip(self._result.columns, self._result.types, strict=True)
-        return [(name, type_, None, None, None, None, None) for name, type_ in pairs]
+        return None if self._result is None else self._result.description
 
     @property
     def rowcount(self) -> int:

@@ -90,15 +90,12 @@ def edition_html(edition: Edition) -> str:
     rows = result.slice(0, _ROWS).fetchall()
     texts = list(result.slice(0, _ROWS).text_rows())
     heads, columns = [], []
-    at = place = 0
-    while at < len(result.columns) - 1:
+    for at, bounded in edition.places():
         heads.append(f"<th>{escape(result.columns[at])}</th>")
         columns.append([f"<td>{escape(text[at] or ('NULL' if text[at] is None else ''))}</td>" for text in texts])
-        if place in edition.figures:
+        if bounded:
             heads.append("<th></th>")
             columns.append(_bars([(row[at + 1], row[at + 2]) for row in rows]))
-        at += 3 if place in edition.figures else 1
-        place += 1
     body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True))
     notes = "".join(f"<div{_GREY}>{escape(note)}</div>" for note in edition.notes)
     head = f"{_BAR.format(fraction=edition.share)} {escape(str(edition))}"

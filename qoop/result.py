@@ -51,6 +51,9 @@ _FEW = 1_000
 """Rows that are printed without opening a DuckDB for it, where that can be (:mod:`qoop.drawing.value_text`)."""
 
 
+Description = tuple[str, str, None, None, None, None, None]
+"""A column as PEP 249 describes it: name, DuckDB's type, and five that are not known."""
+
 _AT_ONCE = 10_000
 """Rows that are made values of Python at a time."""
 
@@ -90,8 +93,8 @@ class Result:
         return [type_ for _, type_ in self._columns]
 
     @property
-    def description(self) -> list[tuple[str, str, None, None, None, None, None]]:
-        """The columns as PEP 249 has them: name, DuckDB's type, and five that are not known."""
+    def description(self) -> list[Description]:
+        """The columns, in order."""
         return [(name, type_, None, None, None, None, None) for name, type_ in self._columns]
 
     def __len__(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
@@ -35,16 +36,20 @@ class Edition:
     notes: tuple[str, ...] = ()
     figures: tuple[int, ...] = ()
 
+    def places(self) -> Iterator[tuple[int, bool]]:
+        """The places of the columns of the query in the result; True where the two columns after it are its bounds."""
+        at = place = 0
+        while at < len(self.result.columns) - 1:
+            yield at, place in self.figures
+            at += 3 if place in self.figures else 1
+            place += 1
+
     def plain(self) -> Result:
         """The rows in the columns of the query alone."""
         from qoop.result import Result
 
-        columns, kept = list(zip(self.result.columns, self.result.types, strict=True)), []
-        at = place = 0
-        while at < len(columns) - 1:
-            kept.append(at)
-            at += 3 if place in self.figures else 1
-            place += 1
+        columns = list(zip(self.result.columns, self.result.types, strict=True))
+        kept = [at for at, _ in self.places()]
         return Result(self.result.lossless().select(kept), tuple(columns[one] for one in kept), self.result.settings)
 
     def __str__(self) -> str:

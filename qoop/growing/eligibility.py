@@ -156,7 +156,7 @@ def _take_pieces(select: exp.Select, tables: Mapping[str, Table]) -> tuple[Table
     """Put pieces in place of the table to be read by them; the table, and its name in the SELECT."""
     sources = sources_of(select)
     named = [(tables[one.name.lower()], place) for place, one in enumerate(sources)
-                if isinstance(one, exp.Table) and one.name.lower() in tables and not one.args.get("db")]  # fmt: skip
+             if isinstance(one, exp.Table) and one.name.lower() in tables and not one.args.get("db")]  # fmt: skip
     if not named:
         raise Refused("the FROM of its sums names no table")
     reasons = []

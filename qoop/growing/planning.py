@@ -41,7 +41,7 @@ class RoundPlanning:
     def plan(self, text: str, pieces: Table) -> Planned:
         """The plan of a round, which reads these pieces. Raises BindError for a query that cannot be taken apart."""
         self._tables.adopt(replace(pieces, name=PIECES))
-        return self._planning.plan(text)
+        return self.plan_whole(text)
 
     def plan_whole(self, text: str) -> Planned:
         """The plan of a query over whole tables."""

@@ -17,11 +17,14 @@ from qoop.control.job_status import EndedJob
 from qoop.engine.task import JobId
 from qoop.page.account import Account
 from qoop.page.moment import Expected, Moment, moment_of
-from qoop.page.plan_map import PlanMap
+from qoop.page.plan_map import PlanMaps
 from qoop.page.views import Json, Powers, SeenJob, job_view, overview
 
 if TYPE_CHECKING:
     from qoop.session import Session
+
+_BUDGET = 0.002
+"""Seconds of work on a map of plans at a time."""
 
 
 class Live:
@@ -32,28 +35,26 @@ class Live:
         self._session = weakref.ref(session)
         self._cluster: Cluster = session.cluster
         self._accounts: dict[JobId, Account] = {}
-        self._maps: dict[JobId, PlanMap] = {}
+        self._maps = PlanMaps(_BUDGET)
         self._rhos: dict[JobId, float | None] = {}
-        wall = time.time() - (self._cluster.now() - self._cluster.opened)
-        self._head: Json = {"name": _name(session), "version": qoop.__version__, "wall": wall}
+        self._head: Json = {"name": _name(session), "version": qoop.__version__, "wall": self._cluster.wall}
 
     def overview(self, at: float | None = None) -> Json:
         """All jobs. at: means nothing here; what runs is as it is."""
         jobs = self._cluster.jobs()
         for gone in self._accounts.keys() - {job.id for job in jobs}:
-            for known in (self._accounts, self._maps, self._rhos):
-                known.pop(gone, None)
+            self._maps.forget(gone)
+            self._rhos.pop(gone, None)
+            del self._accounts[gone]
         now = self._moment(jobs)
         return overview(self._head, now, (self._seen(job, now) for job in jobs), self.powers)
 
     def job(self, id: JobId, at: float | None = None, since: int | None = None) -> Json:
         """One job; see `job_view`. Raises ConfigError."""
-        found = next((job for job in self._cluster.jobs() if job.id == id), None)
-        if found is None:
-            raise ConfigError(f"there is no job {id} here")
+        found = self._find(id)
         now = self._moment([found])
         seen = self._seen(found, now)
-        return job_view(seen, self._map(seen, now), since)
+        return job_view(seen, self._maps.of(seen, [size for _, size in now.sizes]), since)
 
     def cancel(self, id: JobId) -> Json:
         """Stop a job. Raises ConfigError."""
@@ -84,10 +85,15 @@ class Live:
         return session
 
     def _running(self, id: JobId) -> JobHandle:
-        found = next((job for job in self._cluster.jobs() if job.id == id), None)
+        found = self._find(id)
         if not isinstance(found, JobHandle):
-            what = f"{id} has ended" if found is not None else f"there is no job {id} here"
-            raise ConfigError(what)
+            raise ConfigError(f"{id} has ended")
+        return found
+
+    def _find(self, id: JobId) -> JobHandle | EndedJob:
+        found = next((job for job in self._cluster.jobs() if job.id == id), None)
+        if found is None:
+            raise ConfigError(f"there is no job {id} here")
         return found
 
     def _moment(self, jobs: list[JobHandle | EndedJob]) -> Moment:
@@ -108,14 +114,6 @@ class Live:
         if job.id not in self._rhos:
             self._rhos[job.id] = job.past.rho
         return self._rhos[job.id]
-
-    def _map(self, seen: SeenJob, now: Moment) -> Json | None:
-        capacity = max((size for _, size in now.sizes), key=lambda size: size.cpu)
-        if not seen.options or capacity.cpu < 1:
-            return None
-        known = self._maps.setdefault(seen.id, PlanMap(capacity))
-        known.fill(seen.options)
-        return known.as_json(seen.account.shares, seen.offset)
 
 
 def _name(session: Session) -> str:

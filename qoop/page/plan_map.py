@@ -6,17 +6,16 @@ piece: nobody who looks at a query may slow it down.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from math import inf, isfinite
 from time import perf_counter
 from typing import Any
 
+from qoop.engine.task import JobId
+from qoop.page.views import SeenJob
 from qoop.planner.plan import Resources
 from qoop.replanning.decision import Option
-
-_BUDGET = 0.002
-"""Seconds of work at a time."""
 
 _MOST_PLANS = 12
 
@@ -30,8 +29,8 @@ class PlanMap:
         self._cells = list(product(range(len(self.memory)), range(len(self.slots))))
         self._seconds: dict[tuple[int, int], dict[str, float]] = {cell: {} for cell in self._cells}
 
-    def fill(self, options: Sequence[Option], budget: float = _BUDGET) -> bool:
-        """Work out some of what is missing; True if nothing is any more."""
+    def fill(self, options: Sequence[Option], budget: float) -> bool:
+        """Work out some of what is missing, for that many seconds; True if nothing is any more."""
         end = perf_counter() + budget
         for option in options[:_MOST_PLANS]:
             for cell in self._cells:
@@ -58,6 +57,27 @@ class PlanMap:
             "seconds": [[best[row, column][1] for column in columns] for row in rows],
             "path": [[round(at + offset, 4), share.cpu, share.memory] for at, share in path],
         }
+
+
+class PlanMaps:
+    """The maps of jobs, one each, that are looked at. budget: seconds of work on one at a time."""
+
+    def __init__(self, budget: float) -> None:
+        self._budget = budget
+        self._maps: dict[JobId, PlanMap] = {}
+
+    def of(self, job: SeenJob, sizes: Iterable[Resources]) -> dict[str, Any] | None:
+        """The map of a job as the page is told; None if there are no plans or no slots. sizes: of all machines."""
+        capacity = max(sizes, key=lambda size: size.cpu)
+        if not job.options or capacity.cpu < 1:
+            return None
+        known = self._maps.setdefault(job.id, PlanMap(capacity))
+        known.fill(job.options, self._budget)
+        return known.as_json(job.account.shares, job.offset)
+
+    def forget(self, job: JobId) -> None:
+        """Nobody looks at the job any more."""
+        self._maps.pop(job, None)
 
 
 def _best(known: dict[str, float]) -> tuple[str | None, float | None]:

@@ -16,13 +16,15 @@ from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.page.account import Account
 from qoop.page.moment import Expected, Moment, moment_of
-from qoop.page.plan_map import PlanMap
+from qoop.page.plan_map import PlanMaps
 from qoop.page.views import Json, Powers, SeenJob, job_view, overview
 from qoop.retrace.rerun import Recording, rerun
 
 _MOMENTS = 500
 """Looks at the cluster on the way through a trace."""
 _LEAST = 0.1  # seconds between two of them
+_BUDGET = 0.05
+"""Seconds of work on a map of plans at a time: nobody's query runs meanwhile."""
 
 
 class Recorded:
@@ -37,7 +39,7 @@ class Recorded:
         self._zero = recording.opened.at
         self._jobs = {handle.id: handle for handle in self._moments.jobs}
         self._span = (0.0, round(max([at for at, _ in self._moments.taken], default=0.0), 4))
-        self._maps: dict[str, PlanMap] = {}
+        self._maps = PlanMaps(_BUDGET)
         self._head: Json = {
             "name": name, "version": recording.versions.get("qoop", ""), "wall": recording.opened.wall,
             "remarks": self.remarks,
@@ -58,7 +60,7 @@ class Recorded:
             raise ConfigError(f"there is no job {id} at that time; there are {', '.join(self._jobs) or 'none'}")
         moment = self._moments.before(until)
         seen = self._seen(job, Moment(until, (), (), moment.expected, moment.sizes))
-        return job_view(seen, self._map(seen), since)
+        return job_view(seen, self._maps.of(seen, [size for _, size in self._moments.last.sizes]), since)
 
     def cancel(self, id: str) -> Json:
         raise ConfigError("what a trace tells of is over")
@@ -79,15 +81,6 @@ class Recorded:
             job.id, job.text, job.terms, job.submitted - self._zero, offset, account, plans, job.options(),
             now.expected.get(job.id, Expected()) if account.ended is None else Expected(),
         )  # fmt: skip
-
-    def _map(self, seen: SeenJob) -> Json | None:
-        sizes = [size for _, size in self._moments.last.sizes]
-        capacity = max(sizes, key=lambda size: size.cpu)
-        if not seen.options or capacity.cpu < 1:
-            return None
-        known = self._maps.setdefault(seen.id, PlanMap(capacity))
-        known.fill(seen.options, budget=0.05)
-        return known.as_json(seen.account.shares, seen.offset)
 
 
 class _Moments:

@@ -48,16 +48,14 @@ def compact(edition: Edition) -> tuple[Mapping[str, Sequence[str]], list[str]]:
     result = edition.result
     rows = list(islice(result.slice(0, ROWS).text_rows(), ROWS))
     columns: dict[str, list[str]] = {}
-    right, at, place = [], 0, 0
-    while at < len(result.columns) - 1:
+    right = []
+    for at, bounded in edition.places():
         name = _free(result.columns[at], columns)
         columns[name] = ["NULL" if row[at] is None else f"{row[at]}" for row in rows]
-        if place in edition.figures:
+        if bounded:
             half = _free(f"± {name}", columns)
             columns[half] = [half_width(row[at + 1], row[at + 2]) for row in rows]
             right += [name, half]
-        at += 3 if place in edition.figures else 1
-        place += 1
     return columns, right
 
 

@@ -17,7 +17,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heapreplace
 from typing import Literal, get_args
 
 from qoop.catalog.errors import ConfigError
@@ -53,6 +53,10 @@ class Bid:
         total = self.leased + slots
         rest = max(self.path, self.work / total) if total else self.horizon + max(self.path, self.work)
         return math.log(max(self.waited + rest, 1e-9) / self.alone)
+
+    def change(self, slots: int) -> float:
+        """The change of the cost with one slot more than that many; below 0: it ends sooner."""
+        return self.cost(slots + 1) - self.cost(slots)
 
 
 @dataclass(frozen=True)
@@ -142,8 +146,7 @@ class Auction(Scheduler):
     def _bid(self, request: Request, leased: int, now: float) -> Bid:
         left = request.remaining_work
         path = left.seconds(math.inf)
-        slots, alone = self._rho.part(request, now), left.alone(math.inf)
-        alone = max(left.alone(slots) if slots else alone, 1e-9)
+        alone = max(left.alone(self._rho.part(request, now) or math.inf), 1e-9)
         return Bid(request.job, now - request.since, left.work, path, alone, leased, self.lease)
 
     def _won(self, bidders: Sequence[Bid], offered: int) -> dict[JobId, int]:
@@ -169,13 +172,13 @@ class Auction(Scheduler):
 
     def _give_away(self, bids: Sequence[Bid], won: dict[JobId, int], left: int) -> int:
         """Give slots away at random, one at a time, to jobs that end sooner with them; returns the number left."""
-        able = [bid for bid in bids if _gains(bid, won.get(bid.job, 0))]
+        able = [bid for bid in bids if bid.change(won.get(bid.job, 0)) < 0]
         while left and able:
             place = self._chance.randrange(len(able))
             job = able[place].job
             won[job] = won.get(job, 0) + 1
             left -= 1
-            if not _gains(able[place], won[job]):
+            if able[place].change(won[job]) >= 0:
                 del able[place]
         return left
 
@@ -192,20 +195,13 @@ def divided(bids: Sequence[Bid], slots: int) -> dict[JobId, int]:
     The gain of one more slot falls with the number, so that this finds the best division.
     """
     found = {bid.job: 0 for bid in bids}
-    heap: list[tuple[float, int, Bid]] = []
-    for place, bid in enumerate(bids):
-        heappush(heap, (bid.cost(1) - bid.cost(0), place, bid))
-    for _ in range(slots):
-        if not heap:
-            break
-        change, place, bid = heappop(heap)
+    heap = [(bid.change(0), place) for place, bid in enumerate(bids)]
+    heapify(heap)
+    for _ in range(slots if heap else 0):
+        change, place = heap[0]
         if change >= 0:
             break
-        found[bid.job] += 1
-        more = found[bid.job]
-        heappush(heap, (bid.cost(more + 1) - bid.cost(more), place, bid))
+        job = bids[place].job
+        found[job] += 1
+        heapreplace(heap, (bids[place].change(found[job]), place))
     return found
-
-
-def _gains(bid: Bid, slots: int) -> bool:
-    return bid.cost(slots + 1) < bid.cost(slots)

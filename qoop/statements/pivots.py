@@ -16,6 +16,7 @@ from qoop.catalog.asking import is_several, parsed
 from qoop.catalog.errors import QueryError
 from qoop.catalog.lexed import Lexeme, lexed
 from qoop.statements.parameters import literal
+from qoop.statements.words import list_items
 
 _MAY_PIVOT = re.compile(r"\bpivot", re.I)
 _ENDS = ("USING", "GROUP", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", ";")
@@ -76,30 +77,15 @@ def _open(text: str) -> Iterator[_Open]:
     for place, word in enumerate(words):
         if not word.says("PIVOT", "PIVOT_WIDER"):
             continue
-        items = list(_split(words, place + 1, ("ON", "JOIN", *_ENDS)))
+        items = list(list_items(words, place + 1, ("ON", "JOIN", *_ENDS)))
         end = items[-1][1]
         if end == len(words) or not words[end].says("ON"):
             continue
         source = text[words[place + 1].start : words[end - 1].end]
-        for first, after in _split(words, end + 1, _ENDS):
+        for first, after in list_items(words, end + 1, _ENDS):
             found = _values_of(text, words[first:after], source, _around(text, words[:place]))
             if found is not None:
                 yield found
-
-
-def _split(words: Sequence[Lexeme], first: int, ends: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """The places of a list's items, from the first to that after the last, up to one of the words or a parenthesis."""
-    depth = 0
-    for place in range(first, len(words)):
-        text = words[place].text
-        if depth == 0 and (text == ")" or words[place].says(*ends)):
-            yield first, place
-            return
-        if depth == 0 and text == ",":
-            yield first, place
-            first = place + 1
-        depth += (text in "([{") - (text in ")]}")
-    yield first, len(words)
 
 
 def _values_of(text: str, item: Sequence[Lexeme], source: str, around: list[list[str]]) -> _Open | None:

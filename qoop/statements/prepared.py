@@ -6,7 +6,7 @@ from qoop.catalog.errors import QueryError
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
-from qoop.statements.words import Words
+from qoop.statements.words import Words, list_items
 
 
 @value
@@ -106,19 +106,11 @@ def transaction(text: str) -> Transaction:
 def _values(text: str) -> list[tuple[str, str]]:
     """The values between commas that are in no parentheses, each with its name or number."""
     found: list[tuple[str, str]] = []
-    for part in _parts(text):
+    all_words = lexed(text)
+    for first, after in list_items(all_words) if all_words else ():
+        part = text[all_words[first].start : all_words[after - 1].end]
         words = Words(part)
         name = words.take_name()
         named = name is not None and (words.take(":=") or (words.take(":") and words.take("=")) or words.take("=>"))
         found.append((str(name), words.rest) if named else (str(len(found) + 1), part))
     return found
-
-
-def _parts(text: str) -> list[str]:
-    depth, begin, parts = 0, 0, []
-    for word in lexed(text):
-        depth += (word.text in ("(", "[", "{")) - (word.text in (")", "]", "}"))
-        if word.text == "," and not depth:
-            parts.append(text[begin : word.start].strip())
-            begin = word.end
-    return [*parts, text[begin:].strip()] if text.strip() else []

@@ -64,7 +64,7 @@ class Item:
 
     error: the tasks of a stage of a job take up to that part more or less than is believed. mix: of `MIXES`.
     most_jobs: that run at a time; others queue. permit: the part of the queries that can grow (docs/growing.md) whose
-    users permit an answer within `ERROR` while others queue.
+    users permit that it is cut short while others queue.
     """
 
     directory: Path
