@@ -6,8 +6,10 @@ the content, and written into every scan: reading a split must never come to ano
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -16,6 +18,7 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
+from qoop.catalog.sources.alike import SAMPLE, Unlike, empty_in_sample, has_other_marks, unlike
 from qoop.catalog.sources.files import (
     hive_columns,
     hive_digest,
@@ -32,6 +35,8 @@ from qoop.catalog.value import value
 
 # Up to this many bytes all rows decide about types; beyond it DuckDB's own sample does, as it costs seconds.
 _SNIFF_BYTES = 1 << 28
+
+_PACKED = (".gz", ".zst")
 
 
 @value
@@ -113,44 +118,94 @@ class TextSource:
 
 
 def open_csv(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[Columns, TextSource]:
-    """Columns and source of CSV files. Raises SourceError, or what DuckDB raises."""
-    return _open(cursor, paths, "read_csv", _csv_reader)
+    """Columns and source of CSV files. Raises SourceError, or what DuckDB raises.
+
+    To detect over all rows takes DuckDB one thread and 10 s for 130 MB. So it detects over its sample, and all threads
+    look whether the other rows are like it; where they are not, all rows decide after all.
+    """
+    with contextlib.suppress(SourceError, duckdb.Error):  # Unlike, or what is told better when all rows are looked at
+        if _few_bytes(paths) and not any(path.endswith(_PACKED) for path in paths):
+            return _open(cursor, paths, "read_csv", _csv_reader, "", _count_alike)
+    return _open(cursor, paths, "read_csv", _csv_reader, _sampling(paths))
 
 
 def open_json(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[Columns, TextSource]:
     """Columns and source of JSON files: lines, or one array. Raises SourceError, or what DuckDB raises."""
-    columns, source = _open(cursor, paths, "read_json", _json_reader)
+    columns, source = _open(cursor, paths, "read_json", _json_reader, _sampling(paths))
     _check_dates(cursor, columns, source)
     return columns, source
 
 
-_Reader = Callable[[duckdb.DuckDBPyConnection, str, Columns, str], tuple[Columns, str]]
+@value
+class Layout:
+    """The way to read one file.
+
+    columns: with the types that they are read with; detected: with those that were found. formats: of dates and
+    timestamps, by type, where they were found. marks: for quotes, escapes and comments.
+    """
+
+    columns: Columns
+    options: str
+    detected: Columns = ()
+    formats: Mapping[str, str] = field(default_factory=dict)
+    marks: str = ""
+
+
+_Count = Callable[[duckdb.DuckDBPyConnection, TextFile, Layout, Columns], int]
+_Reader = Callable[[duckdb.DuckDBPyConnection, str, Columns, str], Layout]
+
+
+def _count(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layout, partitions: Columns) -> int:
+    """The number of rows."""
+    [(rows,)] = cursor.execute(f"SELECT count(*) FROM ({_select([file], file.columns[:1], partitions)})").fetchall()
+    return int(rows)
+
+
+def _count_alike(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layout, partitions: Columns) -> int:
+    """The number of rows. Raises Unlike if some of them are not like those that were looked at."""
+    texts = tuple((name, "VARCHAR") for name, _ in file.columns)
+    scan = _select([replace(file, columns=texts)], texts, partitions)
+    items = ", ".join(["count(*)", *unlike(layout.detected, layout.formats)])
+    [(rows, *others)] = cursor.execute(f"SELECT {items} FROM ({scan})").fetchall()
+    if rows <= SAMPLE:
+        return int(rows)
+    items = ", ".join(["count(*)", *empty_in_sample(layout.detected)])
+    [counts] = cursor.execute(f"SELECT {items} FROM ({scan} LIMIT {SAMPLE})").fetchall()
+    if any(others) or not all(counts) or has_other_marks(file.file.path, layout.marks):
+        raise Unlike(f"{file.file.path} has other rows than its first {SAMPLE:,} let expect")
+    return int(rows)
 
 
 def _open(
-    cursor: duckdb.DuckDBPyConnection, paths: Sequence[str], function: str, reader: _Reader
+    cursor: duckdb.DuckDBPyConnection,
+    paths: Sequence[str],
+    function: str,
+    reader: _Reader,
+    sampling: str,
+    count: _Count = _count,
 ) -> tuple[Columns, TextSource]:
     files = [content_file(path, "content", content_digest) for path in paths]
-    sampling = _sampling(paths)
     listed = ", ".join(map(sql_path, paths))
     columns = describe(cursor, f"SELECT * FROM {function}([{listed}], union_by_name = true{sampling})")
     partitions = hive_columns(columns, paths)
     own = tuple(column for column in columns if column not in partitions)
     opened = []
     for file in files:
-        read_as, options = reader(cursor, file.path, own, sampling)
-        empty = TextFile(file, 0, function, options, read_as)
-        [(rows,)] = cursor.execute(f"SELECT count(*) FROM ({_select([empty], own[:1], partitions)})").fetchall()
-        opened.append(TextFile(file, rows, function, options, read_as))
+        layout = reader(cursor, file.path, own, sampling)
+        empty = TextFile(file, 0, function, layout.options, layout.columns)
+        opened.append(replace(empty, rows=count(cursor, empty, layout, partitions)))
     return columns, TextSource(tuple(opened), partitions)
 
 
 def _sampling(paths: Sequence[str]) -> str:
-    small = sum(os.path.getsize(path) for path in paths) <= _SNIFF_BYTES
-    return ", sample_size = -1" if small else ""
+    return ", sample_size = -1" if _few_bytes(paths) else ""
 
 
-def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> tuple[Columns, str]:
+def _few_bytes(paths: Sequence[str]) -> bool:
+    return sum(os.path.getsize(path) for path in paths) <= _SNIFF_BYTES
+
+
+def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> Layout:
     found = cursor.execute(
         "SELECT delimiter, quote, escape, newlinedelimiter, comment, skiprows, hasheader, columns, dateformat, "
         f"timestampformat FROM sniff_csv({sql_path(path)}{sampling})"
@@ -158,7 +213,8 @@ def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, 
     if not found:
         raise SourceError(f"cannot tell how {path} is laid out as CSV")
     *marks, skip, header, sniffed, dates, timestamps = found[0]
-    read_as = _types_to_read([(item["name"], item["type"]) for item in sniffed], dict(columns), path)
+    detected = tuple((item["name"], item["type"]) for item in sniffed)
+    read_as = _types_to_read(detected, dict(columns), path)
     names = ("delim", "quote", "escape", "new_line", "comment")
     options = [
         f"{name} = {sql_string('' if mark == '(empty)' else mark)}" for name, mark in zip(names, marks, strict=True)
@@ -166,7 +222,8 @@ def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, 
     options += [f"skip = {skip}", f"header = {'true' if header else 'false'}"]
     options += [f"dateformat = {sql_string(dates)}"] if dates else []
     options += [f"timestampformat = {sql_string(timestamps)}"] if timestamps else []
-    return read_as, ", ".join(["auto_detect = false", *options])
+    formats = {type_: found for type_, found in (("DATE", dates), ("TIMESTAMP", timestamps)) if found}
+    return Layout(read_as, ", ".join(["auto_detect = false", *options]), detected, formats, "".join(marks[1:]))
 
 
 def _types_to_read(sniffed: Sequence[tuple[str, str]], types: dict[str, str], path: str) -> Columns:
@@ -179,8 +236,8 @@ def _types_to_read(sniffed: Sequence[tuple[str, str]], types: dict[str, str], pa
     )
 
 
-def _json_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> tuple[Columns, str]:
-    return columns, "format = 'auto', records = 'auto'"
+def _json_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> Layout:
+    return Layout(columns, "format = 'auto', records = 'auto'")
 
 
 def _check_dates(cursor: duckdb.DuckDBPyConnection, columns: Columns, source: TextSource) -> None:

@@ -1,0 +1,58 @@
+"""Whether the rows of a CSV file are like those that DuckDB's detection has looked at.
+
+Detection takes for each column the most special type that all rows in its sample can have (BOOLEAN, BIGINT, DOUBLE,
+TIME, DATE, TIMESTAMP, else VARCHAR), and for the file the marks that its first rows have. What it finds over the sample
+is what it would find over all rows if each other row can be read so, too. That is asked here of texts, in one scan with
+all threads, and strictly: a reader would round 1.5 for a BIGINT, and cut the time off a date. A doubt means no.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+
+from qoop.catalog.errors import SourceError
+from qoop.catalog.sources.files import sql_name, sql_string
+from qoop.catalog.table import Columns
+
+SAMPLE = 20_480
+"""Rows that DuckDB looks at where nothing else is said."""
+
+_MARKS = (b'"', b"'", b"#")
+"""Those for quotes and comments that DuckDB tries."""
+
+
+class Unlike(SourceError):
+    """A row that detection has not seen is unlike those that it has."""
+
+
+def unlike(columns: Columns, formats: Mapping[str, str]) -> list[str]:
+    """Aggregates in SQL, one of which is true if the texts of a column are not all of the type that was detected.
+
+    formats: of dates and timestamps, by type.
+    """
+    texts = [(sql_name(name), type_) for name, type_ in columns if type_ != "VARCHAR"]
+    return [f"coalesce(bool_or(NOT ({_like(name, type_, formats)})), false)" for name, type_ in texts]
+
+
+def _like(name: str, type_: str, formats: Mapping[str, str]) -> str:
+    """A condition on a text; of NULL nothing is known."""
+    if type_ in formats:
+        return f"{name} IS NULL OR try_strptime({name}, {sql_string(formats[type_])}) IS NOT NULL"
+    if type_ == "DOUBLE":
+        return f"{name} IS NULL OR (TRY_CAST({name} AS DOUBLE) IS NOT NULL AND NOT contains({name}, '_'))"
+    return f"CAST(TRY_CAST({name} AS {type_}) AS VARCHAR) IS NOT DISTINCT FROM {name}"
+
+
+def empty_in_sample(columns: Columns) -> list[str]:
+    """Aggregates over the sample, one of which is 0 if a column has no text there: its type was not detected."""
+    return [f"count({sql_name(name)})" for name, type_ in columns if type_ == "VARCHAR"]
+
+
+def has_other_marks(path: str, known: str) -> bool:
+    """True if a file holds a mark for quotes or comments that was not detected; it may come first after the sample."""
+    if not os.path.getsize(path):
+        return False
+    with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return any(content.find(mark) >= 0 for mark in _MARKS if mark.decode() not in known)
