@@ -77,6 +77,7 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.plan_json import dump
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.answers import Answer, Useful, Work
+from qoop.replanning.decision import Option
 from qoop.replanning.replanner import Replanner
 from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.max_min import MaxMin
@@ -97,7 +98,6 @@ if TYPE_CHECKING:
     from qoop.control.deadlines import Deadlines
     from qoop.control.last_resort import LastResort
     from qoop.control.tenants import TenantStatus
-    from qoop.replanning.decision import Option
 
 
 @dataclass(slots=True)
@@ -274,8 +274,10 @@ class Cluster:
             lambda: self._driver.served(name, self._clock.now()),
             lambda: [one.candidate for one in replanner.options] if replanner is not None else [launch],
         )
-        options = partial(_options, replanner)
-        handle = JobHandle(self, name, run, message.at, request.terms, remaining_work.alone, request.text, options)
+        runs, options = partial(_runs, run, replanner), partial(_options, replanner)
+        handle = JobHandle(
+            self, name, run, message.at, request.terms, remaining_work.alone, request.text, runs, options
+        )
         return _Job(handle, run, request, message.arrival, message.at, ends_at, replanner, remaining_work)
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
@@ -596,7 +598,7 @@ class Cluster:
         needed_at = job.submitted + job.request.terms.deadline
         if self._watch_deadlines and needed_at < math.inf:
             self._deadlines = self._deadlines or _deadlines()
-            self._deadlines.add(run, needed_at, now)
+            self._deadlines.add(run, partial(_runs, run, job.replanner), needed_at, now)
         self._driver.add(run, now)
         self._shares_stale = True
         if self._admission is not None and not job.request.follows:
@@ -983,6 +985,10 @@ def no_choice(error: Exception) -> QoopError:
     failure = ExecutionError(f"choosing another plan failed: {type(error).__name__}: {error}")
     failure.__cause__ = error
     return failure
+
+
+def _runs(run: Run, replanner: Replanner | None) -> Option:
+    return replanner.option if replanner is not None else Option("", Candidate(run.plan, ""))
 
 
 def _options(replanner: Replanner | None) -> Sequence[Option]:

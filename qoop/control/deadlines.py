@@ -9,7 +9,7 @@ it a certainty. A deadline ends nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from qoop.control.job_status import Left, left_of
@@ -17,6 +17,7 @@ from qoop.engine.history import DeadlineTold
 from qoop.engine.run import Run
 from qoop.engine.task import JobId
 from qoop.planner.plan import Resources
+from qoop.replanning.decision import Option
 from qoop.schedulers.shares import times
 
 LOOK, LOOK_PART = 0.5, 0.05
@@ -34,6 +35,7 @@ IN_TIME, LATE, MISSED = "in time", "late", "missed"
 @dataclass(slots=True)
 class _Watched:
     run: Run
+    runs: Callable[[], Option]
     needed_at: float
     look_at: float
     verdict: str = IN_TIME
@@ -49,9 +51,9 @@ class Deadlines:
     def next_at(self) -> float:
         return min((one.look_at for one in self._jobs.values()), default=math.inf)
 
-    def add(self, run: Run, needed_at: float, now: float) -> None:
-        """A job whose answer is needed by that time has come."""
-        self._jobs[run.job] = _Watched(run, needed_at, now + LOOK)
+    def add(self, run: Run, runs: Callable[[], Option], needed_at: float, now: float) -> None:
+        """A job whose answer is needed by that time has come. runs: the plan that it runs."""
+        self._jobs[run.job] = _Watched(run, runs, needed_at, now + LOOK)
 
     def remove(self, job: JobId) -> None:
         """It has ended."""
@@ -67,14 +69,14 @@ class Deadlines:
 
 
 def _look(one: _Watched, now: float) -> DeadlineTold | None:
-    slack, left = one.needed_at - now, _left(one.run, now)
+    slack, left = one.needed_at - now, _left(one, now)
     one.look_at = now + max(LOOK, LOOK_PART * min(abs(slack), left.likely if left is not None else math.inf))
     verdict = verdict_of(left, slack, one.verdict)
     if verdict == one.verdict:
         return None
     one.verdict = verdict
     late = left.likely - slack if left is not None else -slack
-    return DeadlineTold(0.0, late, verdict == MISSED, enough(one.run, now, slack) if verdict == LATE else None)
+    return DeadlineTold(0.0, late, verdict == MISSED, _enough(one, now, slack) if verdict == LATE else None)
 
 
 def verdict_of(left: Left | None, slack: float, before: str) -> str:
@@ -93,20 +95,21 @@ def verdict_of(left: Left | None, slack: float, before: str) -> str:
     return IN_TIME if left.likely < slack * (1.0 - MARGIN) else before
 
 
-def enough(run: Run, now: float, slack: float) -> float | None:
+def _enough(one: _Watched, now: float, slack: float) -> float | None:
     """The slots with which the job would likely end in time, where some number would do."""
-    share = run.share
+    share = one.run.share
     if share is None or slack <= 0:
         return None
     for more in _MORE:
-        left = _left(run, now, times(share, more))
+        left = _left(one, now, times(share, more))
         if left is not None and left.likely <= slack:
             return share.cpu * more
     return None
 
 
-def _left(run: Run, now: float, share: Resources | None = None) -> Left | None:
+def _left(one: _Watched, now: float, share: Resources | None = None) -> Left | None:
+    run = one.run
     share = share or run.share
     if share is None or run.ending or not run.plans:
         return None
-    return left_of(run.plan, run.finished(now), run.progress(), share)
+    return left_of(one.runs(), run.finished(now), share)

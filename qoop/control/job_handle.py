@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError, Suspended
-from qoop.control.job_status import Alone, JobStatus, left_of, mean_share, rho_of, waited
+from qoop.control.job_status import Alone, JobStatus, left_of, mean_share, rho_of, waited, work_done
 from qoop.control.messages import CancelAsked, HoldAsked, PinAsked, ReconsiderAsked, ReleaseAsked, SuspendAsked
 from qoop.engine.events import Committed
 from qoop.engine.history import Record
@@ -48,11 +49,12 @@ class JobHandle:
         submitted: float,
         terms: Terms,
         alone: Alone,
-        text: str = "",
+        text: str,
+        runs: Callable[[], Option],
         options: Callable[[], Sequence[Option]] = tuple,
     ) -> None:
-        """alone: the seconds that the job takes alone on a number of slots. text: of the query. options: the plans that
-        it may run, as far as they are known."""
+        """alone: the seconds that the job takes alone on a number of slots. text: of the query. runs: the plan that it
+        runs, once it runs one. options: the plans that it may run, as far as they are known."""
         self.id = job
         self.terms = terms
         self.text = text
@@ -61,6 +63,7 @@ class JobHandle:
         self._run = run
         self._submitted = submitted
         self._alone = alone
+        self._runs = runs
         self._options = options
 
     def check(self) -> None:
@@ -200,10 +203,12 @@ class JobHandle:
             finished = run.finished(now) if going_on and not waits_for else None
             elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
             history, place = list(run.history), self._cluster.place_in_queue(self.id)
+            plan = self._runs() if finished is not None else None
         left = None
-        if finished is not None:
+        if finished is not None and plan is not None:
             assert run.share is not None
-            left = left_of(run.plan, finished, progress, run.share)
+            left = left_of(plan, finished, run.share)
+            progress = replace(progress, fraction=work_done(plan, finished, progress.fraction, left))
         takes = elapsed + (left.likely if left is not None else 0.0)
         ends = left is not None or run.state.final
         return JobStatus(

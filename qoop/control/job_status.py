@@ -1,17 +1,15 @@
 """The status of a running job, for people: its finished work, the resources it uses, and its end.
 
-When it will end is the completion time estimate of the re-planner (paper section 4) for the plan that runs, put right
-by how long its finished tasks took against how long they were thought to take. Nobody knows what the tasks that are
-left will do, so it is told as a range.
+When it will end is the completion time estimate of the re-planner (paper section 4) for the plan that runs, the same
+number that its decisions compare. Nobody knows what the tasks that are left will do, so it is told as a range.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf, isfinite
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QoopError
@@ -19,29 +17,25 @@ from qoop.catalog.value import value
 from qoop.engine.history import Ended, Failed, Record, ShareTold, Started
 from qoop.engine.progress import Finished, Progress
 from qoop.engine.task import JobId
-from qoop.planner.finish import finish_time
-from qoop.planner.packing import on_threads
-from qoop.planner.plan import Plan, Resources, StageId
-from qoop.planner.search.candidate import Candidate
-from qoop.replanning.decision import Option, own_progress
+from qoop.planner.plan import Plan, Resources
+from qoop.replanning.decision import Option, own_progress, pace_of
+from qoop.replanning.pace import end
 from qoop.schedulers.shares import times
 from qoop.schedulers.terms import Terms
 
 if TYPE_CHECKING:
     from qoop.control.job_handle import JobHandle
 
-_TRUST = 0.15
-"""The part of a plan's estimated work that must have been done for its pace to count as much as the estimate."""
-
 _SOONER, _LATER = 1.8, 2.5
 """Factors by which the end may come sooner or later than said. Most queries are slower than said: what runs next to
 them is not in the estimate."""
 
-_NEVER_OVER = 0.7
-"""The part of a task that is over at most while it still runs."""
-
 _OVERHEAD = 0.1
 """Seconds that are always uncertain: what starting tasks and handing over the answer take."""
+
+
+_NEVER_OVER = 0.95
+"""The part of a task that is over at most while it still runs."""
 
 
 @value
@@ -201,47 +195,33 @@ def waited(history: Sequence[Record], until: float) -> float:
     return next((record.at for record in history if isinstance(record, Started)), until)
 
 
-def left_of(plan: Plan, finished: Finished, progress: Progress, share: Resources) -> Left | None:
-    """The time to the end of a job with this plan and progress, if the share stays as it is; None: it has no slot.
+def left_of(option: Option, finished: Finished, share: Resources) -> Left | None:
+    """The time to the end of a job, if the share stays as it is; None: it has no slot. Its likely number is that of the
+    decisions (:mod:`qoop.replanning.pace`).
 
-    A share of less than a slot is one for a part of the time.
+    option: the plan that runs. A share of less than a slot is one for a part of the time.
     """
     if 0 < share.cpu < 1:
-        whole = left_of(plan, finished, progress, times(share, 1.0 / share.cpu))
+        whole = left_of(option, finished, times(share, 1.0 / share.cpu))
         return whole and Left(whole.likely / share.cpu, whole.least / share.cpu, whole.most / share.cpu)
-    done = own_progress(Option("", Candidate(plan, "")), finished)
-    slots = {stage.id: done.slots.get(stage.id, stage.slots) for stage in plan.stages}
-    estimated = {stage.id: on_threads(stage.estimate.task_seconds, slots[stage.id]) for stage in plan.stages}
-    factor = pace(progress, estimated, done.running)
-    running = {id: tuple(_spent(one / factor, estimated[id]) for one in tasks) for id, tasks in done.running.items()}
-    seconds = finish_time(plan, replace(done, running=running), share)
-    if not isfinite(seconds):
+    likely = end(option.candidate.finish, own_progress(option, finished), share, pace_of(option, finished))
+    if not isfinite(likely):
         return None
-    likely = seconds * factor
     return Left(likely, max(0.0, likely / _SOONER - _OVERHEAD), likely * _LATER + _OVERHEAD)
 
 
-def pace(
-    progress: Progress,
-    estimated: Mapping[StageId, float],
-    running: Mapping[StageId, Sequence[float]] = MappingProxyType({}),
-) -> float:
-    """By which factor tasks take longer than estimated, believed the more the more there are.
+def work_done(option: Option, finished: Finished, ended: float, left: Left | None) -> float:
+    """The part of the work that is done, that of running tasks included, as far as the time they have taken tells.
 
-    estimated: seconds of a task, by stage. running: seconds that each task now running has spent: those that have
-    taken longer than estimated tell as much as those that are done.
+    ended: the part of the tasks that have ended. DuckDB's plan is one task: it is as far as its time is of the whole.
     """
-    total = sum(stage.total * estimated.get(stage.stage, 0.0) for stage in progress.stages)
-    made = [(stage, estimated.get(stage.stage, 0.0)) for stage in progress.stages if stage.seconds > 0]
-    thought = sum(stage.done * seconds for stage, seconds in made)
-    took = sum(stage.seconds for stage, _ in made)
-    for id, tasks in running.items():
-        thought += sum(min(spent, estimated[id]) for spent in tasks)
-        took += sum(tasks)
-    trust = _TRUST * total
-    return (took + trust) / (thought + trust) if trust > 0 else 1.0
-
-
-def _spent(seconds: float, estimated: float) -> float:
-    """Of a running task's estimated seconds, those that are over: never all, as long as it runs."""
-    return min(seconds, _NEVER_OVER * estimated)
+    plan, done = option.candidate.plan, own_progress(option, finished)
+    if plan.root.whole and left is not None:
+        spent = max((max(one) for one in done.running.values() if one), default=0.0)
+        return spent / (spent + left.likely) if spent + left.likely > 0 else ended
+    pace, total, within = pace_of(option, finished), 0.0, 0.0
+    for stage in plan.stages:
+        seconds = stage.estimate.task_seconds
+        total += stage.width * seconds
+        within += sum(min(_NEVER_OVER * seconds, spent / pace) for spent in done.running.get(stage.id, ()))
+    return min(1.0, ended + within / total) if total > 0 else ended

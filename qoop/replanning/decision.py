@@ -24,6 +24,7 @@ from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.search.candidate import Candidate
 from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
+from qoop.replanning.pace import end, pace
 
 START, SHARE = "start", "share"
 """Kinds of causes: the other plans became known at the start, and the share has changed."""
@@ -110,6 +111,12 @@ def own_progress(option: Option, finished: Finished) -> Done:
     running = {stage.id: finished.running[c] for stage, c, _ in option.stages if c in finished.running}
     slots = {stage.id: finished.slots[c] for stage, c, _ in option.stages if c in finished.slots}
     return Done(finished.done, running, slots)
+
+
+def pace_of(option: Option, finished: Finished) -> float:
+    """By which factor the tasks of the plan that runs take longer than estimated."""
+    contents = {stage.id: content for stage, content, _ in option.stages}
+    return pace(option.candidate.plan, contents, own_progress(option, finished), finished)
 
 
 def left_out(old: Option, new: Option, finished: Finished) -> float:
@@ -247,6 +254,11 @@ class Question:
         )
 
     @cached_property
+    def pace(self) -> float:
+        """By which factor tasks take longer than estimated, under every plan."""
+        return pace_of(self.options[self.running], self.finished)
+
+    @cached_property
     def remaining(self) -> tuple[Remaining, ...]:
         """The seconds until each option would end on the share, if nothing changed any more."""
         return self.remaining_on(self.share)
@@ -296,7 +308,7 @@ class Question:
         option, done = self.options[place], self.done[place]
         if self.finished.exhausted and self._meets_exhausted(option, done):
             return inf
-        return option.candidate.finish.seconds(share, done)
+        return end(option.candidate.finish, done, share, self.pace)
 
     def _meets_exhausted(self, option: Option, done: Done) -> bool:
         needed = option.candidate.finish.needed(done)

@@ -20,6 +20,7 @@ from qoop.planner.plan import Resources
 from qoop.replanning.decision import Decision, Question, Stay, switch_to
 from qoop.replanning.demand import on_slots
 from qoop.replanning.greedy import Greedy
+from qoop.replanning.pace import end
 
 
 @value
@@ -32,15 +33,17 @@ class Offer:
     dollars: float
 
 
-def offers(finishes: Sequence[Finish], done: Sequence[Done], share: Resources, price: float) -> tuple[Offer, ...]:
+def offers(
+    finishes: Sequence[Finish], done: Sequence[Done], share: Resources, price: float, pace: float = 1.0
+) -> tuple[Offer, ...]:
     """Every plan on 1, 2, 4 … slots and three quarters of these, up to all that the share has.
 
-    price: dollars for a slot and second.
+    price: dollars for a slot and second. pace: by which factor tasks take longer than estimated.
     """
     found = []
     for place, (finish, far) in enumerate(zip(finishes, done, strict=True)):
         for slots in _numbers(max(1.0, share.cpu)):
-            seconds = finish.seconds(on_slots(share, slots), far)
+            seconds = end(finish, far, on_slots(share, slots), pace)
             found.append(Offer(place, slots, seconds, slots * seconds * price))
     return tuple(found)
 
@@ -98,7 +101,7 @@ class Priced:
     def offers(self, question: Question) -> tuple[Offer, ...]:
         """All that can be had from now on."""
         finishes = [option.candidate.finish for option in question.options]
-        return offers(finishes, question.done, question.share, self.price(question.now))
+        return offers(finishes, question.done, question.share, self.price(question.now), question.pace)
 
     def best(self, found: Sequence[Offer], now: float = 0.0) -> Offer | None:
         """The one to take; None if none of them would ever end."""

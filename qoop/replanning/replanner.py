@@ -88,6 +88,11 @@ class Replanner:
         return self._options
 
     @property
+    def option(self) -> Option:
+        """The one of them that runs, with the estimates of the last decision."""
+        return self._options[self._running]
+
+    @property
     def due(self) -> float | None:
         """The time to ask the next question, if one is waiting."""
         share = self._share

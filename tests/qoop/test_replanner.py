@@ -112,8 +112,8 @@ def test_what_rests_on_a_non_deterministic_stage_counts_for_its_own_plan_only() 
 
 
 def test_a_finished_stage_far_up_makes_all_below_it_needless() -> None:
-    deep = option("a 9 5\nb 9 5 a\nc 2 5 b\nroot 1 1 c", "B")
-    top = option("c 2 5\nroot 1 1 c as=r", "A")
+    deep = option("a 9 5\nb 9 5 a\nc 2 1 b\nroot 1 1 c", "B")
+    top = option("c 2 1\nroot 1 1 c as=r", "A")
     seconds = ask(top, deep, done=finished(top, {"c": 2})).remaining[1].seconds
     assert seconds == pytest.approx(1.0, abs=0.1)
 
