@@ -252,7 +252,7 @@ def _shell(options: argparse.Namespace) -> int:
     from qoop.repl.shell import Shell
 
     def opened() -> Session:
-        session = _watching(_session(options))
+        session = _watching(_session(options), options)
         try:
             _show_page(options, session)
         except ConfigError:
@@ -357,12 +357,15 @@ def _session(options: argparse.Namespace, wanted: Callable[[str], bool] | None =
         raise
 
 
-def _watching(session: Session) -> Session:
-    """The session, following what the machine has to give, unless it was said whether it should."""
+def _watching(session: Session, options: argparse.Namespace) -> Session:
+    """The session, following what the machine has to give, unless it was said whether it should. Slots of the
+    command line stand."""
     from qoop.monitor.machine import Machine
 
     config = session.config
     if config.watch_machine is None and config.ray is None and Machine.readable():
+        if options.slots is not None:
+            session.resize(slots=options.slots)
         session.set("watch_machine", True)
     return session
 

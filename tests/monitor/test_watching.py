@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
+from qoop.__main__ import _watching
 from qoop.catalog.errors import ConfigError
 from qoop.control.sizing import Sizing
 from qoop.engine.history import CapacityTold
@@ -122,6 +124,18 @@ def test_without_being_asked_nothing_is_watched(stage: Stage, monkeypatch: pytes
         assert not stage.looked.acquire(timeout=0.1) and session.available.cpu == 2
     monkeypatch.setenv("QOOP_WATCH_MACHINE", "yes")
     with qoop.connect(slots=2, memory=MEMORY) as session:
+        until(lambda: session.available.cpu == 1)
+
+
+def test_slots_that_the_command_line_names_stand(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qoop.monitor.machine.Machine.readable", lambda: True)
+    stage.others = 2.0
+    with _watching(qoop.connect(slots=2, memory=MEMORY), Namespace(slots=2)) as session:
+        assert stage.looked.acquire(timeout=5) and stage.looked.acquire(timeout=5)
+        assert session.available.cpu == 2
+        session.resize(slots="auto")
+        until(lambda: session.available.cpu == 1)
+    with _watching(qoop.connect(slots=2, memory=MEMORY), Namespace(slots=None)) as session:
         until(lambda: session.available.cpu == 1)
 
 
