@@ -30,6 +30,7 @@
     │   ├── NotKnown            no user has that token or password
     │   ├── TooMuch             a request or an answer is larger than the user's limits allow
     │   └── Busy                as many queries run as may, or the server ends
+    │       └── TooOften        more requests came within a minute than may
     └── SessionClosed           the session was closed, or is that of the process that this one was forked from
 """
 
@@ -205,6 +206,12 @@ class TooMuch(Refused):
 
 class Busy(Refused):
     """As many queries run as may, of the user or of all, or the server ends."""
+
+
+class TooOften(Busy):
+    """More requests of a user, or of its tenant, came within a minute than may. wait: seconds until one may come."""
+
+    wait: float = 1.0
 
 
 class SessionClosed(QoopError):

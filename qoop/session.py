@@ -608,7 +608,13 @@ class Session:
 
     @interruptible()
     def resume(
-        self, path: str | os.PathLike[str], data: Sequence[str | os.PathLike[str]] = (), trust: bool = False
+        self,
+        path: str | os.PathLike[str],
+        data: Sequence[str | os.PathLike[str]] = (),
+        trust: bool = False,
+        *,
+        timeout: float | None = None,
+        tenant: str | None = None,
     ) -> Job:
         """Go on with a suspended job (:meth:`qoop.job.Job.suspend`), with the plan that is best here and now.
 
@@ -616,6 +622,7 @@ class Session:
         has a table of that name.
         trust: believe what the bundle's tasks have put out although it does not bear the seal of the user's key.
         Without it such a bundle costs a warning, and its query is done again.
+        timeout, tenant: as for `submit`.
 
         Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has
         changed.
@@ -641,7 +648,8 @@ class Session:
             others = [one.plan for one in self.planning.alternatives(bundle.query, None, bundle.timestamp).kept]
             plan = best_plan([usual.plan, *others, *bundle.plans], adopted, self.planning.usable)
             chosen = usual if plan is usual.plan else self.planning.with_plan(bundle.query, plan, bundle.timestamp)
-            job = self.start(replace(chosen, adaptive=usual.adaptive), resume=True)
+            terms = self._terms_with(1.0, tenant, None, None)
+            job = self.start(replace(chosen, adaptive=usual.adaptive), timeout, resume=True, terms=terms)
         except BaseException:
             self.backend.release(owner, keys)
             raise

@@ -8,6 +8,7 @@
     seen.py       tells whether files still hold the same bytes
     parquet.py    Parquet files: footers give schema, row groups and version
     text.py       CSV and JSON files
+    alike.py      tells whether the rows of a CSV file are like those that its types were detected from
     database.py   tables of a DuckDB file
     memory.py     Arrow tables in memory
     pieces.py     some pieces of a table as a source of their own

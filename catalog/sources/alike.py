@@ -1,4 +1,4 @@
-"""Whether the rows of a CSV file are like those that DuckDB's detection has looked at.
+"""The rows of a CSV file that DuckDB's detection has not looked at: are they like those that it has?
 
 Detection takes for each column the most special type that all rows in its sample can have (BOOLEAN, BIGINT, DOUBLE,
 TIME, DATE, TIMESTAMP, else VARCHAR), and for the file the marks that its first rows have. What it finds over the sample

@@ -6,6 +6,7 @@
     tokens.py         the words of SQL in an unfinished text
     typed.py          what is typed: a command, or statements, whole or not
     commands.py       \\d, \\resize, \\jobs …
+    habits.py         \\e, \\watch, \\!, \\set, .import: what people bring from psql and DuckDB
     names.py          names of keywords, functions, tables and columns
     completer.py      what may come next
     highlighting.py   colours of a query while it is typed

@@ -8,6 +8,7 @@ import webbrowser
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
@@ -15,9 +16,9 @@ from qoop.catalog.value import value
 from qoop.drawing.formats import FORMATS, checked_format, save
 from qoop.drawing.view import due, ends
 from qoop.engine.history import available_of, size, span
+from qoop.repl.habits import edit, import_file, run_program, set_variable, unset_variable, watch
 from qoop.repl.jobs import Entry
 from qoop.retrace.story import story
-from qoop.terminal import shortened
 
 if TYPE_CHECKING:
     from qoop.catalog.statistics.stats import ColumnStats, Scalar
@@ -45,6 +46,8 @@ class Quit(Exception):
 def run_command(shell: Shell, line: str) -> None:
     """Do what a line asks for. Raises ConfigError for an unknown command, and whatever the command raises."""
     word, _, rest = line.strip().rstrip(";").partition(" ")
+    if word.startswith("\\!"):  # as in psql, with or without a space
+        word, rest = word[:2], f"{word[2:]} {rest}"
     name = word[1:]
     command = _BY_NAME.get(name) or _BY_NAME.get(name.lower())
     if command is None:
@@ -67,13 +70,25 @@ def _help(shell: Shell, name: str) -> None:
     for title, commands in GROUPS:
         shell.say(terminal.paint(title, "bold"))
         for command in commands:
-            left = f"  \\{command.names[0]} {command.arguments}".ljust(32)
-            shell.say(shortened(f"{left} {command.help}", terminal.width))
+            left = f"  \\{command.names[0]} {command.arguments}".ljust(_HELP)
+            shell.say(_hanging(left, command.help, terminal.width))
     shell.say(_KEYS)
 
 
-_KEYS = """A statement ends with ; and may take several lines. With & at its end it runs in the background.
-Tab completes, Ctrl-R searches what was typed before, Ctrl-C cancels the query, Ctrl-Z sends it to the background."""
+_HELP = 26
+"""Characters of the column of commands."""
+
+
+def _hanging(left: str, right: str, width: int) -> str:
+    """Two columns, of which the right one takes as many lines as it needs."""
+    lines = wrap(right, max(30, width - _HELP - 2))
+    first = f"{left} {lines[0]}" if len(left) <= _HELP else f"{left}\n{' ' * _HELP} {lines[0]}"
+    return "\n".join([first, *(f"{' ' * _HELP} {line}" for line in lines[1:])])
+
+
+_KEYS = """A statement ends with ; and may take several lines. With & at its end it runs in
+the background. Tab completes, Ctrl-R searches what was typed before, Ctrl-C
+cancels the query, Ctrl-Z sends it to the background."""
 
 
 def _quit(shell: Shell, _: str) -> None:
@@ -398,6 +413,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             ),
             Command(("functions", "df"), "", "functions of Python, and what they have taken", _functions),
             Command(("register", "open", "attach"), "[NAME] PATH", "make a file, folder or database known", _register),
+            Command(("import",), "FILE TABLE", "put the rows of a file into a table", import_file),
         ),
     ),
     (
@@ -417,6 +433,8 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command(("suspend",), "[JOB [PATH]]", "stop a job and keep what it has done", _suspend),
             Command(("resume",), "[JOB|PATH]", "go on with a suspended job", _resume),
             Command(("read", "i", "include"), "FILE", "run the statements of a file", _read),
+            Command(("e", "edit"), "[FILE]", "the last query, or a file, in your editor; then it runs", edit),
+            Command(("watch",), "[SECONDS [TIMES]]", "run the last query again and again", watch),
         ),
     ),
     (
@@ -453,6 +471,9 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         (
             Command(("help", "h", "?"), "[COMMAND]", "this", _help),
             Command(("s",), "", "what was typed before", _inputs),
+            Command(("set",), "[NAME TEXT]", "a text by name, for :NAME, :'NAME' and :\"NAME\"", set_variable),
+            Command(("unset",), "NAME", "forget it", unset_variable),
+            Command(("!", "shell", "system"), "[COMMAND]", "run a program", run_program),
             Command(("q", "quit", "exit"), "", "leave", _quit),
         ),
     ),

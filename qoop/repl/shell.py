@@ -51,7 +51,7 @@ class Shell:
     """open: makes the session; called in a thread, once.
 
     Attributes that commands change: form (how answers are printed), timing, replaying, suspended (folders by job),
-    asked_to_quit.
+    asked_to_quit, variables (texts by name, which statements write as :name).
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Shell:
         self.asked_to_quit = False
         self.replaying: Replay | None = None
         self.suspended: dict[str, Path] = {}
+        self.variables: dict[str, str] = {}
         self._begun_text = ""  # of a statement, in the midst of which a command was given
         self._told_why = ""  # the session has fewer resources than it was opened with
 
@@ -117,6 +118,15 @@ class Shell:
         for line in lines:
             marked = set(line.strip()) == {"^"}
             print(terminal.paint(line, "bold", "red") if marked or line is lines[0] else line)
+
+    @property
+    def last_text(self) -> str:
+        """The text of the last query; empty if there was none."""
+        return self._last_text
+
+    def begin(self, text: str) -> None:
+        """Have a text at the next prompt, for the user to go on with."""
+        self._begun_text = text
 
     def last_query(self) -> str:
         """The text of the last query. Raises ConfigError if there was none."""
@@ -269,10 +279,13 @@ class Shell:
                 self.asked_to_quit = False
         except Quit:
             return False
-        self._begun_text = begun
+        self._begun_text = begun or self._begun_text
         return True
 
     def _run_statements(self, text: str) -> None:
+        from qoop.repl.habits import with_variables
+
+        text = with_variables(text, self.variables)
         stripped = text.strip()
         if stripped.endswith("&"):
             self.start_in_background(stripped[:-1])

@@ -16,7 +16,7 @@ from qoop.planner.estimate.observed import NOTHING, Observation, Observations, o
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Decision, Option, Question, Stay, Switch, reestimate, runs
+from qoop.replanning.decision import SHARE, Decision, Option, Question, Stay, Switch, reestimate, runs
 from qoop.replanning.demand import on_slots, useful_resources
 
 SEARCH_SECONDS = 0.03
@@ -27,6 +27,9 @@ WORTH_PART = 0.05
 
 WORTH_PART_UNKNOWN = 0.5
 """The same where DuckDB's plan runs: nobody knows yet what others would be like."""
+
+WORTH_PART_SHARE = 0.25
+"""The same where the share has changed: that is what other plans are for, and the plan that runs goes on meanwhile."""
 
 WORTH_SECONDS = 0.3
 """Estimated seconds left below which it is not worth searching again."""
@@ -115,8 +118,7 @@ def answer(asked: Asked) -> Answer:
     question = reestimate_all(asked.question, asked.observed)
     left = question.remaining[question.running].seconds
     launch = question.options[0].candidate.plan
-    part = WORTH_PART_UNKNOWN if launch.root.whole else WORTH_PART
-    found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= part * left
+    found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
     candidates, searching = None, 0.0
     if found and (not asked.found or _none_is_good(asked, question)):
         since = time.perf_counter()
@@ -129,6 +131,13 @@ def answer(asked: Asked) -> Answer:
     wanted = wanted_by(served, decision) if asked.adaptive.demand_aware and found else None
     seconds = time.perf_counter() - begun
     return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching, wanted)
+
+
+def _worth_part(question: Question) -> float:
+    """Part of what is left that a search may take."""
+    if question.options[0].candidate.plan.root.whole:
+        return WORTH_PART_UNKNOWN
+    return WORTH_PART_SHARE if SHARE in question.causes else WORTH_PART
 
 
 def wanted_by(question: Question, decision: Decision) -> Resources:

@@ -11,12 +11,16 @@ runs and counts it → `answers` writes its parts as Arrow, JSON or CSV → `aud
     flight.py      Arrow Flight SQL: queries, prepared statements, cancelling
     flight_messages.py  its messages, in protobuf's encoding
     flight_metadata.py  its questions about tables, types and abilities
-    http.py        POST /sql, GET and DELETE /queries, /healthz, /metrics
+    http.py        POST /sql, /queries, /healthz, /metrics
     http_server.py the threads of its queries, and where it listens
+    kept.py        queries that go on without their client, across the end of the server
+    limits.py      limits of users and tenants; requests a minute
     listening.py   the socket of HTTP, TLS, connections that dawdle, a thread of its own
+    logs.py        the log as lines of JSON
     manners.py     the address that is listened to, and limits for all clients
     metrics.py     counts, as the text that Prometheus reads
     queries.py     one query of a user, from its text to its last row
     service.py     the queries of all users on one session
+    spans.py       spans of OpenTelemetry
     users.py       the file of users: tokens and passwords as digests, tenants, limits
 """

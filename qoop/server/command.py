@@ -18,6 +18,7 @@ from qoop.server.users import Users, new_user, read_users
 if TYPE_CHECKING:
     from qoop.server.flight import FlightServer
     from qoop.server.http_server import HttpServer
+    from qoop.server.kept import KeptQueries
     from qoop.server.manners import Manners, Place
     from qoop.server.service import Service
     from qoop.session import Session
@@ -46,6 +47,12 @@ def add(
     names = "a name clients may call this server by; repeatable"
     parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help=names)
     parser.add_argument("--audit", metavar="FILE", type=Path, help="a line of JSON for each statement (stderr)")
+    answers = "where queries that go on without their client (POST /queries) outlive the server"
+    parser.add_argument("--answers", metavar="DIR", type=Path, help=answers)
+    log = "a line of JSON for each message of the log (lines of text on stderr)"
+    parser.add_argument("--log", metavar="FILE", type=Path, help=log)
+    otel = "send a span of OpenTelemetry for each query, as OTEL_EXPORTER_OTLP_... say"
+    parser.add_argument("--otel", action="store_true", help=otel)
     parser.add_argument("--queries", type=int, default=100, metavar="N", help="that may run at a time (100)")
     ending = "seconds that queries may go on once the server is to end (30)"
     page = "show all queries in a browser on this machine, to whom has the address that is printed"
@@ -60,24 +67,32 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         return _print_user(options.new_user)
     http = _http()
     from qoop.server.audit import AuditLog
+    from qoop.server.logs import logged
     from qoop.server.manners import Manners, Place
     from qoop.server.service import Service
+    from qoop.server.spans import exported
 
     place = Place(options.host, options.port, options.tls_cert, options.tls_key)
     users = Users() if options.users is None else read_users(options.users)
     place.check(users.are_told_apart)
     manners = Manners(hosts=(*Manners().hosts, *options.allow_host))
-    with closing(AuditLog.at(options.audit)) as audit, _locked_session(options, open_session) as session:
-        service = Service(session, users, audit, options.queries)
+    with ExitStack() as around:
+        around.enter_context(logged(options.log))
+        spans = around.enter_context(exported()) if options.otel else None
+        audit = around.enter_context(closing(AuditLog.at(options.audit)))
+        session = around.enter_context(_locked_session(options, open_session))
+        service = Service(session, users, audit, options.queries, spans)
         with ExitStack() as servers:
-            address = servers.enter_context(http(service, place, manners)).address
-            _say(f"qoop serves {len(session.tables())} tables at {address}")
+            server = servers.enter_context(http(service, place, manners, options.answers))
+            _say(f"qoop serves {len(session.tables())} tables at {server.address}")
+            if resumed := server.kept.resume():
+                _say(f"and goes on with {resumed} queries")
             if options.flight_port is not None:
-                server = _flight(service, replace(place, port=options.flight_port), manners)
-                _say(f"and, by Flight SQL, at {servers.enter_context(server).address}")
+                flight = _flight(service, replace(place, port=options.flight_port), manners)
+                _say(f"and, by Flight SQL, at {servers.enter_context(flight).address}")
             if options.page:
                 _say(f"and shows what runs at {session.page().url}")
-            _wait_for_end(service, options.grace)
+            _wait_for_end(service, server.kept, options.grace)
     return 0
 
 
@@ -102,13 +117,16 @@ def _locked_session(options: argparse.Namespace, open_session: Callable[[argpars
     return open_session(options)
 
 
-def _wait_for_end(service: Service, grace: float) -> None:
+def _wait_for_end(service: Service, kept: KeptQueries, grace: float) -> None:
     """Serve until Ctrl-C or another signal; a second one does not wait for the queries that run."""
     try:
         threading.Event().wait()
     except KeyboardInterrupt:
         _say(f"ending: queries have {grace:g} s")
     try:
+        service.admit_no_more()
+        if suspended := kept.suspend():
+            _say(f"{suspended} queries are suspended, and go on when a server begins with the same --answers")
         service.close(grace)
     except KeyboardInterrupt:
         service.close(0.0)

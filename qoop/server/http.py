@@ -1,5 +1,7 @@
 """HTTP: ``POST /sql`` answers a query, ``GET /queries`` lists those of the user, ``DELETE /queries/ID`` cancels one.
 
+``POST /queries`` begins one that goes on without its client: ``GET /queries/ID`` tells of it, ``GET
+/queries/ID/result`` has its rows.
 ``GET /healthz`` tells anybody whether the server takes queries; ``GET /metrics`` tells users what Prometheus reads.
 """
 
@@ -8,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -22,6 +26,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from qoop.catalog import errors
 from qoop.catalog.errors import (
     Busy,
     Cancelled,
@@ -36,29 +41,38 @@ from qoop.catalog.errors import (
     SessionClosed,
     Timeout,
     TooMuch,
+    TooOften,
 )
 from qoop.server.answers import FORMS, chosen_form, in_blocks
+from qoop.server.kept import DONE, RUNNING, Kept, KeptQueries
 from qoop.server.manners import Manners
 from qoop.server.queries import UserQuery
 from qoop.server.service import Service
 from qoop.server.users import User
 
+if TYPE_CHECKING:
+    from qoop.result import Result
+
 _log = logging.getLogger(__name__)
 
 _STATUS: tuple[tuple[type[QoopError], int], ...] = (
-    (NotKnown, 401), (Forbidden, 403), (QueryError, 400), (CatalogError, 400), (TooMuch, 413), (Busy, 503),
-    (Overloaded, 503), (Timeout, 504), (NoCapacity, 503), (SessionClosed, 503), (Cancelled, 409), (ExecutionError, 422),
+    (NotKnown, 401), (Forbidden, 403), (QueryError, 400), (CatalogError, 400), (TooMuch, 413),
+    (TooOften, 429), (Busy, 503), (Overloaded, 503), (Timeout, 504), (NoCapacity, 503), (SessionClosed, 503),
+    (Cancelled, 409), (ExecutionError, 422),
 )  # fmt: skip
 """The status of an error, by its class; the first that fits."""
 
 
-def application(service: Service, threads: Executor, manners: Manners) -> Starlette:
-    """The application. threads: run the queries, one each."""
-    api = _Api(service, threads, manners)
+def application(service: Service, threads: Executor, manners: Manners, kept: KeptQueries) -> Starlette:
+    """The application. threads: run the queries, one each. kept: those that go on without their client."""
+    api = _Api(service, threads, manners, kept)
     routes = [
         Route("/sql", api.sql, methods=["POST"]),
         Route("/queries", api.queries, methods=["GET"]),
+        Route("/queries", api.begin, methods=["POST"]),
+        Route("/queries/{id}", api.query, methods=["GET"]),
         Route("/queries/{id}", api.cancel, methods=["DELETE"]),
+        Route("/queries/{id}/result", api.result, methods=["GET"]),
         Route("/healthz", api.health, methods=["GET"]),
         Route("/metrics", api.metrics, methods=["GET"]),
     ]
@@ -68,26 +82,58 @@ def application(service: Service, threads: Executor, manners: Manners) -> Starle
 
 
 class _Api:
-    def __init__(self, service: Service, threads: Executor, manners: Manners) -> None:
-        self._service, self._threads, self._manners = service, threads, manners
+    def __init__(self, service: Service, threads: Executor, manners: Manners, kept: KeptQueries) -> None:
+        self._service, self._threads, self._manners, self._kept = service, threads, manners, kept
 
     async def sql(self, request: Request) -> Response:
         user = await self._user(request)
         form = chosen_form(request.headers.get("accept", "*/*"))
         if form is None:
-            return _told("NotAcceptable", f"an answer may be one of {', '.join(FORMS)}", 406)
+            return _not_acceptable()
         text, parameters = _asked(request.headers.get("content-type", ""), await self._body(request))
         query = self._service.admit(user, text, "http", parameters)
         return _Answer(query, form, self._threads, self._manners.patience)
 
     async def queries(self, request: Request) -> Response:
         user = await self._user(request)
-        found = self._service.of(user)
-        return JSONResponse([{"id": one.id, "sql": one.text, "seconds": round(one.seconds, 3)} for one in found])
+        found = [_running(one) for one in self._service.of(user)]
+        ended = [_kept(one, None) for one in self._kept.of(user) if one.state != RUNNING]
+        return JSONResponse([*found, *ended])
+
+    async def begin(self, request: Request) -> Response:
+        user = await self._user(request)
+        text, parameters = _asked(request.headers.get("content-type", ""), await self._body(request))
+        kept = await run_in_threadpool(self._kept.ask, user, text, parameters)
+        return JSONResponse(_kept(kept, None), 202, {"location": f"/queries/{kept.id}"})
+
+    async def query(self, request: Request) -> Response:
+        kept = await self._found(request)
+        return JSONResponse(await run_in_threadpool(_kept, kept, self._kept.running(kept.id)))
+
+    async def result(self, request: Request) -> Response:
+        form = chosen_form(request.headers.get("accept", "*/*"))
+        if form is None:
+            return _not_acceptable()
+        kept = await self._found(request)
+        if kept.state == RUNNING:
+            return _told("Busy", "the query still runs", 409, {"retry-after": "1"})
+        if kept.state != DONE:
+            return _told(kept.error, kept.message, _status_of(kept.error))
+        return _Answer(_Ended(kept.id, partial(self._kept.parts, kept)), form, self._threads, self._manners.patience)
+
+    async def _found(self, request: Request) -> Kept:
+        """The query of the user that the path names. Raises HTTPException, and as `_user`."""
+        kept = self._kept.find(await self._user(request), request.path_params["id"])
+        if kept is None:
+            raise HTTPException(404, "you have begun no query of that id")
+        return kept
 
     async def cancel(self, request: Request) -> Response:
         user, id = await self._user(request), request.path_params["id"]
-        if not self._service.cancel(user, id):
+        kept = self._kept.find(user, id)
+        if kept is not None:
+            await run_in_threadpool(self._kept.drop, kept)
+        elif not self._service.cancel(user, id):
             return _told("NotFound", "you have no query of that id that runs", 404)
         return Response(status_code=204)
 
@@ -124,10 +170,35 @@ class _Api:
         return bytes(held)
 
 
+class _Query(Protocol):
+    """The source of an answer: a query that runs, or one that has ended."""
+
+    id: str
+
+    def parts(self) -> Iterator[Result]: ...
+
+    def cancel(self, why: str) -> None: ...
+
+    def end(self, error: Exception | None = None) -> None: ...
+
+
+class _Ended:
+    """A query that has ended, with its answer."""
+
+    def __init__(self, id: str, parts: Callable[[], Iterator[Result]]) -> None:
+        self.id, self.parts = id, parts
+
+    def cancel(self, why: str) -> None:
+        """Its client has gone; the answer may be asked for again."""
+
+    def end(self, error: Exception | None = None) -> None:
+        """Its rows were sent, or not."""
+
+
 class _Answer(Response):
     """A response that runs the query while it is sent, and cancels it when the client goes away or takes too long."""
 
-    def __init__(self, query: UserQuery, form: str, threads: Executor, patience: float) -> None:
+    def __init__(self, query: _Query, form: str, threads: Executor, patience: float) -> None:
         self._query, self._form, self._patience = query, form, patience
         self._run = partial(asyncio.get_running_loop().run_in_executor, threads)
 
@@ -174,6 +245,26 @@ class _Answer(Response):
             await send(message)
 
 
+def _running(query: UserQuery) -> dict[str, object]:
+    return {"id": query.id, "state": RUNNING, "sql": query.text, "seconds": round(query.seconds, 3)}
+
+
+def _kept(kept: Kept, query: UserQuery | None) -> dict[str, object]:
+    """The facts of a query for its user. query: as it runs."""
+    seconds = kept.seconds if query is None else query.seconds
+    told: dict[str, object] = {"id": kept.id, "state": kept.state, "sql": kept.sql, "seconds": round(seconds, 3)}
+    told["rows"] = kept.rows if query is None else query.rows
+    if query is not None and query.job is not None:
+        status = query.job.status()
+        told["fraction"] = round(status.progress.fraction, 4)
+        told["left"] = None if status.left is None else round(status.left.likely, 3)
+    return told | ({"error": kept.error, "message": kept.message} if kept.error else {})
+
+
+def _not_acceptable() -> Response:
+    return _told("NotAcceptable", f"an answer may be one of {', '.join(FORMS)}", 406)
+
+
 def _next(blocks: Iterator[bytes]) -> bytes | None:
     return next(blocks, None)
 
@@ -194,9 +285,17 @@ def _asked(kind: str, body: bytes) -> tuple[str, Sequence[object] | dict[str, ob
     return told["sql"], parameters
 
 
+def _status_of(name: str) -> int:
+    """The status of an error of that class."""
+    kind = getattr(errors, name, QoopError)
+    return next((status for one, status in _STATUS if issubclass(kind, one)), 500)
+
+
 def _refusal(_: object, error: QoopError) -> Response:
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    status = _status_of(type(error).__name__)
     headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status)
+    if isinstance(error, TooOften):
+        headers = {"retry-after": str(math.ceil(error.wait))}
     return _told(type(error).__name__, str(error), status, headers)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 from qoop.server.http import application
+from qoop.server.kept import KeptQueries
 from qoop.server.listening import Listening
 from qoop.server.manners import Manners, Place
 from qoop.server.service import Service
@@ -16,14 +19,18 @@ _SPARE = 4  # threads beyond those of queries, for what ends them
 class HttpServer:
     """The HTTP server in a thread of its own; use it as a context manager.
 
-    manners: `hosts` gain the place's own. Raises ConfigError for a place that must not be listened to, or cannot be.
+    manners: `hosts` gain the place's own. answers: the folder of queries that go on without their client, which
+    outlives the server; by default a temporary one. Raises ConfigError for a place that must not be listened to, or
+    cannot be.
     """
 
-    def __init__(self, service: Service, place: Place, manners: Manners) -> None:
+    def __init__(self, service: Service, place: Place, manners: Manners, answers: Path | None = None) -> None:
         place.check(service.users.are_told_apart)
         manners = replace(manners, hosts=(*manners.hosts, place.host))
         self._threads = ThreadPoolExecutor(service.queries + _SPARE, "qoop-http")
-        app = application(service, self._threads, manners)
+        folder = Path(tempfile.mkdtemp(prefix="qoop-answers-")) if answers is None else answers
+        self.kept = KeptQueries(service, folder, lasting=answers is not None)
+        app = application(service, self._threads, manners, self.kept)
         self._listening = Listening(app, place, manners.patience)
         self.address = self._listening.address
 
@@ -35,3 +42,4 @@ class HttpServer:
         """Take no more connections, and end those that there are; close the service first to let them end."""
         self._listening.__exit__()
         self._threads.shutdown()
+        self.kept.close()

@@ -18,8 +18,7 @@ class Counts:
         self._outcomes: Counter[str] = Counter({"done": 0, "failed": 0, "cancelled": 0, "refused": 0})
         self._errors: Counter[str] = Counter()
         self._sums: Counter[str] = Counter({"rows": 0, "switches": 0, "checkpoints": 0})
-        self._seconds: Counter[float] = Counter()
-        self._all_seconds = 0.0
+        self._seconds, self._waits = _Histogram(), _Histogram()
 
     def ended(self, outcome: str, error: str, rows: int, seconds: float) -> None:
         """A query has ended. error: the class of what it raised, if it did."""
@@ -29,8 +28,12 @@ class Counts:
                 self._errors[error] += 1
             self._sums["rows"] += rows
             if outcome != "refused":
-                self._all_seconds += seconds
-                self._seconds[next((bound for bound in _SECONDS if seconds <= bound), float("inf"))] += 1
+                self._seconds.add(seconds)
+
+    def waited(self, seconds: float) -> None:
+        """A job has ended whose first task began after that time."""
+        with self._lock:
+            self._waits.add(seconds)
 
     def of_job(self, switches: int, checkpoints: int) -> None:
         """A job has ended after that many changes of plan, and outputs of tasks that were used."""
@@ -51,20 +54,33 @@ class Counts:
         told = (("rows", "Rows of answers"), ("switches", "Changes of plan"), ("checkpoints", "Outputs of tasks used"))
         for name, what in told:
             yield from _metric(f"{name}_total", "counter", what, [("", self._sums[name])])
-        yield from _metric("query_seconds", "histogram", "Seconds from a request to its last row", [])
-        yield from self._buckets()
+        yield from self._seconds.lines("query_seconds", "Seconds from a request to its last row")
+        yield from self._waits.lines("wait_seconds", "Seconds until the first task of a query began")
         for name, (what, number) in gauges.items():
             yield from _metric(name, "gauge", what, [("", number)])
 
-    def _buckets(self) -> Iterator[str]:
+
+class _Histogram:
+    """Numbers of seconds, counted by bucket."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[float] = Counter()
+        self._sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        self._sum += seconds
+        self._counts[next((bound for bound in _SECONDS if seconds <= bound), float("inf"))] += 1
+
+    def lines(self, name: str, what: str) -> Iterator[str]:
+        yield from _metric(name, "histogram", what, [])
         total = 0
         for bound in _SECONDS:
-            total += self._seconds[bound]
-            yield f'qoop_query_seconds_bucket{{le="{bound:g}"}} {total}'
-        number = self._seconds.total()
-        yield f'qoop_query_seconds_bucket{{le="+Inf"}} {number}'
-        yield f"qoop_query_seconds_sum {self._all_seconds:.6f}"
-        yield f"qoop_query_seconds_count {number}"
+            total += self._counts[bound]
+            yield f'qoop_{name}_bucket{{le="{bound:g}"}} {total}'
+        number = self._counts.total()
+        yield f'qoop_{name}_bucket{{le="+Inf"}} {number}'
+        yield f"qoop_{name}_sum {self._sum:.6f}"
+        yield f"qoop_{name}_count {number}"
 
 
 def _metric(name: str, kind: str, what: str, values: Sequence[tuple[str, float]]) -> Iterator[str]:

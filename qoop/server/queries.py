@@ -9,15 +9,18 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Timeout, TooMuch
+from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Suspended, Timeout, TooMuch
 from qoop.engine.history import Succeeded
 from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.pivots import is_open
 from qoop.statements.statement import Explain, Query, ShowFunctions, ShowTables, Statement, statements
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from qoop.job import Job
     from qoop.result import Result
+    from qoop.server.limits import Limits
     from qoop.server.users import User
     from qoop.session import Session
 
@@ -26,7 +29,7 @@ class UserQuery:
     """A query that was admitted. One thread asks for its rows, others may cancel it.
 
     id: known to its user only, by default a new one. by: the protocol it came by. ended: called once, with how it ended
-    and its error.
+    and its error. limits: of this query, by default its user's. bundle: it was suspended there, and goes on from that.
     """
 
     def __init__(
@@ -38,8 +41,11 @@ class UserQuery:
         ended: Callable[[UserQuery, str, Exception | None], None],
         parameters: Parameters = (),
         id: str | None = None,
+        limits: Limits | None = None,
+        bundle: Path | None = None,
     ) -> None:
         self.id = id or secrets.token_hex(8)
+        self._limits, self._bundle = user.limits if limits is None else limits, bundle
         self.user, self.text, self.by = user, text, by
         self.rows, self.since = 0, time.monotonic()
         self.job: Job | None = None
@@ -86,8 +92,14 @@ class UserQuery:
             self._over = True
         if self.job is not None and not self._exhausted:
             self.job.forget()
-        cancelled = isinstance(error, Cancelled) or (error is None and not self._exhausted)
-        self._ended(self, "cancelled" if cancelled else "failed" if error is not None else "done", error)
+        self._ended(self, self._outcome(error), error)
+
+    def _outcome(self, error: Exception | None) -> str:
+        if isinstance(error, Suspended):
+            return "suspended"
+        if isinstance(error, Cancelled) or (error is None and not self._exhausted):
+            return "cancelled"
+        return "failed" if error is not None else "done"
 
     @property
     def changes(self) -> tuple[int, int]:
@@ -99,8 +111,8 @@ class UserQuery:
 
     def _count(self, part: Result) -> None:
         self.check()
-        if self.rows + len(part) > self.user.rows:
-            raise TooMuch(f"the answer has more than the {self.user.rows:,.0f} rows that {self.user.name} may have")
+        if self.rows + len(part) > self._limits.rows:
+            raise TooMuch(f"the answer has more than the {self._limits.rows:,.0f} rows that {self.user.name} may have")
         self.rows += len(part)
 
     def _answer(self) -> Iterator[Result]:
@@ -108,13 +120,18 @@ class UserQuery:
         if not isinstance(statement, Query):
             yield self._session.execute(statement)
             return
-        left = self.user.longest_query - self.seconds
-        if left <= 0:
-            raise Timeout(f"the query has waited for more than {self.user.longest_query:g} s")
-        limit = None if math.isinf(left) else left
-        job = self._session.submit(statement.text, timeout=limit, tenant=self.user.tenant, watch=self._begun)
+        job = self._job(statement.text)
         self._begun(job)
         yield from job.parts()
+
+    def _job(self, text: str) -> Job:
+        left, tenant = self._limits.longest_query - self.seconds, self.user.tenant
+        if left <= 0:
+            raise Timeout(f"the query has waited for more than {self._limits.longest_query:g} s")
+        limit = None if math.isinf(left) else left
+        if self._bundle is not None:
+            return self._session.resume(self._bundle, timeout=limit, tenant=tenant)
+        return self._session.submit(text, timeout=limit, tenant=tenant, watch=self._begun)
 
     def _begun(self, job: Job) -> None:
         """A job of the query has begun: that of its answer, or one that finds the values of a PIVOT first."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Busy, ConfigError, QoopError
 from qoop.server.audit import AuditLog, Entry
+from qoop.server.limits import Limits, Rates
 from qoop.server.metrics import Counts
 from qoop.server.queries import UserQuery
 from qoop.server.users import User, Users
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from qoop.server.spans import Spans
     from qoop.session import Session
     from qoop.statements.parameters import Parameters
 
@@ -23,34 +28,48 @@ _LOOK = 0.02  # seconds between two looks whether the last query has ended
 
 
 class Service:
-    """Takes the queries of all protocols. queries: that may run at a time, of all users.
+    """Takes the queries of all protocols. queries: that may run at a time, of all users. spans: are told of each.
 
     Raises ConfigError for a session that is not locked.
     """
 
-    def __init__(self, session: Session, users: Users, audit: AuditLog, queries: int = 100) -> None:
+    def __init__(
+        self, session: Session, users: Users, audit: AuditLog, queries: int = 100, spans: Spans | None = None
+    ) -> None:
         if not session.config.locked:
             raise ConfigError("a server needs a locked session: connect(locked=True)")
         self.session, self.users, self.queries = session, users, queries
-        self._audit, self._counts = audit, Counts()
+        self._audit, self._counts, self._spans = audit, Counts(), spans
         self._lock = threading.Lock()
         self._running: dict[tuple[str, str], UserQuery] = {}
         self._closing = False
+        self._rates = Rates()
 
     @property
     def closing(self) -> bool:
         """True once no more queries are admitted."""
         return self._closing
 
-    def admit(self, user: User, text: str, by: str, parameters: Parameters = (), id: str | None = None) -> UserQuery:
+    def admit(
+        self,
+        user: User,
+        text: str,
+        by: str,
+        parameters: Parameters = (),
+        id: str | None = None,
+        bundle: Path | None = None,
+        again: bool = False,
+    ) -> UserQuery:
         """Let a query in; its reader then asks for `parts`, and says when it is at their `end`.
 
-        id: that of no other query of the user that runs. Raises Busy.
+        id: that of no other query of the user that runs. bundle: where it was suspended. again: it was let in before,
+        by a server that has ended. Raises Busy.
         """
-        query = UserQuery(self.session, user, text, by, self._ended, parameters, id)
+        query = UserQuery(self.session, user, text, by, self._ended, parameters, id, self.limits(user), bundle)
         try:
             with self._lock:
-                self._check_limits(user)
+                if not again:
+                    self._check_limits(user)
                 if (user.name, query.id) in self._running:
                     raise Busy("this very query runs already")
                 self._running[user.name, query.id] = query
@@ -58,6 +77,11 @@ class Service:
             self._tell(query, "refused", error)
             raise
         return query
+
+    def limits(self, user: User) -> Limits:
+        """The limits of one query of a user: its own and its tenant's, whichever is less."""
+        own, tenant = user.limits, self.users.of_tenant(user.tenant)
+        return replace(own, longest_query=min(own.longest_query, tenant.longest_query), rows=min(own.rows, tenant.rows))
 
     def of(self, user: User) -> list[UserQuery]:
         """The queries of a user that run now, the oldest first."""
@@ -81,10 +105,14 @@ class Service:
         """Note a statement that was not let in."""
         self._tell(UserQuery(self.session, User(user, ""), text, by, self._ended), "refused", error)
 
-    def close(self, grace: float) -> None:
-        """Admit no more; wait for those that run, at most `grace` seconds, then cancel them and wait for their end."""
+    def admit_no_more(self) -> None:
+        """Refuse queries from now on."""
         with self._lock:
             self._closing = True
+
+    def close(self, grace: float) -> None:
+        """Admit no more; wait for those that run, at most `grace` seconds, then cancel them and wait for their end."""
+        self.admit_no_more()
         self._wait(grace)
         with self._lock:
             left = list(self._running.values())
@@ -102,13 +130,22 @@ class Service:
             raise Busy("the server ends, and takes no more queries")
         if len(self._running) >= self.queries:
             raise Busy(f"{self.queries} queries run, which is as many as may")
-        own = sum(query.user.name == user.name for query in self._running.values())
-        if own >= user.queries:
-            raise Busy(f"{own} queries of {user.name} run, which is as many as may")
+        self._check_number(user.name, user.limits, sum(one.user.name == user.name for one in self._running.values()))
+        of_tenant = sum(one.user.tenant == user.tenant for one in self._running.values())
+        limits = self.users.of_tenant(user.tenant)
+        self._check_number(f"the tenant {user.tenant}", limits, of_tenant)
+        self._rates.take(user.name, user.limits.rate)
+        self._rates.take(f"the tenant {user.tenant}", limits.rate)
+
+    def _check_number(self, who: str, limits: Limits, running: int) -> None:
+        if running >= limits.queries:
+            raise Busy(f"{running} queries of {who} run, which is as many as may")
 
     def _ended(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
         try:
             self._counts.of_job(*query.changes)
+            if query.job is not None:
+                self._counts.waited(query.job.status().waited)
             self._tell(query, outcome, error)
         finally:
             with self._lock:
@@ -118,6 +155,8 @@ class Service:
         seconds, kind = query.seconds, type(error).__name__ if error is not None else ""
         self._counts.ended(outcome, kind, query.rows, seconds)
         told = f"{kind}: {error}" if error is not None else ""
+        if self._spans is not None:
+            self._spans.tell(query, outcome, error)
         self._audit.write(
             Entry(query.id, query.user.name, query.by, query.text, outcome, query.rows, seconds, error=told)
         )

@@ -8,6 +8,10 @@ It is TOML, with a table for each user. ``qoop serve --new-user NAME`` prints on
     longest_query = 60        # seconds
     rows = 1000000            # of an answer
     queries = 4               # at a time
+    rate = 600                # requests a minute
+
+    [tenants.dashboards]      # the same limits, for all of its users together
+    queries = 10
 
 The file holds digests only. That of a token is a plain SHA-256, as tokens are 256 random bits, and so is quick; that of
 a password is scrypt, and one that was right is remembered by a digest under a key of this process.
@@ -19,19 +23,21 @@ import base64
 import binascii
 import hashlib
 import hmac
-import math
 import os
 import secrets
 import stat
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError, NotKnown
 from qoop.catalog.value import value
+from qoop.server.limits import LIMITS, Limits
 
-_OPTIONS = ("token", "password", "tenant", "longest_query", "rows", "queries")
+_OPTIONS = ("token", "password", "tenant", *LIMITS)
+_TENANTS = "tenants"
+"""The table of the file that is not of a user."""
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NOBODY = "scrypt:" + "00" * 16 + ":" + "00" * 32
 """A password that no text has: a name that does not exist takes as long to refuse as a wrong password."""
@@ -39,14 +45,12 @@ _NOBODY = "scrypt:" + "00" * 16 + ":" + "00" * 32
 
 @value
 class User:
-    """secret: the digest of the token or password. longest_query: in seconds. queries: that may run at a time."""
+    """One who may ask. secret: the digest of the token or password. limits: its own."""
 
     name: str
     tenant: str
     secret: str = ""
-    longest_query: float = math.inf
-    rows: float = math.inf
-    queries: float = math.inf
+    limits: Limits = Limits()
 
 
 ANYBODY = User("anybody", "")
@@ -56,8 +60,9 @@ ANYBODY = User("anybody", "")
 class Users:
     """Those who may ask. None of them: anybody may."""
 
-    def __init__(self, users: Mapping[str, User] | None = None) -> None:
+    def __init__(self, users: Mapping[str, User] | None = None, tenants: Mapping[str, Limits] | None = None) -> None:
         self._users = users
+        self._tenants = tenants or {}
         self._by_token = {user.secret: user for user in (users or {}).values() if user.secret.startswith("sha256:")}
         self._key = secrets.token_bytes(32)
         self._right: dict[bytes, User] = {}
@@ -67,6 +72,14 @@ class Users:
     def are_told_apart(self) -> bool:
         """True if there is a file of users, so that nobody asks without a token or a password."""
         return self._users is not None
+
+    def of_name(self, name: str) -> User | None:
+        """The user of that name, if there still is one."""
+        return ANYBODY if self._users is None else self._users.get(name)
+
+    def of_tenant(self, tenant: str) -> Limits:
+        """The limits of all users of a tenant together."""
+        return self._tenants.get(tenant, Limits())
 
     def of_header(self, header: str | None) -> User:
         """The user of an Authorization header, which is ``Bearer TOKEN`` or ``Basic …``. Raises NotKnown."""
@@ -148,22 +161,38 @@ def read_users(path: Path) -> Users:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
-    if not tables:
+    if not tables.keys() - {_TENANTS}:
         raise ConfigError(f"{path} has no users; qoop serve --new-user NAME prints the lines of one")
-    return Users({name: _user(f"{path}: {name}", name, table) for name, table in tables.items()})
+    tenants = _tenants(f"{path}: {_TENANTS}", tables.pop(_TENANTS, {}))
+    users = {name: _user(f"{path}: {name}", name, table) for name, table in tables.items()}
+    unknown = tenants.keys() - {user.tenant for user in users.values()}
+    if unknown:
+        raise ConfigError(f"{path} has limits of {', '.join(sorted(unknown))}, which no user is of")
+    return Users(users, tenants)
+
+
+def _tenants(place: str, table: object) -> dict[str, Limits]:
+    if not isinstance(table, dict) or not all(isinstance(one, dict) for one in table.values()):
+        raise ConfigError(f"{place} must be tables of limits, such as [tenants.dashboards]")
+    for name, limits in table.items():
+        _check_options(f"{place}.{name}", limits, LIMITS)
+    return {name: Limits.of(f"{place}.{name}", limits) for name, limits in table.items()}
+
+
+def _check_options(place: str, table: Mapping[str, object], known: Sequence[str]) -> None:
+    unknown = table.keys() - set(known)
+    if unknown:
+        raise ConfigError(f"{place} has no option {', '.join(sorted(unknown))}; there are {', '.join(known)}")
 
 
 def _user(place: str, name: str, table: object) -> User:
     if not isinstance(table, dict):
         raise ConfigError(f"{place} must be the table of a user, such as [ana]")
-    unknown = table.keys() - set(_OPTIONS)
-    if unknown:
-        raise ConfigError(f"{place} has no option {', '.join(sorted(unknown))}; there are {', '.join(_OPTIONS)}")
+    _check_options(place, table, _OPTIONS)
     tenant = table.get("tenant", name)
     if not isinstance(tenant, str):
         raise ConfigError(f"{place}: tenant must be a text, not {tenant!r}")
-    limits = {option: _limit(place, option, table) for option in ("longest_query", "rows", "queries")}
-    return User(name, tenant, _secret(place, table), **limits)
+    return User(name, tenant, _secret(place, table), Limits.of(place, table))
 
 
 def _secret(place: str, table: Mapping[str, Any]) -> str:
@@ -180,13 +209,6 @@ def _secret(place: str, table: Mapping[str, Any]) -> str:
 
 def _are_hex(parts: list[str]) -> bool:
     return all(digit in "0123456789abcdefABCDEF" for part in parts for digit in part)
-
-
-def _limit(place: str, option: str, table: Mapping[str, Any]) -> float:
-    told = table.get(option, math.inf)
-    if isinstance(told, bool) or not isinstance(told, int | float) or not told > 0:
-        raise ConfigError(f"{place}: {option} must be a number above 0, not {told!r}")
-    return float(told)
 
 
 def _basic(told: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ pytest.importorskip("uvicorn", reason="the extra server is not installed")
 
 from qoop.server.flight import FlightServer
 from qoop.server.http_server import HttpServer
+from qoop.server.limits import Limits
 from qoop.server.service import Service
 from qoop.server.users import User, Users, password_digest, token_digest
 
@@ -103,8 +104,8 @@ USERS = Users(
     {
         "ana": User("ana", "dashboards", token_digest(ANA)),
         "ben": User("ben", "night", token_digest(BEN)),
-        "eve": User("eve", "night", token_digest(EVE), rows=1000, queries=1),
-        "tim": User("tim", "night", token_digest(TIM), longest_query=0.3),
+        "eve": User("eve", "night", token_digest(EVE), Limits(rows=1000, queries=1)),
+        "tim": User("tim", "night", token_digest(TIM), Limits(longest_query=0.3)),
         "pat": User("pat", "night", password_digest("the password of pat")),
     }
 )

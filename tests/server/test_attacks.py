@@ -167,7 +167,7 @@ def test_the_file_of_users(tmp_path: Path) -> None:
     token, lines = new_user('a "b" \\c')
     path.write_text(lines + 'tenant = "night"\nrows = 10\n')
     found = read_users(path).of_token(token)
-    assert (found.name, found.tenant, found.rows) == ('a "b" \\c', "night", 10)
+    assert (found.name, found.tenant, found.limits.rows) == ('a "b" \\c', "night", 10)
     assert token not in path.read_text()
     path.chmod(0o666)
     with pytest.raises(ConfigError, match="chmod go-w"):

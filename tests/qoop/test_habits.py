@@ -1,0 +1,110 @@
+"""Commands of the shell that people bring from psql and DuckDB."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.input import DummyInput
+from prompt_toolkit.output import DummyOutput
+
+import qoop
+from qoop.repl.commands import GROUPS
+from qoop.repl.shell import Shell
+from qoop.terminal import Terminal
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    made = Shell(lambda: pytest.fail("it is open"), history=tmp_path_factory.mktemp("h") / "h", input=DummyInput(),
+                 output=DummyOutput())  # fmt: skip
+    with qoop.connect(slots=1, memory="1GB") as session:
+        made._opened.set_result(session)
+        made.timing = False
+        yield made
+
+
+@pytest.fixture
+def do(shell: Shell) -> Callable[[str], str]:
+    def done(*texts: str) -> str:
+        with redirect_stdout(io.StringIO()) as told:
+            for text in texts:
+                shell.handle(text)
+        return told.getvalue()
+
+    return done
+
+
+def editor(folder: Path, lines: str) -> str:
+    """A program that edits the file it is given as a user would."""
+    path = folder / "editor"
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_variables_are_written_out_and_told(do: Callable[..., str], shell: Shell) -> None:
+    assert "42" in do("\\set least 41", "SELECT :least + 1 AS answer;")
+    assert "it's" in do("\\set word 'it''s'", "SELECT :'word' AS w;") and shell.variables["word"] == "it's"
+    assert do("\\set") == "least = 41\nword = it's\n"
+    assert do("\\unset least", "\\set") == "word = it's\n"
+    assert "there is no variable least; there are: word" in do("\\unset least")
+    assert "no name for a variable" in do("\\set 1x 2")
+
+
+def test_the_editor_has_the_last_query_and_what_is_whole_runs(
+    do: Callable[..., str], shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do("SELECT 17 AS before;")
+    monkeypatch.setenv("EDITOR", editor(tmp_path, 'sed -i "s/before/afterwards/; s/$/;/" "$1"'))
+    monkeypatch.delenv("VISUAL", raising=False)
+    assert "afterwards" in do("\\e")
+    monkeypatch.setenv("EDITOR", editor(tmp_path, 'printf "SELECT 1," > "$1"'))
+    assert do("\\e") == "" and shell._begun_text == "SELECT 1,"
+    shell._begun_text = ""
+    monkeypatch.setenv("EDITOR", editor(tmp_path, "exit 3"))
+    assert "has ended with 3; nothing is taken over" in do("\\e")
+    monkeypatch.setenv("EDITOR", "/no/such/editor")
+    assert "cannot run the editor /no/such/editor" in do("\\e")
+
+
+def test_a_query_runs_again_and_again(do: Callable[..., str]) -> None:
+    told = do("SELECT 5 AS five;", "\\watch 0.01 3")
+    assert told.count("every 0.01 s; Ctrl-C ends it") == 3 and told.count("five") == 4
+    assert "\\watch [SECONDS [TIMES]]" in do("\\watch often")
+
+
+def test_programs_run(
+    do: Callable[..., str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    told = do("\\! echo from a program", "\\!echo again", "\\! exit 4")
+    assert capfd.readouterr().out.splitlines() == ["from a program", "again"]
+    assert told == "it has ended with 4\n"
+
+
+def test_a_file_becomes_a_table_and_then_more_of_it(do: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "tea's.csv"
+    path.write_text("item,price\ntea,3\nrice,2\n")
+    assert "are in goods" in do(f'.import "{path}" goods')
+    assert "are in goods" in do(f'.import "{path}" goods')
+    assert "4" in do("SELECT count(*) AS n FROM goods;")
+    assert ".import FILE TABLE" in do(".import lonely")
+    assert os.path.basename(path) in do(f'.import "{path}x" other')
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_help_fits_the_screen_and_says_all(
+    do: Callable[..., str], shell: Shell, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr(shell, "terminal", lambda: Terminal(width=width))
+    told = do("\\help")
+    assert max(map(len, told.splitlines())) <= width
+    words = " ".join(told.split())
+    for command in (one for _, commands in GROUPS for one in commands):
+        assert " ".join(command.help.split()) in words, command.names

@@ -1,0 +1,162 @@
+"""Queries that go on without their client: state, answers, who may see them, and the end and next start of a server."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from server_world import BEN, EVE, SLOW, World, until
+
+from qoop.catalog.errors import ConfigError
+from qoop.server.kept import KeptQueries
+from qoop.server.service import Service
+
+
+def begun(world: World, text: str, **headers: str) -> str:
+    reply = world.ask("POST", "/queries", text.encode(), **headers)
+    assert reply.status == 202, reply.body
+    told = json.loads(reply.body)
+    assert reply.headers["location"] == f"/queries/{told['id']}"
+    return str(told["id"])
+
+
+def state(world: World, id: str) -> dict[str, Any]:
+    return dict(json.loads(world.ask("GET", f"/queries/{id}").body))
+
+
+def test_a_query_goes_on_without_its_client_and_its_answer_waits(world: World) -> None:
+    id = begun(world, "SELECT n, n * 2.5 AS m FROM big")
+    until(lambda: state(world, id)["state"] == "done")
+    assert state(world, id)["rows"] == 60_000
+    for _ in range(2):  # it may be fetched again
+        rows = world.ask("GET", f"/queries/{id}/result").rows()
+        assert len(rows) == 60_000 and sum(row["n"] for row in rows) == sum(range(60_000))  # type: ignore[misc]
+    lines = world.ask("GET", f"/queries/{id}/result", accept="text/csv").body.splitlines()
+    assert lines[0] == b"n,m" and len(lines) == 60_001
+    assert world.ask("DELETE", f"/queries/{id}").status == 204
+    assert world.ask("GET", f"/queries/{id}").status == 404
+
+
+def test_an_empty_answer_has_its_columns(world: World) -> None:
+    id = begun(world, "SELECT a, b FROM t WHERE a > 9")
+    until(lambda: state(world, id)["state"] == "done")
+    assert world.ask("GET", f"/queries/{id}/result", accept="text/csv").body == b"a,b\n"
+    world.ask("DELETE", f"/queries/{id}")
+
+
+def test_while_it_runs_it_tells_how_far_it_is_and_it_can_be_cancelled(world: World) -> None:
+    id = begun(world, SLOW)
+    until(lambda: "fraction" in state(world, id))
+    assert state(world, id)["state"] == "running"
+    early = world.ask("GET", f"/queries/{id}/result")
+    assert (early.status, early.error, early.headers["retry-after"]) == (409, "Busy", "1")
+    assert id in [one["id"] for one in json.loads(world.ask("GET", "/queries").body)]
+    assert world.ask("DELETE", f"/queries/{id}").status == 204
+    assert world.ask("GET", f"/queries/{id}").status == 404
+    until(lambda: not world.service.of(world.user("the token of ana")))
+
+
+def test_nobody_else_sees_it(world: World) -> None:
+    id = begun(world, "SELECT 1 AS one")
+    for method, path in (("GET", ""), ("GET", "/result"), ("DELETE", "")):
+        assert world.ask(method, f"/queries/{id}{path}", token=BEN).status == 404
+        assert world.ask(method, f"/queries/{id}{path}", token=None).status == 401
+    assert id not in world.ask("GET", "/queries", token=BEN).body.decode()
+    assert world.ask("GET", "/queries/..%2F..%2Fetc/result").status == 404
+    world.ask("DELETE", f"/queries/{id}")
+
+
+def test_what_goes_wrong_is_told_at_once_or_with_the_result(world: World) -> None:
+    assert world.ask("POST", "/queries", b"SELEC 1").status == 400
+    assert world.ask("POST", "/queries", b"SET threads = 1").status == 403
+    id = begun(world, "SELECT error('so it is') AS e FROM t")
+    until(lambda: state(world, id)["state"] == "failed")
+    failed = world.ask("GET", f"/queries/{id}/result")
+    assert failed.status in (400, 422) and "so it is" in failed.body.decode()
+    reply = world.ask("POST", "/queries", b"FROM big", token=EVE)
+    most = json.loads(reply.body)["id"]
+    until(lambda: json.loads(world.ask("GET", f"/queries/{most}", token=EVE).body)["state"] == "failed")
+    assert world.ask("GET", f"/queries/{most}/result", token=EVE).status == 413
+
+
+def test_parameters_are_values(world: World) -> None:
+    body = json.dumps({"sql": "SELECT a FROM t WHERE b = $b", "parameters": {"b": 'q"'}}).encode()
+    reply = world.ask("POST", "/queries", body, content_type="application/json")
+    id = str(json.loads(reply.body)["id"])
+    until(lambda: state(world, id)["state"] == "done")
+    assert world.ask("GET", f"/queries/{id}/result").rows() == [{"a": 3}]
+
+
+def test_a_folder_that_holds_something_else_is_refused(world: World, tmp_path: Path) -> None:
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q" / "query.json").write_text('{"format": "other"}')
+    with pytest.raises(ConfigError, match="is not a query of a server of this version"):
+        KeptQueries(world.service, tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot keep answers in"):
+        KeptQueries(world.service, tmp_path / "file")
+    assert isinstance(world.service, Service)
+
+
+LONG = (
+    "SELECT a.k % 7 AS g, count(*) AS n, sum(sqrt(a.v + b.v)) AS s FROM big a JOIN big b USING (k) "
+    "GROUP BY ALL ORDER BY g"
+)
+
+
+def test_sigterm_suspends_it_and_the_next_server_goes_on(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with duckdb.connect() as connection:
+        rows = "SELECT i % 3000 AS k, i AS v FROM range(300000) t(i)"
+        connection.execute(f"COPY ({rows}) TO '{data}/big.parquet' (ROW_GROUP_SIZE 20000)")
+        connection.execute(f"CREATE VIEW big AS FROM '{data}/big.parquet'")
+        expected = connection.execute(LONG).fetchall()
+    (tmp_path / "my.toml").write_text("slots = 1\nstaged = true\n")
+    with serving(tmp_path) as (server, port, _):
+        id = json.loads(asked(port, "POST", "/queries", LONG))["id"]
+        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}")).get("fraction", 0) > 0)
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0
+        assert "1 queries are suspended" in server.stderr.read()  # type: ignore[union-attr]
+    assert (tmp_path / "answers" / id / "bundle").is_dir()
+    with serving(tmp_path) as (server, port, lines):
+        assert "and goes on with 1 queries" in lines
+        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}"))["state"] == "done", 30)
+        rows = json.loads(asked(port, "GET", f"/queries/{id}/result"))
+        server.send_signal(signal.SIGTERM)
+        server.wait(20)
+    assert rows and [(row["g"], row["n"]) for row in rows] == [(g, n) for g, n, _ in expected]
+    assert [row["s"] for row in rows] == pytest.approx([s for *_, s in expected])
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+    """A server of that folder's data, its port, and what else it said at its start."""
+    words = ["serve", "data", "--port", "0", "--grace", "5", "--config", "my.toml", "--answers", "answers"]
+    program = [sys.executable, "-m", "qoop", *words, "--audit", "audit"]
+    with subprocess.Popen(program, cwd=folder, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        port = int(server.stderr.readline().rpartition(":")[2])
+        said = server.stderr.readline() if any((folder / "answers").glob("*/bundle")) else ""
+        try:
+            yield server, port, said
+        finally:
+            server.kill()
+
+
+def asked(port: int, method: str, path: str, body: str | None = None) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection.request(method, path, body)
+    found = connection.getresponse().read().decode()
+    connection.close()
+    return found
