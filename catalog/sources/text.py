@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
-from qoop.catalog.sources.alike import SAMPLE, Unlike, empty_in_sample, has_other_marks, unlike
 from qoop.catalog.sources.files import (
     hive_columns,
     hive_digest,
@@ -163,6 +162,8 @@ def _count(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layout, pa
 
 def _count_alike(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layout, partitions: Columns) -> int:
     """The number of rows. Raises Unlike if some of them are not like those that were looked at."""
+    from qoop.catalog.sources.alike import SAMPLE, Unlike, empty_in_sample, has_other_marks, unlike  # for CSV alone
+
     texts = tuple((name, "VARCHAR") for name, _ in file.columns)
     scan = _select([replace(file, columns=texts)], texts, partitions)
     items = ", ".join(["count(*)", *unlike(layout.detected, layout.formats)])
