@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import exc, pool, text
 from sqlalchemy.engine import URL, Connection, default
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
-from sqlalchemy.sql import compiler
+from sqlalchemy.sql import compiler, sqltypes
 
 import qoop
 from qoop.adapters.types import alchemy_type
@@ -47,7 +47,7 @@ class QoopCompiler(compiler.SQLCompiler):
     def _ilike(self, binary: Any, word: str, **more: Any) -> str:
         escape = binary.modifiers.get("escape")
         told = f"{self.process(binary.left, **more)} {word} {self.process(binary.right, **more)}"
-        return told if escape is None else f"{told} ESCAPE {self.render_literal_value(escape, None)}"
+        return told if escape is None else f"{told} ESCAPE {self.render_literal_value(escape, sqltypes.STRINGTYPE)}"
 
 
 class QoopTypeCompiler(compiler.GenericTypeCompiler):
@@ -96,7 +96,7 @@ class QoopDialect(default.DefaultDialect):
     default_schema_name = MAIN
 
     @classmethod
-    def import_dbapi(cls) -> ModuleType:  # type: ignore[override]
+    def import_dbapi(cls) -> ModuleType:
         from qoop import dbapi
 
         return dbapi
