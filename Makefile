@@ -15,7 +15,7 @@ INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-package test-pythons soak soak-sim attack fuzz test-duckdb2 test-queries-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-package test-pythons soak soak-clients soak-sim attack fuzz test-duckdb2 test-queries-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-package  the wheel and the sdist: built, installed and tested away from the tree"
 	@echo "make test-pythons  the same under each Python from 3.11 to 3.14 that is at hand"
 	@echo "make soak          RUNS=2000 runs in which everything goes wrong; SEED=n FIRST=n RUNS=1 repeats one"
+	@echo "make soak-clients  CLIENTS=50 for MINUTES=10 in one session: nothing lost, memory flat, shares fair; SEED, SHARE=0.01"
 	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
 	@echo "make attack        odd texts, damaged files, little memory, kills; takes SERIES=a,b SEED=n RUNS=n SHARE=0.1"
 	@echo "make fuzz          RUNS=100000 random queries against DuckDB, half of them on DuckDB 2; SEED, PROCESSES"
@@ -76,6 +77,9 @@ test-pythons: $(READY)
 
 soak: $(READY)
 	$(BIN)/python tests/soak --runs $(or $(RUNS),2000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
+
+soak-clients: $(READY)
+	$(BIN)/python tests/soak/clients.py --minutes $(or $(MINUTES),10) --clients $(or $(CLIENTS),50) $(if $(SEED),--seed $(SEED)) $(if $(SHARE),--scale $(SHARE)) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
 soak-sim: $(READY)
 	$(BIN)/python tests/simulation --runs $(or $(RUNS),20000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))

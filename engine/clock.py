@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import TracebackType
 from typing import Protocol
 
 
@@ -17,6 +18,31 @@ class WallClock:
 
     def now(self) -> float:
         return time.monotonic()
+
+
+class Stopwatch:
+    """Adds up the seconds spent within it, each time 0.3 µs more than there is to do. Of one thread.
+
+    >>> reading = Stopwatch()
+    >>> with reading:
+    ...     pass
+    >>> 0 < reading.seconds < 1
+    True
+    """
+
+    __slots__ = ("_began", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        self.seconds += time.perf_counter() - self._began
 
 
 class VirtualClock:

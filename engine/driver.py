@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from qoop.catalog.errors import PlanError
 from qoop.engine.backends.base import Backend
 from qoop.engine.events import (
+    Begun,
     CapacityNotice,
     Command,
     Event,
     Grant,
     MachineJoined,
     MachineLost,
+    Queued,
     Regrant,
     Release,
     ShareChanged,
@@ -136,6 +138,8 @@ class Driver:
                 self._give_back(event)
             elif isinstance(event, TaskRegranted):
                 self._recharge(event.attempt, event.resources)
+                self._tell((event.attempt.task.job,), event, now)
+            elif isinstance(event, Queued | Begun):
                 self._tell((event.attempt.task.job,), event, now)
             elif isinstance(event, ShareChanged):
                 self._tell([event.job], event, now)

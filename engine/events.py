@@ -12,7 +12,7 @@ from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
 from qoop.engine.digest import Digest
 from qoop.engine.functions.measured import FunctionCalls
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskId, TaskSpec
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskAccount, TaskId, TaskSpec
 from qoop.planner.plan import Resources
 
 
@@ -39,11 +39,29 @@ class Committed:
 
 
 @value
+class Queued:
+    """The attempt waits at its machine, until `Begun`: for one who takes it up, or for a kernel to be opened.
+
+    An attempt of which this is not told begins when it is started: so nothing is said of most.
+    """
+
+    attempt: AttemptId
+
+
+@value
+class Begun:
+    """The attempt, which was queued, is being worked on; that cannot be taken back."""
+
+    attempt: AttemptId
+
+
+@value
 class TaskSucceeded:
-    """The attempt's output is committed."""
+    """The attempt's output is committed. account: where its seconds went, if its machine tells."""
 
     attempt: AttemptId
     committed: Committed
+    account: TaskAccount | None = None
 
 
 @value
@@ -127,8 +145,8 @@ class CheckpointLost:
 class CheckpointSaved:
     """A durable output of these jobs is on disk; until now a killed process would have lost it.
 
-    behind: seconds since it was committed. kept: False: it was not written, since the directory's budget is full of
-    what running jobs need.
+    behind: seconds since it was committed; seconds: of these, those that writing took. kept: False: it was not
+    written, since the directory's budget is full of what running jobs need.
     """
 
     jobs: tuple[JobId, ...]
@@ -136,6 +154,7 @@ class CheckpointSaved:
     bytes: int
     behind: float
     kept: bool
+    seconds: float = 0.0
 
 
 @value
@@ -147,7 +166,9 @@ class ShareChanged:
 
 
 Event = (
-    TaskSucceeded
+    Queued
+    | Begun
+    | TaskSucceeded
     | TaskFailed
     | TaskStopped
     | TaskRegranted
@@ -215,6 +236,7 @@ class Demand:
 class Running:
     """An attempt that has neither ended nor been told to stop. seconds: it should take in all (see `Demand`).
 
+    started: when it was granted its resources, or began where it had to wait after that. queued: it waits still.
     most: slots that it can be granted while it runs; 0: it keeps its resources to the end. extra: it runs on a slot
     that its machine has not got.
     """
@@ -226,6 +248,11 @@ class Running:
     seconds: float
     most: int = 0
     extra: bool = False
+    queued: bool = False
+
+    def spent(self, now: float) -> float:
+        """Seconds that it has run."""
+        return 0.0 if self.queued else now - self.started
 
 
 @value

@@ -8,13 +8,13 @@ from qoop.catalog.errors import Cancelled, QoopError, Revoked
 from qoop.catalog.value import value
 from qoop.engine.events import Committed
 from qoop.engine.functions.measured import FunctionCalls
-from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId
+from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId, TaskAccount
 from qoop.planner.plan import Resources, StageId
 
 Record = Union[
-    "Switched", "Started", "Regranted", "Called", "Succeeded", "Failed", "Stopping", "Stopped", "Lost", "Redone",
-    "MemoryRaised", "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold", "CapacityAnnounced",
-    "StageDone", "Decided", "DeadlineTold", "Ended",
+    "Switched", "Started", "Waiting", "Began", "Regranted", "Called", "Succeeded", "Failed", "Stopping", "Stopped",
+    "Lost", "Redone", "MemoryRaised", "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold",
+    "CapacityAnnounced", "StageDone", "Decided", "DeadlineTold", "Ended",
 ]  # fmt: skip
 
 
@@ -77,6 +77,33 @@ class Started:
 
 
 @value
+class Waiting:
+    """A started attempt has to wait at its machine: nobody is there yet to work on it."""
+
+    at: float
+    attempt: AttemptId
+    key: CheckpointKey
+    machine: MachineId
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {self.attempt} waits on {self.machine} for somebody to take it up"
+
+
+@value
+class Began:
+    """An attempt that was waiting at its machine waits no more. waited: seconds."""
+
+    at: float
+    attempt: AttemptId
+    key: CheckpointKey
+    machine: MachineId
+    waited: float
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {self.attempt} began on {self.machine}, {span(self.waited)} after it was granted"
+
+
+@value
 class Regranted:
     """An attempt went on with other resources: it lost nothing."""
 
@@ -92,12 +119,13 @@ class Regranted:
 
 @value
 class Succeeded:
-    """used: False: nothing of the plan needed the output (any more)."""
+    """used: False: nothing of the plan needed the output (any more). account: where the seconds went, if known."""
 
     at: float
     attempt: AttemptId
     committed: Committed
     used: bool
+    account: TaskAccount | None = None
 
     @property
     def key(self) -> CheckpointKey:
@@ -106,7 +134,8 @@ class Succeeded:
     def __str__(self) -> str:
         rows = sum(self.committed.rows)
         note = "" if self.used else "; nothing needed it any more"
-        return f"at {self.at:.3f} s {self.attempt} put out {rows} rows in {self.committed.seconds:.3f} s{note}"
+        parts = f" ({spent(self.account)})" if self.account is not None else ""
+        return f"at {self.at:.3f} s {self.attempt} put out {rows} rows in {self.committed.seconds:.3f} s{parts}{note}"
 
 
 @value
@@ -212,14 +241,15 @@ class MemoryExhausted:
 
 @value
 class Saved:
-    """An output is safe from the end of the process. behind: seconds after it was committed. kept: False: there was
-    no space for it."""
+    """An output is safe from the end of the process. behind: seconds after it was committed; seconds: of these, those
+    that writing took. kept: False: there was no space for it."""
 
     at: float
     key: CheckpointKey
     bytes: int
     behind: float
     kept: bool
+    seconds: float = 0.0
 
     def __str__(self) -> str:
         if not self.kept:
@@ -266,7 +296,7 @@ class CapacityTold:
 class StageDone:
     """All parts of a stage are present. rows, bytes: of its whole output; seconds: wall time of its tasks together.
 
-    estimated: the rows it was believed to have.
+    estimated: the rows it was believed to have. account: where the seconds of its tasks went, as far as it is known.
     """
 
     at: float
@@ -276,6 +306,7 @@ class StageDone:
     bytes: int
     seconds: float
     estimated: float
+    account: TaskAccount | None = None
 
     def __str__(self) -> str:
         return f"at {self.at:.3f} s stage {self.stage} was done: {self.rows:,} rows, estimated {self.estimated:,.0f}"
@@ -372,6 +403,24 @@ def span(seconds: float) -> str:
     ('12 ms', '9.8 s')
     """
     return f"{seconds * 1e3:.0f} ms" if 0 < seconds < 1 else f"{seconds:.1f} s"
+
+
+def spent(account: TaskAccount) -> str:
+    """The seconds of tasks by what they went into, as far as that is worth a word.
+
+    >>> spent(TaskAccount(0.25, 0.0, 1.5, 0.003))
+    '250 ms waiting, 1.5 s computing, 3 ms writing'
+    """
+    parts = (
+        (account.waited, "waiting"), (account.read, "reading"), (account.computed, "computing"),
+        (account.wrote, "writing"),
+    )  # fmt: skip
+    told = [f"{span(seconds)} {what}" for seconds, what in parts if seconds >= _TOLD]
+    return ", ".join(told) or f"{span(account.seconds)} in all"
+
+
+_TOLD = 0.001
+"""Seconds that are worth a word."""
 
 
 def _soon(seconds: float) -> str:

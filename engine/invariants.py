@@ -12,7 +12,12 @@ Story = Callable[[CheckpointKey], str]
 
 
 def check_attempts(attempts: Sequence[Attempt], story: Story) -> None:
-    """No key has two attempts."""
+    """No key has two attempts, and none is queued after it began."""
+    for attempt in attempts:
+        assert not (attempt.queued and attempt.begun), f"{attempt.id} is queued, but has begun\n{story(attempt.key)}"
+        assert not attempt.queued or attempt.started == attempt.granted, (
+            f"{attempt.id} is queued, but runs since {attempt.started}\n{story(attempt.key)}"
+        )
     keys = [attempt.key for attempt in attempts]
     for key in keys:
         assert keys.count(key) == 1, f"two attempts at {key}\n{story(key)}"

@@ -17,6 +17,7 @@ class StageProgress:
     """The progress of one stage.
 
     total: its parts. done: those put out, found or not needed. running: those with an attempt that goes on.
+    queued: of these, those whose attempt has not begun yet: it waits at its machine.
     rows, bytes: put out by the parts made or found so far. seconds: wall time spent on them, added up.
     """
 
@@ -28,6 +29,7 @@ class StageProgress:
     rows: int
     bytes: int
     seconds: float
+    queued: int = 0
 
 
 @value
@@ -35,7 +37,8 @@ class Progress:
     """The progress of a job.
 
     state: of the job, as text. fraction: finished share of the estimated work of the plan, 0 to 1.
-    present: the checkpoints there are. running: key and start time of attempts that are not being stopped.
+    present: the checkpoints there are. running: key and start time of attempts that are not being stopped, also of
+    those that are queued.
     """
 
     state: str
@@ -43,6 +46,11 @@ class Progress:
     stages: tuple[StageProgress, ...]
     present: tuple[Committed, ...]
     running: tuple[tuple[CheckpointKey, float], ...]
+
+    @property
+    def queued(self) -> int:
+        """Tasks that were granted resources and wait at their machines."""
+        return sum(stage.queued for stage in self.stages)
 
 
 @value
@@ -77,9 +85,10 @@ class Finished:
 
 
 def stages_of(
-    frontier: Frontier, facts: Mapping[CheckpointKey, Committed], running: frozenset[CheckpointKey]
+    frontier: Frontier, facts: Mapping[CheckpointKey, Committed], running: Mapping[CheckpointKey, bool]
 ) -> tuple[StageProgress, ...]:
-    """Progress of every stage, in plan order. facts: all outputs made or found, released ones too."""
+    """Progress of every stage, in plan order. facts: all outputs made or found, released ones too. running: whether
+    the attempt at a key is queued."""
     return tuple(_stage(node, facts, running) for node in frontier.stages)
 
 
@@ -91,7 +100,7 @@ def fraction_of(frontier: Frontier) -> float:
 
 
 def _stage(
-    node: StageNode, facts: Mapping[CheckpointKey, Committed], running: frozenset[CheckpointKey]
+    node: StageNode, facts: Mapping[CheckpointKey, Committed], running: Mapping[CheckpointKey, bool]
 ) -> StageProgress:
     made = [facts[task.key] for task in node.tasks if task.made and task.key in facts]
     return StageProgress(
@@ -103,4 +112,5 @@ def _stage(
         rows=sum(sum(fact.rows) for fact in made),
         bytes=sum(sum(fact.bytes) for fact in made),
         seconds=sum(fact.seconds for fact in made),
+        queued=sum(running.get(task.key, False) for task in node.tasks),
     )

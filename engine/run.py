@@ -20,6 +20,7 @@ from qoop.catalog.table import Table
 from qoop.engine.data_locality import DataLocality
 from qoop.engine.demand import Demands
 from qoop.engine.events import (
+    Begun,
     CallsSeen,
     CapacityNotice,
     CheckpointLost,
@@ -30,6 +31,7 @@ from qoop.engine.events import (
     Event,
     MachineJoined,
     MachineLost,
+    Queued,
     Regrant,
     Release,
     Running,
@@ -44,6 +46,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.frontier import Frontier, StageNode, TaskNode
 from qoop.engine.history import (
+    Began,
     Called,
     CapacityAnnounced,
     CapacityTold,
@@ -66,13 +69,14 @@ from qoop.engine.history import (
     Stopping,
     Succeeded,
     Switched,
+    Waiting,
     mentions,
     size,
 )
 from qoop.engine.invariants import check_attempts, check_frontier
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
-from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskId, TaskSpec
+from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskAccount, TaskId, TaskSpec
 from qoop.planner.packing import pace
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 
@@ -117,6 +121,7 @@ class Run:
         self._frontier: Frontier | None = None
         self._present: dict[CheckpointKey, Committed] = {}
         self._facts: dict[CheckpointKey, Committed] = {}
+        self._accounts: dict[CheckpointKey, TaskAccount] = {}  # of the outputs made here
         self._spent: dict[Content, float] = {}
         self._useful: frozenset[Content] | None = None
         self._exhausted: dict[Content, OutOfMemory] = {}
@@ -256,7 +261,7 @@ class Run:
             task = replace(task, part=node.part)
         attempt = Attempt(
             AttemptId(task, self._next_attempt), node.key, node.stage, machine, resources,
-            started=now, most=node.stage.stage.elastic_slots, extra=extra, since=now,
+            started=now, most=node.stage.stage.elastic_slots, extra=extra, since=now, granted=now,
         )  # fmt: skip
         self._next_attempt += 1
         self._attempts[attempt.id.number] = attempt
@@ -386,8 +391,9 @@ class Run:
     def _running(self, attempt: Attempt) -> Running:
         seconds = self._demands.seconds(attempt.stage)
         return Running(
-            attempt.id, attempt.machine, attempt.resources, attempt.started, seconds, attempt.most, attempt.extra
-        )
+            attempt.id, attempt.machine, attempt.resources, attempt.started, seconds, attempt.most, attempt.extra,
+            attempt.queued,
+        )  # fmt: skip
 
     def left(self) -> tuple[tuple[Stage, int], ...]:
         """Stages of the plan with tasks that have not ended, those that run included, and how many; in plan order."""
@@ -407,7 +413,7 @@ class Run:
         return Progress(
             self.state,
             1.0 if self.state is State.SUCCEEDED else fraction_of(self._frontier),
-            stages_of(self._frontier, self._facts, frozenset(attempt.key for attempt in running)),
+            stages_of(self._frontier, self._facts, {attempt.key: attempt.queued for attempt in running}),
             tuple(self._present.values()),
             tuple((attempt.key, attempt.started) for attempt in running),
         )
@@ -420,7 +426,7 @@ class Run:
         slots: dict[Content, float] = {}
         for attempt in self._attempts.values():
             if not attempt.stopping:
-                content, spent = attempt.key.content, now - attempt.since
+                content, spent = attempt.key.content, attempt.spent(now)
                 if attempt.most:
                     there = self.slots_of_share(attempt.most)
                     spent *= pace(attempt.resources.cpu, there)
@@ -461,8 +467,12 @@ class Run:
 
     def _take(self, event: Event) -> None:
         match event:
-            case TaskSucceeded(id, committed):
-                self._succeeded(id, committed)
+            case Queued(id):
+                self._queued(id)
+            case Begun(id):
+                self._begun(id)
+            case TaskSucceeded(id, committed, account):
+                self._succeeded(id, committed, account)
             case CallsSeen(id, called) if id.task.job == self.job and id.number in self._attempts:
                 self.history.append(Called(self._at, id, called))
             case TaskFailed(id, error, retryable):
@@ -473,8 +483,8 @@ class Run:
                 self._regranted(id, resources)
             case CheckpointLost(key):
                 self._lost(key)
-            case CheckpointSaved(jobs, key, bytes_, behind, kept) if self.job in jobs:
-                self.history.append(Saved(self._at, key, bytes_, behind, kept))
+            case CheckpointSaved(jobs, key, bytes_, behind, kept, seconds) if self.job in jobs:
+                self.history.append(Saved(self._at, key, bytes_, behind, kept, seconds))
             case MachineLost(machine):
                 self._machine_lost(machine)
             case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
@@ -501,7 +511,23 @@ class Run:
             if self._present.pop(event.key, None) is not None and task is not None:
                 self._plan_frontier.lose(task)
 
-    def _succeeded(self, id: AttemptId, committed: Committed) -> None:
+    def _queued(self, id: AttemptId) -> None:
+        """A report that comes late, or twice, tells nothing new: what has begun cannot be queued again."""
+        attempt = self._attempts.get(id.number)
+        if attempt is not None and not attempt.queued and not attempt.begun:
+            attempt.queued = True
+            self.history.append(Waiting(self._at, id, attempt.key, attempt.machine))
+
+    def _begun(self, id: AttemptId) -> None:
+        attempt = self._attempts.get(id.number)
+        if attempt is None or attempt.begun:
+            return
+        if attempt.queued:
+            waited = self._now - attempt.granted
+            self.history.append(Began(self._at, id, attempt.key, attempt.machine, waited))
+        attempt.begin(self._now)
+
+    def _succeeded(self, id: AttemptId, committed: Committed, account: TaskAccount | None) -> None:
         """Take the output if it is new and may be used; give it back to the store if nobody will ever read it.
 
         A report of an attempt that is not alive (a duplicate, or of a machine thought lost) proves nothing:
@@ -516,9 +542,11 @@ class Run:
             self._demands.took(attempt.stage, committed.seconds)
             if self._data_locality is not None:
                 self._data_locality.made(key, attempt.machine)
-        self.history.append(Succeeded(self._at, id, committed, used))
+        self.history.append(Succeeded(self._at, id, committed, used, account))
         if taken:
             self._add(committed)
+            if account is not None:
+                self._accounts[key] = account
             if task is not None:
                 self._plan_frontier.commit(task)
                 self._note_done(task.stage)
@@ -781,6 +809,7 @@ class Run:
     def _note_done(self, node: StageNode) -> None:
         if node.complete:
             facts = [self._facts[task.key] for task in node.tasks]
+            accounts = [self._accounts[task.key] for task in node.tasks if task.key in self._accounts]
             self.history.append(
                 StageDone(
                     self._at,
@@ -790,6 +819,7 @@ class Run:
                     bytes=sum(sum(fact.bytes) for fact in facts),
                     seconds=sum(fact.seconds for fact in facts),
                     estimated=node.stage.estimate.rows,
+                    account=sum(accounts, TaskAccount()) if accounts else None,
                 )
             )
 

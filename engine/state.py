@@ -99,7 +99,8 @@ class Attempt:
 
     most: slots that it can be granted while it runs; 0: it keeps its resources to the end. asked: it was told to go on
     with others, and has not said yet which it has. since: when it would have begun to be as far as it is, with the
-    slots that it has now. extra: it runs on a slot that its machine has not got.
+    slots that it has now. extra: it runs on a slot that its machine has not got. granted: when it
+    was. queued: its machine has said that it waits there; begun: that it waits no more, which is its last word on that.
     """
 
     id: AttemptId
@@ -114,8 +115,21 @@ class Attempt:
     extra: bool = False
     asked: bool = False
     since: float = 0.0
+    granted: float = 0.0
+    queued: bool = False
+    begun: bool = False
+
+    def spent(self, now: float) -> float:
+        """Seconds of the slots it has now in which it would have come as far as it is."""
+        return 0.0 if self.queued else now - self.since
+
+    def begin(self, now: float) -> None:
+        """It waits no more; what it is to do, it does from now on."""
+        if self.queued:
+            self.started = self.since = now
+        self.queued, self.begun = False, True
 
     def regrant(self, resources: Resources, now: float) -> None:
         """It has these resources from now on."""
-        self.since = now - (now - self.since) * pace(self.resources.cpu, resources.cpu)
+        self.since = now - self.spent(now) * pace(self.resources.cpu, resources.cpu)
         self.resources, self.asked = resources, False

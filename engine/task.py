@@ -123,6 +123,31 @@ class ResolvedInput:
 
 
 @value
+class TaskAccount:
+    """The seconds of one attempt, from its grant to its report.
+
+    waited: in the queue of its machine. read: for outputs of other stages, from memory, files or other machines.
+    computed: in DuckDB, which reads tables meanwhile, and for getting ready. wrote: for handing over its output,
+    to memory or to files; what is written behind is not in it (:class:`~qoop.engine.events.CheckpointSaved`).
+    """
+
+    waited: float = 0.0
+    read: float = 0.0
+    computed: float = 0.0
+    wrote: float = 0.0
+
+    def __add__(self, other: TaskAccount) -> TaskAccount:
+        return TaskAccount(
+            self.waited + other.waited, self.read + other.read, self.computed + other.computed, self.wrote + other.wrote
+        )
+
+    @property
+    def seconds(self) -> float:
+        """All of them together."""
+        return self.waited + self.read + self.computed + self.wrote
+
+
+@value
 class TaskSpec:
     """All a backend needs to run one attempt, wherever it runs.
 

@@ -13,6 +13,7 @@ from qoop.profiles.volatility import Volatility
 from qoop.tpcds.bench import (
     checkpoint_cost,
     core_speed,
+    decision_speed,
     eta,
     interrupt,
     overhead,
@@ -50,6 +51,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_workload(commands)
     _add_measure(commands)
     _add_core(commands)
+    _add_decisions(commands)
     _add_fidelity(commands)
     _add_ray(commands)
     _add_eta(commands)
@@ -286,6 +288,19 @@ def _add_core(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.set_defaults(run=_core)
 
 
+def _add_decisions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "What a decision of each policy takes, with 100 jobs and 1,000 ready tasks on simulated machines"
+    parser = commands.add_parser("decisions", help=what, description=f"{what}. Runs no query.")
+    policies = ",".join(decision_speed.POLICIES)
+    parser.add_argument("--policies", default=policies, metavar="A,B", help=f"by name or text ({policies})")
+    parser.add_argument("--jobs", type=int, default=100, metavar="N", help="at once (100)")
+    parser.add_argument("--stages", type=int, default=10, metavar="N", help="ready at once, of each job (10)")
+    parser.add_argument("--decisions", type=int, default=1500, metavar="N", help="to be timed (1500)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of plans and durations (1)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.set_defaults(run=_decisions)
+
+
 def _add_fidelity(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "Run the queries under a few profiles, then the same in the simulator: how far is it off?"
     parser = commands.add_parser("fidelity", help=what, description=f"{what}. The machine should do nothing else.")
@@ -516,6 +531,13 @@ def _core(options: argparse.Namespace) -> int:
         raise ConfigError(f"--jobs takes numbers with commas between them, not {options.jobs!r}") from error
     found = core_speed.run(jobs, _positive("--tasks", options.tasks), options.seed, lambda speed: _tell(str(speed)))
     _write(core_speed.to_json(found), options.json)
+    return 0
+
+
+def _decisions(options: argparse.Namespace) -> int:
+    sizes = [_positive(f"--{name}", getattr(options, name)) for name in ("jobs", "stages", "decisions")]
+    found = decision_speed.run(options.policies.split(","), *sizes, options.seed, lambda one: _tell(str(one)))
+    _write(decision_speed.to_json(found), options.json)
     return 0
 
 

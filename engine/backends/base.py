@@ -25,7 +25,8 @@ class Backend(Protocol):
         ...
 
     def start(self, machine: MachineId, spec: TaskSpec) -> None:
-        """Begin an attempt; one report about it follows from `wait`."""
+        """Begin an attempt; one report about it follows from `wait`. Where it cannot be begun at once, Queued comes
+        before that, and Begun when it is."""
         ...
 
     def stop(self, attempt: AttemptId) -> None:

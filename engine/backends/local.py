@@ -33,12 +33,15 @@ import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
 from qoop.engine.backends.base import happened
+from qoop.engine.clock import Stopwatch
 from qoop.engine.events import (
+    Begun,
     CallsSeen,
     CapacityNotice,
     CheckpointLost,
     Committed,
     Event,
+    Queued,
     SlotsChanged,
     TaskFailed,
     TaskRegranted,
@@ -52,10 +55,11 @@ from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
 from qoop.engine.relief import Relief
 from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.scratch import Scratch
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskAccount, TaskSpec
 from qoop.planner.packing import shrunk_to_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Resources
 
@@ -87,7 +91,8 @@ class _Attempt:
     """An attempt between start and report. `kernel` is set while it runs; `lock` guards that.
 
     resources: that it is to have; had: that it is known to have. extra: it runs on a slot on top of those there are.
-    revoked: it was stopped because its resources were taken away.
+    revoked: it was stopped because its resources were taken away. came: when it was started; queued: it was told that
+    it waits.
     """
 
     spec: TaskSpec
@@ -99,6 +104,8 @@ class _Attempt:
     lock: threading.Lock = field(default_factory=threading.Lock)
     kernel: Kernel | None = None
     revoked: bool = False
+    came: float = field(default_factory=time.perf_counter)
+    queued: bool = False
 
     def __post_init__(self) -> None:
         self.resources = self.had = self.spec.resources
@@ -151,6 +158,7 @@ class LocalBackend:
         self._numbers = count()
         self._generation = 0  # of the workers
         self._present = 0  # workers of this generation
+        self._ready = 0  # workers with an open kernel and no attempt
         self._spare = 0  # of these, on top of the slots, that wait for the next attempts which are
         begin_short_turns()
         self._staff(slots)
@@ -164,17 +172,20 @@ class LocalBackend:
         """Slots, and memory for all purposes."""
         return replace(self._capacity, memory=self._memory)
 
-    def start(self, machine: MachineId, spec: TaskSpec) -> None:
-        """Begin an attempt; what it reads is kept for the job until it is released."""
+    def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False) -> None:
+        """Begin an attempt; what it reads is kept for the job until it is released. queued: it was told that it is."""
         if machine != self._machine:
             raise ConfigError(f"there is no machine {machine}, only {self._machine}")
         if self._capacity.cpu < 1:  # nobody is there to take it up
             self._events.put(_revoked(spec))
             return
         self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
-        attempt = self._attempts[spec.attempt] = _Attempt(spec)
+        attempt = self._attempts[spec.attempt] = _Attempt(spec, queued=queued)
         with self._changed:
             self._work.append(attempt)
+            if not queued and len(self._work) > self._ready:
+                attempt.queued = True
+                self._events.put(Queued(spec.attempt))
             self._changed.notify()
         if spec.extra:
             self._spare = max(self._spare, min(_MOST_SPARE, self._on_top()))  # their kernels stay warm
@@ -364,6 +375,8 @@ class LocalBackend:
         kernel: Kernel | None = None
         with contextlib.suppress(Exception):  # the first attempt tries again, and reports what it meets
             kernel = Kernel(spill, self._ledger)
+        with self._changed:
+            self._ready += 1
         while (attempt := self._next(generation)) is not None:
             kernel = self._take_up(attempt, kernel, spill)
             del attempt
@@ -374,35 +387,48 @@ class LocalBackend:
         """Wait for an attempt; None if this worker is to leave."""
         with self._changed:
             while not self._work:
-                if generation != self._generation:
-                    return None
-                if self._present > self._slots + max(self._spare, self._on_top()):
-                    self._present -= 1
+                if not self._stays(generation):
+                    self._ready -= 1
                     return None
                 self._changed.wait()
+            self._ready -= 1
             return self._work.popleft()
 
+    def _stays(self, generation: int) -> bool:
+        """False: the worker is not needed any more, and no longer counted among those present."""
+        if generation != self._generation:
+            return False
+        if self._present > self._slots + max(self._spare, self._on_top()):
+            self._present -= 1
+            return False
+        return True
+
     def _take_up(self, attempt: _Attempt, kernel: Kernel | None, spill: Path) -> Kernel | None:
+        waited = time.perf_counter() - attempt.came
+        if attempt.queued:
+            self._events.put(Begun(attempt.spec.attempt))
         try:
             kernel = kernel or Kernel(spill, self._ledger)
             with self._relief.watched():
-                events = self._attempt(kernel, attempt)
+                events = self._attempt(kernel, attempt, waited)
         except BaseException as error:
             events = _failed(attempt.spec, error)
         self._attempts.pop(attempt.spec.attempt, None)
         attempt.ended.set()
+        with self._changed:
+            self._ready += 1  # before it is told, or what comes next in its place would count as queued
         for event in events:
             self._events.put(event)
         return kernel
 
-    def _attempt(self, kernel: Kernel, attempt: _Attempt) -> list[Event]:
+    def _attempt(self, kernel: Kernel, attempt: _Attempt, waited: float) -> list[Event]:
         spec = attempt.spec
         try:
             attempt.check()
             with attempt.lock:
                 attempt.kernel = kernel
             try:
-                return [TaskSucceeded(spec.attempt, self._run(kernel, attempt))]
+                return [TaskSucceeded(spec.attempt, *self._run(kernel, attempt, waited))]
             finally:
                 with attempt.lock:
                     attempt.kernel = None
@@ -413,12 +439,15 @@ class LocalBackend:
                 kernel.restart()
             return _failed(spec, _changed(spec) or error)
 
-    def _run(self, kernel: Kernel, attempt: _Attempt) -> Committed:
-        spec = attempt.spec
+    def _run(self, kernel: Kernel, attempt: _Attempt, waited: float) -> tuple[Committed, TaskAccount]:
+        spec, reading, writing = attempt.spec, Stopwatch(), Stopwatch()
         began, cpu_began = time.perf_counter(), time.thread_time()
 
-        begin = partial(self.store.begin, between=attempt.check)
-        made = kernel.run(spec, self._reader(spec), attempt.check, begin, partial(self._tell, spec.attempt))
+        def begin(schema: pa.Schema, parts: int) -> Output:
+            return Timed(self.store.begin(schema, parts, attempt.check), writing)
+
+        read = self._reader(spec, reading)
+        made = kernel.run(spec, read, attempt.check, begin, partial(self._tell, spec.attempt))
         committed = Committed(
             spec.key,
             tuple(table.num_rows for table in made.tables),
@@ -432,19 +461,25 @@ class LocalBackend:
         )
         origin = Origin(spec.stage, spec.settings) if spec.shared else None
         job, durable = spec.attempt.task.job, spec.durable
-        committed = self.store.put(committed, job, made.tables, durable, attempt.check, origin, made.mapped)
+        with writing:
+            committed = self.store.put(committed, job, made.tables, durable, attempt.check, origin, made.mapped)
         del made  # if it was spilled, this frees it
         self._relief.relieve(_CROWDED)
-        return committed
+        rest = time.perf_counter() - began - reading.seconds - writing.seconds
+        return committed, TaskAccount(waited, reading.seconds, rest, writing.seconds)
 
     def _tell(self, attempt: AttemptId, called: tuple[FunctionCalls, ...]) -> None:
         self._events.put(CallsSeen(attempt, called))
 
-    def _reader(self, spec: TaskSpec) -> Callable[[str], pa.Table]:
+    def _reader(self, spec: TaskSpec, stopwatch: Stopwatch) -> Callable[[str], pa.Table]:
         """Reads the stage inputs of a task by name, as one table of as many chunks as there are pieces."""
         reads = {item.name: item.reads for item in spec.inputs}
 
         def read(name: str) -> pa.Table:
+            with stopwatch:
+                return fetched(name)
+
+        def fetched(name: str) -> pa.Table:
             found = self._fetched(spec, reads[name])
             self.store.fetch([one for one in reads[name] if one not in found])
             try:

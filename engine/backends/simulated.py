@@ -22,12 +22,14 @@ from qoop.engine.backends.shared_rate import SharedRate
 from qoop.engine.backends.worker_pool import Kernels, Worker, WorkerPool
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
+    Begun,
     CapacityNotice,
     CheckpointLost,
     Committed,
     Event,
     MachineJoined,
     MachineLost,
+    Queued,
     SlotsChanged,
     TaskFailed,
     TaskRegranted,
@@ -35,7 +37,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.functions.measured import FunctionCalls
-from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskSpec
+from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskAccount, TaskSpec
 from qoop.planner.packing import on_threads, pace, shrunk_to_fit
 from qoop.planner.plan import Resources
 
@@ -112,7 +114,8 @@ Device = Literal["disk", "network"]
 @dataclass(eq=False, slots=True)
 class _Running:
     """An attempt on its way. effort: None while it waits for a worker, or moves bytes, and then by which device, and
-    what follows. worker: None where there are no crews."""
+    what follows. worker: None where there are no crews. taken, read, computed: when somebody took it up, and when it
+    had read and computed."""
 
     machine: MachineId
     spec: TaskSpec
@@ -122,6 +125,15 @@ class _Running:
     worker: Worker | None = None
     moving: Device | None = None
     then: Callable[[], Sequence[Event]] = tuple
+    queued: bool = False
+    taken: float = 0.0
+    read: float = 0.0
+    computed: float = 0.0
+
+    def account(self, now: float) -> TaskAccount:
+        """Its seconds, if it has come to its end now."""
+        wrote = now - self.computed
+        return TaskAccount(self.taken - self.began, self.read - self.taken, self.computed - self.read, wrote)
 
 
 def as_estimated(spec: TaskSpec) -> Outcome:
@@ -196,6 +208,9 @@ class SimulatedBackend:
         worker = worker_pool.take(running) if worker_pool is not None else None
         if worker_pool is None or worker is not None:
             self._take_up(running, worker)
+        else:
+            running.queued = True
+            self._plan(self.clock.now(), partial(self._tell_queued, running))
 
     def stop(self, attempt: AttemptId) -> None:
         self._plan(self.clock.now() + self._kernels.stopping, lambda: self._end_stopped(attempt))
@@ -334,6 +349,7 @@ class SimulatedBackend:
 
     def _take_up(self, running: _Running, worker: Worker | None) -> None:
         """The attempt begins its work, once there is somebody to do it."""
+        running.taken = self.clock.now()
         spec, seconds = running.spec, running.outcome.seconds
         if worker is not None:
             seconds += self._kernels.reading * worker.first(item.table for item in spec.stage.table_inputs)
@@ -342,10 +358,14 @@ class SimulatedBackend:
 
     def _compute(self, running: _Running, seconds: float) -> Sequence[Event]:
         """Begin the work, as what it reads is there; then it moves what did not fit its memory."""
+        running.read = self.clock.now()
         threads = max(1.0, running.spec.resources.cpu)
-        spill = partial(self._move, running, "disk", running.outcome.spilled, partial(self._finish, running))
-        running.effort = self._work_at(running.machine, threads, seconds, spill)
+        running.effort = self._work_at(running.machine, threads, seconds, partial(self._spill, running))
         return ()
+
+    def _spill(self, running: _Running) -> Sequence[Event]:
+        running.computed = self.clock.now()
+        return self._move(running, "disk", running.outcome.spilled, partial(self._finish, running))
 
     def _move(
         self, running: _Running, device: Device, amount: float, then: Callable[[], Sequence[Event]]
@@ -400,6 +420,14 @@ class SimulatedBackend:
         following = worker_pool.idle(worker)
         if following is not None:
             self._take_up(following, worker)
+            self._plan(self.clock.now(), partial(self._tell_begun, following))
+
+    def _tell_queued(self, running: _Running) -> Sequence[Event]:
+        """Unless somebody has taken it up since, or it is gone."""
+        return (Queued(running.spec.attempt),) if running.queued and running.worker is None else ()
+
+    def _tell_begun(self, running: _Running) -> Sequence[Event]:
+        return (Begun(running.spec.attempt),) if running.spec.attempt in self._running else ()
 
     def _work_at(
         self, machine: MachineId, threads: float, seconds: float, end: Callable[[], Sequence[Event]]
@@ -469,7 +497,7 @@ class SimulatedBackend:
             return self._report(TaskFailed(spec.attempt, outcome.error, outcome.retryable))
         parts = spec.stage.layout.parts
         size = 8 * outcome.rows if outcome.bytes is None else outcome.bytes
-        seconds = self.clock.now() - running.began
+        seconds = self.clock.now() - running.taken
         width = spec.stage.width * spec.shared
         committed = Committed(
             spec.key, (outcome.rows * parts,), (size * parts,), seconds, outcome.cpu_seconds, width=width,
@@ -481,7 +509,7 @@ class SimulatedBackend:
             self._parts[spec.key.content] = self._parts.get(spec.key.content, 0) + 1
         else:
             known[1].add(spec.attempt.task.job)
-        return self._report(TaskSucceeded(spec.attempt, committed))
+        return self._report(TaskSucceeded(spec.attempt, committed, running.account(self.clock.now())))
 
     def _end_stopped(self, attempt: AttemptId) -> Sequence[Event]:
         found = self._running.pop(attempt, None)

@@ -492,7 +492,9 @@ class Store:
 
     def _write(self, entry: _Entry, since: float) -> None:
         """Write an output that was queued some time ago; in a thread of `WriteBehind`."""
+        began = time.monotonic()
         saved, failure = self._save(entry, entry.tables or entry.mapped or ())
+        seconds = time.monotonic() - began
         with self._lock:
             self._behind.done(entry, failure)
             entry.busy, entry.durable, entry.saved = False, saved is not None, saved
@@ -506,7 +508,7 @@ class Store:
             elif not jobs:
                 self._directory.unpin([key])
         behind = time.monotonic() - since
-        self._told(CheckpointSaved(jobs, key, entry.bytes, behind, saved is not None and trusted))
+        self._told(CheckpointSaved(jobs, key, entry.bytes, behind, saved is not None and trusted, seconds))
 
     def _save(self, entry: _Entry, tables: tuple[pa.Table, ...]) -> tuple[Saved | None, QoopError | None]:
         assert self._directory is not None

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from qoop.catalog.errors import DiskFull
 from qoop.catalog.value import value
+from qoop.engine.clock import Stopwatch
 from qoop.engine.storage.segments import Spilling
 
 _RUN = 32 << 20  # bytes that are written to the file at a time
@@ -68,6 +69,28 @@ class InMemory:
 
     def close(self) -> None:
         """Nothing is left behind."""
+
+
+class Timed:
+    """An output that tells a stopwatch how long handing over takes."""
+
+    def __init__(self, output: Output, stopwatch: Stopwatch) -> None:
+        self._output = output
+        self._stopwatch = stopwatch
+
+    def add(self, pieces: Iterable[tuple[int, pa.RecordBatch]]) -> None:
+        """Append rows to partitions of these numbers."""
+        with self._stopwatch:
+            self._output.add(pieces)
+
+    def finish(self) -> Made:
+        """All of them."""
+        with self._stopwatch:
+            return self._output.finish()
+
+    def close(self) -> None:
+        """No more rows come; what was not finished is gone."""
+        self._output.close()
 
 
 class Growing:

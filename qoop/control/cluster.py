@@ -820,7 +820,7 @@ class Cluster:
         job = self._jobs[one.attempt.task.job]
         job.arrival = max(some.arrival for some in self._jobs.values()) + 1
         resort.interrupted(job.run.job, other)
-        waited, lost = resort.waited(other, now), now - one.started
+        waited, lost = resort.waited(other, now), one.spent(now)
         why = f"{other} has waited for {waited:.0f} s with nothing running; {lost:.0f} s are lost"
         self._order(job.run.job, job.run.give_up([one.attempt], why, now=now))
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
-from qoop.engine.history import Ended, Failed, Record, ShareTold, Started
+from qoop.engine.history import Began, Ended, Failed, Record, ShareTold, Started, Stopped, Succeeded, Waiting
 from qoop.engine.progress import Finished, Progress
-from qoop.engine.task import JobId
+from qoop.engine.task import AttemptId, JobId
 from qoop.planner.plan import Plan, Resources
 from qoop.replanning.decision import Option, own_progress, pace_of
 from qoop.replanning.pace import end
@@ -71,6 +71,11 @@ class JobStatus:
     place: int | None = None
     deadline: float | None = None
     rho: float | None = None
+
+    @property
+    def queued(self) -> int:
+        """Tasks that have slots, but have not begun: they wait at their machines."""
+        return self.progress.queued
 
     @property
     def late(self) -> float | None:
@@ -191,8 +196,19 @@ def mean_share(history: Sequence[Record], until: float) -> float:
 
 
 def waited(history: Sequence[Record], until: float) -> float:
-    """Seconds before the first task of a job began."""
-    return next((record.at for record in history if isinstance(record, Started)), until)
+    """Seconds before the first task of a job began. One that waits at its machine has not."""
+    began: dict[AttemptId, float] = {}  # unless a word that they wait follows
+    for record in history:
+        match record:
+            case Started(at, attempt):
+                began[attempt] = at
+            case Waiting(_, attempt):
+                began.pop(attempt, None)
+            case Began(at):
+                return min(began.values(), default=at)
+            case Succeeded() | Failed() | Stopped() if began:
+                break
+    return min(began.values(), default=until)
 
 
 def left_of(option: Option, finished: Finished, share: Resources) -> Left | None:

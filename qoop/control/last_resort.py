@@ -60,7 +60,7 @@ class LastResort:
             for one in running
             if request.least.fits(one.resources + availability[one.machine].free) and self._is_worth(one, waited, now)
         ]
-        return min(found, key=lambda one: now - one.started, default=None)
+        return min(found, key=lambda one: one.spent(now), default=None)
 
     def interrupted(self, job: JobId, other: JobId) -> None:
         """A task of the job was interrupted for the other."""
@@ -72,7 +72,7 @@ class LastResort:
         self._times.pop(job, None)
 
     def _is_worth(self, one: Running, waited: float, now: float) -> bool:
-        lost = now - one.started
+        lost = one.spent(now)
         left = one.seconds - lost
         worth = lost <= (left if left > 0 else waited)  # when one that is late will end, nobody knows
         return worth and lost >= PATIENCE_SECONDS * 2 ** self.times(one.attempt.task.job)

@@ -97,7 +97,7 @@ class RunRemainingWork:
         spent: dict[StageId, float] = {}
         for one in self._run.running():
             stage = one.attempt.task.stage
-            spent[stage] = spent.get(stage, 0.0) + min(1.0, (now - one.started) / max(one.seconds, 1e-6))
+            spent[stage] = spent.get(stage, 0.0) + min(1.0, one.spent(now) / max(one.seconds, 1e-6))
         return [Rest(stage, max(0.0, tasks - spent.get(stage.id, 0.0))) for stage, tasks in self._run.left()]
 
 

@@ -107,7 +107,7 @@ def remaining(item: Running, now: float) -> float:
     >>> remaining(item, now=4.0), remaining(item, now=20.0)
     (6.0, 5.0)
     """
-    elapsed = now - item.started
+    elapsed = item.spent(now)
     return max(item.seconds - elapsed, _OVERRUN * elapsed)
 
 

@@ -2,7 +2,7 @@
 
 As JSON lines (law 8: no pickle), each written once the tick is over::
 
-    {"format": "qoop-trace", "version": 6, "qoop": "0.1"}
+    {"format": "qoop-trace", "version": 9, "qoop": "0.1"}
     {"in": "Opened", "at": 0.0, "machines": {"local": {"cpu": 4, "memory": 8e9}}, …}
     {"define": "5e1f…", "kind": "Stage", "value": {…}}      a stage or plan; said once, later named by its digest
     {"tick": 1, "at": 0.25}
@@ -49,12 +49,14 @@ from qoop.control.messages import (
 from qoop.control.ticks import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Starting, Tick
 from qoop.control.trace_codec import TraceCodec
 from qoop.engine.events import (
+    Begun,
     CallsSeen,
     CapacityNotice,
     CheckpointLost,
     CheckpointSaved,
     MachineJoined,
     MachineLost,
+    Queued,
     Regrant,
     Release,
     ShareChanged,
@@ -69,11 +71,13 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 8
+VERSION = 9
+READABLE = (8, VERSION)
+"""The versions that can be read: one of 8 tells nothing of attempts that wait, and not where their seconds went."""
 
 EVENTS = (
-    TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, MachineJoined, MachineLost, SlotsChanged,
-    CapacityNotice, CheckpointLost, CheckpointSaved,
+    Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, MachineJoined, MachineLost,
+    SlotsChanged, CapacityNotice, CheckpointLost, CheckpointSaved,
 )  # fmt: skip
 MESSAGES = (
     Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, PinAsked, ResizeAsked,

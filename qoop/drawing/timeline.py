@@ -21,6 +21,7 @@ from qoop.catalog.value import value
 from qoop.drawing.axis import round_step
 from qoop.drawing.picture import FONT, page, save, write
 from qoop.engine.history import (
+    Began,
     CapacityTold,
     Decided,
     Failed,
@@ -31,6 +32,8 @@ from qoop.engine.history import (
     Stopped,
     Succeeded,
     Switched,
+    Waiting,
+    spent,
 )
 from qoop.engine.task import AttemptId, MachineId
 from qoop.planner.plan import Plan, Resources, Signature, Stage
@@ -49,7 +52,14 @@ _COLOURS = (
     "#b0a52c",
     "#35a5b5",
 )
-_ENDS = {"unused": "#b9b9b9", "failed": "#f3c3c0", "interrupted": "#ecd9b0", "stopped": "#e6e0cf", "running": "#dfe7f3"}
+_ENDS = {
+    "queued": "#f6f6f6",
+    "unused": "#b9b9b9",
+    "failed": "#f3c3c0",
+    "interrupted": "#ecd9b0",
+    "stopped": "#e6e0cf",
+    "running": "#dfe7f3",
+}
 _LABEL_LENGTH, _LEGEND = 84, 24
 
 
@@ -58,7 +68,7 @@ class Bar:
     """One attempt. plan: which of the plans it was started for, by its place in `Timeline.plans`.
 
     outcome: "done"; "unused": put out what nothing needed any more; "failed"; "interrupted": its slot or
-        its memory was taken away; "stopped"; or "running", still.
+        its memory was taken away; "stopped"; or "running", still. "queued": until it began, which is a bar of its own.
     first_slot: the lowest of the slots it is drawn on, counted over all machines.
     """
 
@@ -168,24 +178,33 @@ def _capacity(history: Sequence[Record]) -> tuple[tuple[float, float], ...]:
 
 
 def _bars(history: Sequence[Record], end: float) -> Iterator[Bar]:
-    """Give every attempt the lowest slots that were free when it started, and again when it went on with others."""
+    """Give every attempt the lowest slots that were free when it started, and again when it began after it had waited
+    for that, or went on with others."""
     ends = {r.attempt: r for r in history if isinstance(r, Succeeded | Failed | Stopped)}
-    changes = [one for one in history if isinstance(one, Regranted)]
+    changes = [one for one in history if isinstance(one, Regranted | Began)]
+    waiting = {one.attempt for one in history if isinstance(one, Waiting)}
+    granted: dict[AttemptId, Resources] = {}
     busy_until: list[float] = []
     plan = 0
     for record in history:
         if isinstance(record, Switched):
             plan = record.number - 1
-        elif isinstance(record, Started | Regranted):
+        elif isinstance(record, Started | Regranted | Began):
             last = ends.get(record.attempt)
             following = next((one for one in changes if one.attempt == record.attempt and one.at > record.at), None)
             ended = following.at if following is not None else last.at if last is not None else end
-            slots = max(1, round(record.resources.cpu))
+            if isinstance(record, Began):
+                waiting.discard(record.attempt)
+            else:
+                granted[record.attempt] = record.resources
+            slots = max(1, round(granted[record.attempt].cpu))
+            queued = record.attempt in waiting and (following is not None or last is None)
             first = _free(busy_until, record.at, slots)
             busy_until[first : first + slots] = [ended] * slots
             yield Bar(
                 record.attempt, plan, record.key.signature, record.machine, record.at, ended, first, slots,
-                *(("done", "") if following is not None else (_outcome(last), _note(last))),
+                *(("queued", "") if queued else ("done", "") if following is not None
+                  else (_outcome(last), _note(last))),
             )  # fmt: skip
 
 
@@ -199,7 +218,8 @@ def _outcome(last: Record | None) -> str:
 
 def _note(last: Record | None) -> str:
     if isinstance(last, Succeeded):
-        return f"{sum(last.committed.rows):,} rows"
+        parts = f"; {spent(last.account)}" if last.account is not None else ""
+        return f"{sum(last.committed.rows):,} rows{parts}"
     return str(last.error) if isinstance(last, Failed) else ""
 
 

@@ -49,6 +49,13 @@ def ends(left: Left | None) -> str:
     return f"ends in {_seconds(left.likely)} s ({_seconds(left.least)}–{_seconds(left.most)} s)"
 
 
+def under_way(status: JobStatus) -> str:
+    """A text of the tasks of a job that have slots: those that run and, apart, those that wait at their machines."""
+    queued = status.queued
+    running = sum(stage.running for stage in status.progress.stages) - queued
+    return ", ".join(filter(None, (f"{running}" if running else "", _waiting(queued, "queued"))))
+
+
 def due(status: JobStatus) -> str:
     """A text of whether a job meets its deadline; empty if it has none."""
     if status.deadline is None or status.late is None:
@@ -117,6 +124,7 @@ def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
         f"{done} of {total} tasks",
         _slots(status),
         f"{size(status.share.memory)} for tasks" if status.share and terminal.width >= 120 else "",
+        _waiting(status.queued, "queued"),
         span(status.elapsed),
         f"interrupted for others: {status.gave_way}" if status.gave_way else "",
         terminal.paint(ends(status.left) or _why_not(status), "bold"),
@@ -148,7 +156,7 @@ def _stage_line(stage: StageProgress, terminal: Terminal) -> str:
     width = _BAR if terminal.width >= 100 else _LEAST_BAR
     tasks = f"{stage.done}/{stage.total}"
     rows = f"{amount(stage.rows)} rows" if stage.rows or _is_done(stage) else ""
-    running = f"{stage.running} running" if stage.running else ""
+    running = _waiting(stage.running - stage.queued, "running") or _waiting(stage.queued, "queued")
     right = f"{tasks:>8} {rows:>13} {running:>9}"
     available = terminal.width - width - width_of(right) - 11
     label = shortened(stage.label, available)

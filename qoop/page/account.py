@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from qoop.catalog.errors import QoopError, Revoked, Suspended
 from qoop.engine.events import Committed
 from qoop.engine.history import (
+    Began,
     CapacityAnnounced,
     CapacityTold,
     DeadlineTold,
@@ -30,8 +31,9 @@ from qoop.engine.history import (
     Stopped,
     Succeeded,
     Switched,
+    Waiting,
 )
-from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId, content_of
+from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId, TaskAccount, content_of
 from qoop.planner.plan import Plan, Resources, Stage
 
 _EVENTS = (CapacityAnnounced, CapacityTold, DeadlineTold, Ended, Lost, MemoryExhausted, MemoryRaised, Redone)
@@ -39,8 +41,10 @@ _EVENTS = (CapacityAnnounced, CapacityTold, DeadlineTold, Ended, Lost, MemoryExh
 
 @dataclass(slots=True)
 class Task:
-    """One attempt. plan: the place of the plan it was started for among those that ran. version: of the account, when
-    it changed last. fraction: of its work that is done, if its kernel can tell."""
+    """One attempt. begun: when it was granted its slots, or waited no more at its machine; state: QUEUED until then.
+    plan: the place of the plan it was started for among those that ran. version: of the account, when
+    it changed last. fraction: of its work that is done, if its kernel can tell. account: its seconds, once it is done.
+    """
 
     attempt: AttemptId
     key: CheckpointKey
@@ -54,6 +58,7 @@ class Task:
     made: Committed | None = None
     fraction: float | None = None
     error: str | None = None
+    account: TaskAccount | None = None
 
 
 @dataclass(slots=True)
@@ -126,10 +131,18 @@ class Account:
                 self._switch()
             case Started(at, attempt, key, machine, resources):
                 self._start(Task(attempt, key, self.plan, machine, resources, at, self.version))
+            case Waiting(_, attempt):
+                if attempt in self.running:
+                    self._changed(self.running[attempt]).state = "QUEUED"
+            case Began(at, attempt):
+                if attempt in self.running:
+                    self._began(self._changed(self.running[attempt]), at)
             case Regranted(_, attempt, _, _, resources):
                 if attempt in self.running:
                     self._changed(self.running[attempt]).resources = resources
-            case Succeeded(at, attempt, committed, used):
+            case Succeeded(at, attempt, committed, used, spent):
+                if attempt in self.running:
+                    self.running[attempt].account = spent
                 self._make(committed) if used else None
                 self._end(attempt, at, "SUCCEEDED" if used else "STOPPED", committed)
             case Failed(at, attempt, _, error):
@@ -177,6 +190,12 @@ class Account:
             self.first_task = task.begun
         self.tasks[task.attempt] = self.running[task.attempt] = task
         self._of(task.key).begun = True
+
+    def _began(self, task: Task, at: float) -> None:
+        if task.begun == self.first_task:
+            began = [one.begun for one in self.tasks.values() if one is not task and one.state != "QUEUED"]
+            self.first_task = min(began, default=at)
+        task.begun, task.state = at, "RUNNING"
 
     def _end(
         self, attempt: AttemptId, at: float, state: str, made: Committed | None = None, error: str | None = None

@@ -6,6 +6,7 @@ from the opening of the session.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
@@ -103,6 +104,7 @@ def job_line(job: SeenJob) -> Json:
         "fraction": round(fraction, 4),
         "share_slots": _number(share),
         "used_slots": account.used.cpu,
+        "queued_tasks": sum(task.state == "QUEUED" for task in account.running.values()),
         "left": None if left is None else {
             "likely": _number(left.likely), "least": _number(left.least), "most": _number(left.most)
         },
@@ -175,9 +177,8 @@ def _stages(job: SeenJob, place: int) -> list[Json]:
     account, plan = job.account, job.plans[place]
     over = account.state == "SUCCEEDED" and place == account.plan
     done = done_of(account, plan, over)
-    running: dict[tuple[str, str], int] = {}
-    for task in account.running.values():
-        running[task.key.content] = running.get(task.key.content, 0) + 1
+    running = Counter(task.key.content for task in account.running.values())
+    queued = Counter(task.key.content for task in account.running.values() if task.state == "QUEUED")
     views = []
     for stage in plan.stages:
         content = content_of(stage)
@@ -187,7 +188,8 @@ def _stages(job: SeenJob, place: int) -> list[Json]:
                 **_fixed(stage),
                 "plan": account.names[place],
                 "done": done[stage.id],
-                "running": running.get(content, 0),
+                "running": running[content] - queued[content],
+                "queued": queued[content],
                 **_made(parts),
                 "spilled": None,
                 "carried": place > 0 and parts is not None and parts.plan < place and bool(parts.present),
@@ -236,11 +238,23 @@ def _task(task: Task, job: SeenJob) -> Json:
         "start": _number(task.begun, job.offset),
         "end": _number(task.ended, job.offset),
         "state": task.state,
+        "account": _spent(task),
         "rows": sum(made.rows) if made is not None else None,
         "bytes": sum(made.bytes) if made is not None else None,
         "fraction": _number(task.fraction),
         "error": task.error,
     }
+
+
+def _spent(task: Task) -> Json | None:
+    """The seconds of a task by what they went into."""
+    account = task.account
+    if account is None:
+        return None
+    return {
+        "waited": _number(account.waited), "read": _number(account.read), "computed": _number(account.computed),
+        "wrote": _number(account.wrote),
+    }  # fmt: skip
 
 
 def _decision(one: Decided, offset: float) -> Json:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
 from qoop.drawing.formats import FORMATS, checked_format, save
-from qoop.drawing.view import due, ends
+from qoop.drawing.view import due, ends, under_way
 from qoop.engine.history import available_of, size, span
 from qoop.repl.habits import edit, import_file, run_program, set_variable, unset_variable, watch
 from qoop.repl.jobs import Entry
@@ -242,16 +242,16 @@ def _jobs(shell: Shell, _: str) -> None:
         shell.say("no query has run yet")
         return
     rows = [_job_row(entry) for entry in entries[-20:]]
-    names = ("job", "state", "done", "time", "ends", "due", "ρ", "switches", "tenant", "query")
+    names = ("job", "state", "done", "tasks", "time", "ends", "due", "ρ", "switches", "tenant", "query")
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    shell.show_rows(columns, right=("done", "time", "ρ", "switches"))
+    shell.show_rows(columns, right=("done", "tasks", "time", "ρ", "switches"))
 
 
 def _job_row(entry: Entry) -> tuple[str, ...]:
     job, status = entry.job, entry.job.status()
     where = " &" if entry.background and entry.running else ""
     return (
-        job.id, job.state.lower() + where, f"{status.progress.fraction:.0%}", span(status.elapsed),
+        job.id, job.state.lower() + where, f"{status.progress.fraction:.0%}", under_way(status), span(status.elapsed),
         ends(status.left) or (f"queue: {status.place}" if status.place else ""), due(status),
         f"{status.rho:.2f}" if status.rho is not None else "",
         str(max(0, len(job.plans) - 1)), job.terms.tenant, " ".join(job.text.split()),

@@ -25,7 +25,7 @@ from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import Answered, Message, PinAsked, ResizeAsked, Submitted, SuspendAsked
 from qoop.control.ticks import Found, Opened, Refused
-from qoop.control.trace import FORMAT, INPUTS, MESSAGES, OUTPUTS, VERSION, Chain, Lines
+from qoop.control.trace import FORMAT, INPUTS, MESSAGES, OUTPUTS, READABLE, Chain, Lines
 from qoop.control.trace_codec import TraceCodec
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Committed, Event, Start
@@ -260,10 +260,9 @@ class _Reader:
             header = None
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise ConfigError(f"{self._name} is no trace of qoop: it does not begin with a line that says so")
-        if header.get("version") != VERSION:
-            raise ConfigError(
-                f"the trace {self._name} is of version {header.get('version')}; only {VERSION} can be read"
-            )
+        if header.get("version") not in READABLE:
+            known = " and ".join(map(str, READABLE))
+            raise ConfigError(f"the trace {self._name} is of version {header.get('version')}; only {known} can be read")
         try:
             self._chain.opened(line)
         except ValueError as error:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from qoop.engine.history import (
+    Began,
     Called,
     Failed,
     Record,
@@ -21,10 +22,12 @@ from qoop.engine.history import (
     Stopped,
     Stopping,
     Succeeded,
+    Waiting,
     span,
+    spent,
 )
 
-_LEFT_OUT = (Started, Called, Succeeded, Stopped, Released, Saved)
+_LEFT_OUT = (Started, Waiting, Began, Called, Succeeded, Stopped, Released, Saved)
 
 
 def story(history: Sequence[Record], full: bool = False) -> list[str]:
@@ -62,7 +65,8 @@ def _sentence(group: Sequence[Record], tasks: Counter[str]) -> str:
     first = group[0]
     match first:
         case StageDone(_, stage, _, _, _, seconds):
-            return f"{first}; {_count(tasks.pop(stage, 0), 'task')} in {span(seconds)}"
+            parts = f" ({spent(first.account)})" if first.account is not None else ""
+            return f"{first}; {_count(tasks.pop(stage, 0), 'task')} in {span(seconds)}{parts}"
         case Failed(at, attempt, _, error) if len(group) > 1:
             how = first.how.replace("was", "were").replace("runs", "run")
             return f"at {at:.3f} s {_count(len(group), 'task')} of {attempt.task.stage} {how}: {error}"

@@ -28,7 +28,16 @@ from qoop.catalog.errors import (
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.events import CheckpointLost, Event, SlotsChanged, TaskFailed, TaskStopped, TaskSucceeded
+from qoop.engine.events import (
+    Begun,
+    CheckpointLost,
+    Event,
+    Queued,
+    SlotsChanged,
+    TaskFailed,
+    TaskStopped,
+    TaskSucceeded,
+)
 from qoop.engine.interpreter import TURN_SECONDS
 from qoop.engine.kernel import Kernel
 from qoop.engine.storage.checkpoint import Retention
@@ -72,7 +81,11 @@ def run(backend: LocalBackend, spec: TaskSpec) -> list[Event]:
 
 
 def collect(backend: LocalBackend, reports: int) -> list[Event]:
-    """Events until that many attempts have reported."""
+    """Events until that many attempts have reported, but for those that waited."""
+    return [event for event in collect_all(backend, reports) if not isinstance(event, Queued | Begun)]
+
+
+def collect_all(backend: LocalBackend, reports: int) -> list[Event]:
     events: list[Event] = []
     while sum(isinstance(event, TaskSucceeded | TaskFailed | TaskStopped) for event in events) < reports:
         found = backend.wait(20)
@@ -85,6 +98,31 @@ def test_it_is_a_backend(backend: LocalBackend) -> None:
     base: Backend = backend
     (capacity,) = base.machines().values()
     assert capacity.cpu == 2 and 0 < capacity.memory < MEMORY
+
+
+def test_an_attempt_that_nobody_can_take_up_is_queued_until_it_begins(backend: LocalBackend) -> None:
+    specs = [a_spec(ONE) for _ in range(5)]
+    for spec in specs:
+        backend.start("local", spec)
+    told = collect_all(backend, 5)
+    waited = {event.attempt for event in told if isinstance(event, Queued)}
+    assert {spec.attempt for spec in specs[2:]} <= waited  # the others if their kernels were not open yet
+    for attempt in waited:
+        kinds = [type(event) for event in told if getattr(event, "attempt", None) == attempt]
+        assert kinds == [Queued, Begun, TaskSucceeded]
+    accounts = {event.attempt: event.account for event in told if isinstance(event, TaskSucceeded)}
+    assert all(account is not None and (account.waited > 0.001 or at not in waited) for at, account in accounts.items())
+
+
+def test_an_attempt_that_is_taken_up_at_once_is_reported_once(backend: LocalBackend) -> None:
+    for _ in range(4):
+        backend.start("local", a_spec(ONE))
+    collect(backend, 4)  # both kernels are open now
+    for part in range(20):
+        backend.start("local", a_spec(ONE, part + 1))
+        (event,) = collect_all(backend, 1)
+        assert isinstance(event, TaskSucceeded) and event.account is not None
+        assert event.committed.seconds <= event.account.seconds  # which holds waiting and handing over, too
 
 
 def test_a_shuffle_of_two_stages(backend: LocalBackend) -> None:
@@ -282,11 +320,11 @@ def test_slots_that_go_take_the_attempts_begun_last(backend: LocalBackend) -> No
     backend.start("local", first)
     backend.start("local", second)
     backend.resize(1, None)
-    changed, failed = *backend.wait(5), *collect(backend, 1)
+    changed, failed = collect(backend, 1)
     assert changed == SlotsChanged("local", Resources(1, MEMORY // 2)) == SlotsChanged(*_only(backend.machines()))
     assert isinstance(failed, TaskFailed) and failed.retryable and isinstance(failed.error, Revoked)
     assert failed.attempt == second.attempt and not backend.present([second.key])
-    assert backend.wait(0.05) == []  # the other goes on
+    assert all(isinstance(event, Begun) for event in backend.wait(0.05))  # the other goes on
     backend.stop(first.attempt)
     assert collect(backend, 1) == [TaskStopped(first.attempt)]
 

@@ -18,12 +18,14 @@ from qoop.catalog.errors import (
     Timeout,
 )
 from qoop.engine.events import (
+    Begun,
     CapacityNotice,
     CheckpointLost,
     Command,
     Committed,
     MachineJoined,
     MachineLost,
+    Queued,
     Release,
     ShareChanged,
     SlotsChanged,
@@ -33,7 +35,7 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
-from qoop.engine.history import Lost
+from qoop.engine.history import Began, Lost, Waiting
 from qoop.engine.run import Run
 from qoop.engine.state import TRANSITIONS, Limits, State
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId, checkpoint_key
@@ -153,6 +155,55 @@ b 2
 c 2 partition:a partition:b
 d 1 all:c
 """
+
+
+# --- waiting at a machine -----------------------------------------------------------------------------------
+
+
+def test_an_attempt_that_waits_at_its_machine_is_told_apart_from_one_that_runs() -> None:
+    s = Script("a 2 t=8\nb 1 all:a")
+    s.start("a.0", "a.1")
+    s.tell(Queued(s.attempts["a.1"]))
+    (stage, _) = s.run.progress().stages
+    assert (stage.running, stage.queued, s.run.progress().queued) == (2, 1, 1)
+    first, second = s.run.running()
+    assert not first.queued and second.queued
+    assert (first.spent(s.now + 5), second.spent(s.now + 5)) == (6.0, 0.0)
+    assert s.run.finished(s.now + 5).running[s.specs[s.attempts["a.0"]].content] == (6.0, 0.0)
+    s.tell(Begun(s.attempts["a.1"]))
+    assert s.run.progress().queued == 0 and s.run.running()[1].spent(s.now + 5) == 5.0
+    waiting, began = (one for one in s.run.history if isinstance(one, Waiting | Began))
+    assert "waits on m" in str(waiting) and isinstance(began, Began) and began.waited == 2.0
+    s.done("a.0", "a.1")
+    assert s.run.progress().stages[0].done == 2
+
+
+def test_late_and_repeated_reports_of_waiting_tell_nothing_new() -> None:
+    s = Script("a 2\nb 1 all:a")
+    s.start("a.0", "a.1")
+    zero, one = s.attempts["a.0"], s.attempts["a.1"]
+    s.tell(Begun(zero), Queued(zero))  # the second was overtaken by the first
+    s.tell(Queued(one), Queued(one), Begun(one), Begun(one), Queued(one))
+    assert s.run.progress().queued == 0
+    assert [type(record) for record in s.run.history if isinstance(record, Waiting | Began)] == [Waiting, Began]
+    s.done("a.0")
+    s.tell(Queued(zero), Begun(zero))
+    s.tell(Queued(one))
+    s.done("a.1")
+    s.play("b.0")
+    s.tell(Queued(one), Begun(one))
+    assert s.run.state is State.SUCCEEDED
+    assert sum(isinstance(record, Waiting | Began) for record in s.run.history) == 2
+
+
+def test_an_attempt_may_end_while_it_waits() -> None:
+    s = Script("a 1\nb 1 all:a")
+    s.start("a.0")
+    s.tell(Queued(s.attempts["a.0"]))
+    s.fail_by_slot("a.0")
+    assert s.ready == ["a.0"] and s.run.progress().queued == 0
+    s.play("a.0", "b.0")
+    assert s.run.state is State.SUCCEEDED
 
 
 # --- order of tasks -----------------------------------------------------------------------------------------
@@ -760,6 +811,14 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(choice=st.integers(0, 99))
     def told_again(self, choice: int) -> None:
         self.tell(self.past[choice % len(self.past)])
+
+    @rule(choice=st.integers(0, 99), begun=st.booleans())
+    def told_of_waiting(self, choice: int, begun: bool) -> None:
+        """In any order, more than once, of attempts that have ended, too."""
+        attempts = [*self.alive, *(event.attempt for event in self.past)]
+        if attempts:
+            attempt = attempts[choice % len(attempts)]
+            self.tell(Begun(attempt) if begun else Queued(attempt))
 
     @precondition(lambda self: self.store)
     @rule(choice=st.integers(0, 99))

@@ -19,7 +19,16 @@ from qoop.engine.backends.ray.backend import RayBackend
 from qoop.engine.backends.ray.nodes import ControlAway, Node
 from qoop.engine.backends.ray.peers import Place
 from qoop.engine.backends.ray.worker import Begin, Drop, Introduced, NodeConfig, Order
-from qoop.engine.events import CheckpointLost, Committed, Event, MachineLost, TaskFailed, TaskStopped, TaskSucceeded
+from qoop.engine.events import (
+    CheckpointLost,
+    Committed,
+    Event,
+    MachineLost,
+    Queued,
+    TaskFailed,
+    TaskStopped,
+    TaskSucceeded,
+)
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec
 from qoop.planner.plan import Layout, Resources, Stage
 
@@ -191,7 +200,7 @@ def test_while_it_is_looked_up_what_a_lost_node_held_all_else_goes_on(
     assert set(backend.machines()) == {b.name}
     backend.start(b.name, spec(4, 1))
     backend.start(b.name, spec(5, 3))
-    assert backend.wait(0.0) == [] and b.begun() == [3, 5]
+    assert backend.wait(0.0) == [Queued(spec(4, 1).attempt)] and b.begun() == [3, 5]
     looks.may_end.set()
     told = until(backend, CheckpointLost)
     while len(told) < 3:
@@ -208,7 +217,7 @@ def test_what_was_put_off_can_be_stopped(ray: Ray, backend: RayBackend, looks: L
     assert looks.began.wait(60)
     backend.start(b.name, spec(2, 1))
     backend.stop(spec(2).attempt)
-    assert until(backend, TaskStopped) == [TaskStopped(spec(2).attempt)]
+    assert until(backend, TaskStopped) == [Queued(spec(2).attempt), TaskStopped(spec(2).attempt)]
     looks.may_end.set()
     until(backend, CheckpointLost)
     backend.wait(0.0)
@@ -255,7 +264,7 @@ def test_what_is_found_in_files_is_read_from_there(ray: Ray, backend: RayBackend
     assert until(backend, CheckpointLost)[-1] == CheckpointLost(key(2))
     backend.wait(0.0)
     [order] = b.orders
-    assert isinstance(order, Begin)
+    assert isinstance(order, Begin) and order.queued  # its node will say when it has begun
     [(place, keys)] = order.places
     assert keys == (key(1),) and place != PLACE  # but from the process of the session
 

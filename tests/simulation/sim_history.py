@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qoop.engine.history import (
+    Began,
     Ended,
     Failed,
     Lost,
@@ -13,6 +14,7 @@ from qoop.engine.history import (
     Stopping,
     Succeeded,
     Switched,
+    Waiting,
 )
 from qoop.engine.run import Run
 from qoop.engine.task import AttemptId, CheckpointKey
@@ -26,6 +28,8 @@ def check_history(run: Run) -> None:
     alive: dict[AttemptId, CheckpointKey] = {}
     begun: set[AttemptId] = set()
     stopping: set[AttemptId] = set()
+    waiting: set[AttemptId] = set()
+    waited: set[AttemptId] = set()
     switches, at = 0, 0.0
 
     for place, record in enumerate(run.history):
@@ -36,6 +40,13 @@ def check_history(run: Run) -> None:
                 assert attempt not in begun, f"{attempt} started twice"
                 begun.add(attempt)
                 alive[attempt] = key
+            case Waiting(_, attempt, key):
+                assert alive.get(attempt) == key and attempt not in waited, f"{attempt} waits: {record}"
+                waiting.add(attempt)
+                waited.add(attempt)
+            case Began(_, attempt, key):
+                assert alive.get(attempt) == key and attempt in waiting, f"{attempt} began: {record}"
+                waiting.remove(attempt)
             case Succeeded(_, attempt, committed, used):
                 assert attempt in begun, f"{attempt} never started"
                 assert not used or alive.get(attempt) == committed.key, f"{attempt} was of use, but had ended"

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import TypeVar
@@ -21,12 +22,14 @@ from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
+    Begun,
     CapacityNotice,
     CheckpointLost,
     CheckpointSaved,
     Event,
     MachineJoined,
     MachineLost,
+    Queued,
     SlotsChanged,
     TaskFailed,
     TaskStopped,
@@ -96,6 +99,20 @@ class SlowPlanner:
         pass
 
 
+_WAITING: tuple[tuple[tuple[float, type[Queued | Begun]], ...], ...] = (
+    (),
+    ((0.0, Queued), (0.25, Begun)),
+    ((0.0, Queued), (0.0, Queued), (0.5, Begun), (0.5, Begun), (3.0, Queued)),
+    ((0.0, Begun), (0.0, Queued)),
+    ((0.25, Queued),),
+)
+"""By the number of an attempt, the reports that it waits, and that it has begun, and after how many seconds."""
+
+
+def _one(event: Event) -> Sequence[Event]:
+    return (event,)
+
+
 class Machines(SimulatedBackend):
     """Simulated machines whose reports come twice, contradict each other, or come from machines thought lost."""
 
@@ -107,6 +124,13 @@ class Machines(SimulatedBackend):
     def start(self, machine: MachineId, spec: TaskSpec) -> None:
         self._on[spec.attempt] = machine, spec
         super().start(machine, spec)
+        self._tell_of_waiting(spec.attempt)
+
+    def _tell_of_waiting(self, attempt: AttemptId) -> None:
+        """Of some attempts: in any order, more than once, and when they have ended."""
+        told = _WAITING[attempt.number % len(_WAITING)]
+        for seconds, event in told:
+            self._plan(self.clock.now() + seconds, partial(_one, event(attempt)))
 
     def wait(self, timeout: float | None) -> Sequence[Event]:
         events: list[Event] = []

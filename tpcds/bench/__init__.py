@@ -21,4 +21,5 @@
     ray_spot.py          spot machines on real Ray nodes
     coverage.py          stated intervals of growing answers that hold the truth
     core_speed.py        events a second through the core
+    decision_speed.py    what a decision of each policy takes
 """

@@ -50,6 +50,7 @@ from qoop.engine.events import (
     Event,
     MachineJoined,
     MachineLost,
+    Queued,
     SlotsChanged,
     TaskFailed,
     TaskStopped,
@@ -199,8 +200,8 @@ class RayBackend:
         with self._lock:
             return {name: machine.capacity for name, machine in self._machines.items()}
 
-    def start(self, machine: MachineId, spec: TaskSpec) -> None:
-        """Have the node begin an attempt; told when `wait` is called next."""
+    def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False) -> None:
+        """Have the node begin an attempt; told when `wait` is called next. queued: it was told that it is."""
         with self._lock:
             found = self._machines.get(machine)
             if found is None:  # it was lost, which the driver is about to hear
@@ -208,10 +209,12 @@ class RayBackend:
             self._attempts[spec.attempt] = found, spec
             if self._doubtful and any(key in self._doubtful for item in spec.inputs for key in item.keys):
                 self._put_off.append((found, spec))
+                if not queued:
+                    self._events.put(Queued(spec.attempt))
             else:
-                self._begin(found, spec)
+                self._begin(found, spec, queued)
 
-    def _begin(self, machine: _Machine, spec: TaskSpec) -> None:
+    def _begin(self, machine: _Machine, spec: TaskSpec, queued: bool = False) -> None:
         job, away = spec.attempt.task.job, dict[Place, list[CheckpointKey]]()
         for key in dict.fromkeys(key for item in spec.inputs for key in item.keys):
             output = self._outputs.get(key)
@@ -225,7 +228,8 @@ class RayBackend:
         functions = tuple(one for one in spec.functions if one.key not in machine.functions)
         machine.functions.update(one.key for one in functions)
         calls = tuple(one.key for one in spec.functions)
-        machine.orders.append(Begin(replace(spec, tables={}, functions=()), tables, places, functions, calls))
+        spec = replace(spec, tables={}, functions=())
+        machine.orders.append(Begin(spec, tables, places, functions, calls, queued))
 
     def stop(self, attempt: AttemptId) -> None:
         """Interrupt an attempt."""
@@ -620,7 +624,7 @@ class RayBackend:
             waiting, self._put_off = self._put_off, []
             for where, spec in waiting:
                 if spec.attempt in self._attempts:
-                    self.start(where.name, spec)
+                    self.start(where.name, spec, queued=True)
 
     def _in_files(self, keys: Sequence[CheckpointKey]) -> set[CheckpointKey]:
         """Those of the keys that are in the directory of checkpoints."""

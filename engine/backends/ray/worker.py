@@ -55,13 +55,14 @@ class Introduced:
 @value
 class Begin:
     """Run this. spec: without tables and functions. tables, functions: those that are new to the node. calls: the
-    keys of the functions. places: of what it reads and other processes hold."""
+    keys of the functions. places: of what it reads and other processes hold. queued: it was told that it waits."""
 
     spec: TaskSpec
     tables: tuple[Table, ...]
     places: tuple[tuple[Place, tuple[CheckpointKey, ...]], ...]
     functions: tuple[UserFunction, ...] = ()
     calls: tuple[str, ...] = ()
+    queued: bool = False
 
 
 @value
@@ -144,7 +145,8 @@ class NodeWorker:
             functions = tuple(self._functions[key] for key in order.calls)
             for place, keys in order.places:
                 self._inputs.learn(place, keys)
-            self._backend.start(self._config.machine, replace(spec, tables=tables, functions=functions))
+            spec = replace(spec, tables=tables, functions=functions)
+            self._backend.start(self._config.machine, spec, order.queued)
         except Exception as error:
             self._refused.append(TaskFailed(spec.attempt, *to_failure(error, spec)))
             self._backend.wake()

@@ -134,7 +134,7 @@ export class Dag {
 function stateOf(stage) {
   if (stage.carried) return "carried";
   if (stage.tasks && stage.done >= stage.tasks) return "done";
-  return stage.running ? "running" : "waiting";
+  return stage.running ? "running" : stage.queued ? "queued" : "waiting";
 }
 
 function timeWords(stage) {

@@ -270,7 +270,7 @@ export class Timeline {
     const y = STRIP + lane * this.laneHigh + 1;
     const high = this.laneHigh - 2;
     const series = seriesOf(this.names, task.stage);
-    pen.globalAlpha = task.state === "RUNNING" ? 0.6 : task.state === "SUCCEEDED" ? 1 : 0.3;
+    pen.globalAlpha = { RUNNING: 0.6, SUCCEEDED: 1, QUEUED: 0.15 }[task.state] ?? 0.3;
     pen.fillStyle = colour(`--series-${series}`);
     pen.fillRect(x, y, width, high);
     pen.globalAlpha = 1;

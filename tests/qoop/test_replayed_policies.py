@@ -1,0 +1,126 @@
+"""A trace under every policy is gone through again with the same decisions, each and every one."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from qoop.control.cluster import Cluster
+from qoop.control.messages import CancelAsked, JobRequest
+from qoop.control.trace import Chain, MemoryTrace
+from qoop.engine.backends.simulated import Outcome, SimulatedBackend
+from qoop.engine.backends.worker_pool import Kernels
+from qoop.engine.clock import VirtualClock
+from qoop.engine.events import Begun, CapacityNotice, MachineJoined, MachineLost, Queued, SlotsChanged, Start
+from qoop.engine.task import TaskSpec
+from qoop.planner.plan import Resources
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.adaptive import Adaptive
+from qoop.retrace.rerun import Recording, read_trace, rerun
+from qoop.schedulers.described import MODULES, made, named
+from qoop.schedulers.terms import Terms
+from qoop.tpcds.bench.core_speed import plan_of
+
+SIZE = Resources(4, 16e9)
+WRAPPERS = ("Reserving", "DemandAware")
+TEXTS = (
+    *(f"Reserving(policy={name}())" for name in MODULES if name not in WRAPPERS),
+    "DemandAware(policy=Reserving(policy=MaxMin()))",
+    "MaxMin(tenants=False)",
+    "FinishTime(limit=0.0)",
+    "Urgency(tenants=False)",
+    "Learned(shadow=True)",
+)
+
+
+KERNELS = Kernels(opening=0.8, reading=0.2, stopping=0.1)
+
+
+def played(scheduler: str, kernels: Kernels | None = KERNELS) -> MemoryTrace:
+    """Twelve jobs of three tenants on machines that come, go, shrink and open kernels, some jobs with other plans."""
+    chance, clock, trace = Random(1), VirtualClock(100.0), MemoryTrace()
+
+    def truth(spec: TaskSpec) -> Outcome:
+        return Outcome(spec.stage.estimate.task_seconds * chance.uniform(0.5, 2.0))
+
+    backend = SimulatedBackend({f"m{i}": SIZE for i in range(3)}, clock, truth, kernels, alone=True)
+    weights = {"a": 2.0}
+    cluster = Cluster(
+        backend, made(scheduler), clock, trace, thread=False, extra_slots=True, tenants=weights, most_jobs=8
+    )
+    backend.happen(SlotsChanged("m0", Resources(1, 4e9)), 103.0)
+    backend.happen(SlotsChanged("m0", SIZE), 109.0)
+    backend.happen(CapacityNotice("m1", Resources(), 114.0), 111.0)
+    backend.happen(MachineLost("m1"), 114.0)
+    backend.happen(MachineJoined("m3", SIZE), 116.0)
+    for number in range(12):
+        backend.appoint(partial(_submit, cluster, number, chance), 100.0 + chance.uniform(0, 20))
+    backend.appoint(lambda: cluster.post(CancelAsked("job5")), 118.0)
+    ticks = 0
+    while (cluster.busy or clock.now() < 121.0) and not (backend.idle and not cluster.waits):
+        cluster.step()
+        ticks += 1
+        assert ticks < 20_000, "the jobs never end"
+    cluster.close()
+    return trace
+
+
+def _submit(cluster: Cluster, number: int, chance: Random) -> None:
+    plan, other = (plan_of(f"job {number}", 12, Random(f"{number} {one}")) for one in "AB")
+    adaptive = Adaptive(lambda _: [Candidate(other, "")], SIZE) if number % 3 == 0 else None
+    deadline = chance.choice((20.0, 60.0, float("inf")))
+    terms = Terms("abc"[number % 3], chance.choice((1.0, 3.0)), chance.uniform(1, 10), deadline)
+    cluster.submit(JobRequest(plan, adaptive=adaptive, terms=terms))
+
+
+def recording(trace: MemoryTrace, folder: Path) -> Recording:
+    path = folder / "trace.jsonl"
+    path.write_text("".join(f"{line}\n" for line in trace.to_json()))
+    return read_trace(path)
+
+
+@pytest.mark.parametrize("scheduler", TEXTS)
+def test_a_trace_under_this_policy_repeats_every_decision(scheduler: str, tmp_path: Path) -> None:
+    """Shares, starts with their machines and resources, stops, changes of plan, and ends."""
+    trace = played(scheduler)
+    again = rerun(recording(trace, tmp_path))
+    assert again.difference is None, str(again)
+    assert len(again.jobs) == 12 and again.ticks > 50
+    assert sum(isinstance(entry.what, Start) for entry in trace.entries) > 100
+
+
+def test_another_policy_decides_otherwise(tmp_path: Path) -> None:
+    """Or the tests above would prove nothing."""
+    found = recording(played("Reserving(policy=MaxMin())"), tmp_path)
+    for other in ("LAS()", "EDF()", "SJF()"):
+        assert rerun(found, scheduler=partial(made, other)).difference is not None
+    assert rerun(found, scheduler=partial(named, "max_min")).difference is None
+
+
+def test_a_trace_tells_which_attempts_waited(tmp_path: Path) -> None:
+    found = recording(played("Reserving(policy=MaxMin())"), tmp_path)
+    events = [event for tick in found.ticks for turn in tick.events for event in turn]
+    queued = {event.attempt for event in events if isinstance(event, Queued)}
+    begun = {event.attempt for event in events if isinstance(event, Begun)}
+    assert begun and begun <= queued
+
+
+def test_a_trace_of_the_version_before_is_read(tmp_path: Path) -> None:
+    """It is one without attempts that wait and accounts of tasks."""
+    opening, sealing = Chain(), Chain()
+    lines = [opening.opened(line) for line in played("Reserving(policy=MaxMin())", kernels=None).to_json()]
+    old = [lines[0].replace('"version": 9', '"version": 8'), *map(_without_account, lines[1:])]
+    assert old[0] != lines[0] and old[1:] != lines[1:]
+    path = tmp_path / "old.jsonl"
+    path.write_text("".join(f"{sealing.sealed(line)}\n" for line in old))
+    again = rerun(read_trace(path))
+    assert again.difference is None and len(again.jobs) == 12
+
+
+def _without_account(line: str) -> str:
+    found = json.loads(line)
+    return json.dumps({name: value for name, value in found.items() if name != "account"})
