@@ -429,7 +429,7 @@ class Cluster:
         """One turn: wait for events at most `timeout` seconds, take them, and start what can be started."""
         events = self._backend.wait(self._patience(timeout) if not self._mail else 0.0)
         with self.lock:
-            self._now = now = self._clock.now()
+            self._now = self._waiting.now = now = self._clock.now()
             self._noted = False
             self._shares_stale |= self._driver.take(events, now)
             while self._mail:

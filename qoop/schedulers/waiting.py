@@ -2,6 +2,10 @@
 
 A cluster of many jobs makes thousands of grants a second, and from one to the next a single request changes. So of each
 tenant the one with the lowest share is found in a heap, from which outdated entries are dropped as they come up.
+
+Tenants whose shares are equal go by what they have had so far, for their weights: where there are fewer slots than
+tenants nothing else would keep to the weights. Who comes, or comes back, begins with the least that any other has had,
+so nobody saves slots up.
 """
 
 from __future__ import annotations
@@ -23,10 +27,12 @@ _Entry = tuple[float, int, int, "Request"]
 class Waiting(Sequence["Request"]):
     """Requests with demands, one for each job. A scheduler may go through them, or ask for them by share.
 
-    Jobs without demands are known as well: what they hold counts for their tenants.
+    Jobs without demands are known as well: what they hold counts for their tenants. `now` is for its owner to set:
+    seconds of the clock, before requests are put or dropped.
     """
 
     def __init__(self) -> None:
+        self.now = 0.0
         self._requests: dict[JobId, Request] = {}
         self._tenants: dict[str, _Tenant] = {}
         self._bound: Resources | None = None
@@ -56,8 +62,9 @@ class Waiting(Sequence["Request"]):
         """Replace the request of the job; one without demands does not wait."""
         tenant = self._tenants.get(request.tenant)
         if tenant is None:
-            tenant = self._tenants[request.tenant] = _Tenant()
-        tenant.put(request)
+            least = min([other.served(self.now) for other in self._tenants.values()], default=0.0)
+            tenant = self._tenants[request.tenant] = _Tenant(self.now, least)
+        tenant.put(request, self.now)
         if not request.demands:
             self._requests.pop(request.job, None)
             return
@@ -72,14 +79,14 @@ class Waiting(Sequence["Request"]):
         """The job has ended."""
         self._requests.pop(job, None)
         for name, tenant in self._tenants.items():
-            if tenant.drop(job):
+            if tenant.drop(job, self.now):
                 if not tenant.active:
                     del self._tenants[name]
                 return
 
     def by_share(self, capacity: Resources) -> Iterator[Request]:
         """The requests of the tenant with the lowest current share of the capacity first, and of each those with the
-        lowest; of equal ones those that came first."""
+        lowest; of equal tenants the one that has had least, of equal jobs those that came first."""
         for tenant, first in self._ordered(capacity):
             yield first
             yield from tenant.but(first, capacity)
@@ -93,7 +100,8 @@ class Waiting(Sequence["Request"]):
         """Tenants of which jobs wait by share, with the first of these jobs."""
         tenants = [(tenant, first) for tenant in self._tenants.values() if (first := tenant.first(capacity))]
         if len(tenants) > 1:
-            tenants.sort(key=lambda one: (one[0].share(capacity), one[1].arrival))
+            now = self.now
+            tenants.sort(key=lambda one: (one[0].share(capacity), one[0].served(now), one[1].arrival))
         return tenants
 
     @property
@@ -113,9 +121,13 @@ class Waiting(Sequence["Request"]):
 
 
 class _Tenant:
-    """The active jobs of one tenant, what they hold together, and a heap of those that wait, by share."""
+    """The active jobs of one tenant, what they hold together, and a heap of those that wait, by share.
 
-    def __init__(self) -> None:
+    served: slot seconds for its weight that it begins with, now.
+    """
+
+    def __init__(self, now: float, served: float) -> None:
+        self._since, self._served = now, served
         self.active: dict[JobId, Request] = {}
         self._weight = 1.0
         self._used = Resources()
@@ -124,12 +136,11 @@ class _Tenant:
         self._numbers = count()
         self._capacity: Resources | None = None  # of which the shares in the heap are
 
-    def put(self, request: Request) -> None:
+    def put(self, request: Request, now: float) -> None:
         before = self.active.get(request.job)
-        if before is None:
-            self._used += request.used
-        elif before.used is not request.used:
-            self._used += request.used - before.used
+        if before is None or before.used is not request.used:
+            self._serve(now)
+            self._used += request.used if before is None else request.used - before.used
         self.active[request.job] = request
         self._weight = request.tenant_weight
         if not request.demands:
@@ -139,13 +150,22 @@ class _Tenant:
         if self._capacity is not None:
             heappush(self._heap, (request.share_of(self._capacity), request.arrival, next(self._numbers), request))
 
-    def drop(self, job: JobId) -> bool:
+    def drop(self, job: JobId, now: float) -> bool:
         """True if the job was one of the tenant's."""
         self.waiting.pop(job, None)
         request = self.active.pop(job, None)
         if request is not None:
+            self._serve(now)
             self._used -= request.used
         return request is not None
+
+    def _serve(self, now: float) -> None:
+        """Count what it has had until now. Only when that changes, so that a rerun of a trace adds up the same."""
+        self._served, self._since = self.served(now), now
+
+    def served(self, now: float) -> float:
+        """Slot seconds that it has had, divided by its weight."""
+        return self._served + self._used.cpu / self._weight * (now - self._since)
 
     def share(self, capacity: Resources) -> float:
         """The dominant share of what all of its jobs hold, divided by its weight; rounded as those of jobs are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from scheduler_world import request
 
@@ -36,3 +37,30 @@ def test_whatever_changes_the_order_is_that_of_the_current_shares() -> None:
 
 def _available(capacity: Resources) -> dict[str, Available]:
     return {"m": Available(capacity, capacity)}
+
+
+def test_tenants_with_equal_shares_go_by_what_they_have_had_for_their_weights() -> None:
+    """One slot, which a task holds for a second; both have always something to do."""
+    waiting, capacity, had = Waiting(), Resources(1, 100), {"many": 0, "few": 0}
+    jobs = {
+        name: replace(request(f"j{place}", (1, 1)), tenant=name, tenant_weight=weight)
+        for place, (name, weight) in enumerate((("many", 1.0), ("few", 3.0)), 1)
+    }
+    for second in range(80):
+        waiting.now = float(second)
+        for one in jobs.values():
+            waiting.put(one)  # what ran has ended
+        first = next(waiting.by_share(capacity))
+        had[first.tenant] += 1
+        waiting.put(replace(first, used=Resources(1, 1)))
+    assert had == {"many": 20, "few": 60}
+
+
+def test_who_was_away_has_saved_nothing_up() -> None:
+    waiting, capacity = Waiting(), Resources(1, 100)
+    old, new = (replace(request(f"j{place}", (1, 1)), tenant=name) for place, name in enumerate(("old", "new"), 1))
+    waiting.put(replace(old, used=Resources(1, 1)))
+    waiting.now = 100.0
+    waiting.put(old)
+    waiting.put(new)
+    assert [one.tenant for one in waiting.by_share(capacity)] == ["old", "new"]

@@ -48,7 +48,7 @@ STUCK = 180.0
 """Seconds after the end of the run within which all clients must have their answers."""
 
 CHECKED = 5
-"""One answer in so many is compared with DuckDB's row by row; of the others the rows are counted."""
+"""One answer in that number is compared with DuckDB's row by row; of the others the rows are counted."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,14 @@ class Report:
 
     def lines(self) -> list[str]:
         """The report for people."""
+        used = sum(self.slot_seconds.values()) / max(1e-9, self.samples[-1].at)
         shares = ", ".join(f"{name} {share:.2f}" for name, share in self.shares().items())
         waits = ", ".join(f"{name} {median(found):.2f} s" for name, found in self.waits.items() if found)
         first, last = self.samples[0], self.samples[-1]
         counted = [f"{count:>9,} {what}" for what, count in sorted(self.times.items())]
         return [
             *counted,
-            f"slot seconds of tenants over those of their weights: {shares}",
+            f"slot seconds of tenants over those of their weights: {shares}; {used:.2f} slots in the mean",
             f"median time of an answer: {waits}",
             f"memory {first.rss / 1e6:.0f} MB at first, {last.rss / 1e6:.0f} at last; {self.growth():+.1%} once warm",
             f"threads {first.threads} at first, {last.threads} at last; files {first.files} and {last.files}",
@@ -243,7 +244,8 @@ class _World:
                 self._problem(f"{wrong}: {known.text}")
 
     def _account(self, job: Job, tenant: str, began: float) -> None:
-        """Add up the slots that its tasks held, if it came and ended while all asked."""
+        """Add up the slots that its tasks held, if it came and ended while all asked; not those on top of what there
+        is, which are no part of any share."""
         history = job.history()
         if not isinstance(history[-1], Ended):
             self._problem(f"{job.id} has no end: {history[-1]}")
@@ -253,7 +255,8 @@ class _World:
                 at, slots = since.pop(one.attempt, (one.at, 0.0))
                 held += (one.at - at) * slots
                 if isinstance(one, Started | Regranted):
-                    since[one.attempt] = one.at, one.resources.cpu
+                    extra = isinstance(one, Started) and one.extra
+                    since[one.attempt] = one.at, 0.0 if extra else one.resources.cpu
         if began > self._began + WARM * self._clients.seconds / 4 and time.monotonic() < self._ends:
             with self._lock:
                 self._report.slot_seconds[tenant] += held
@@ -280,9 +283,10 @@ class _World:
         )
         self._report.samples.append(sample)
         if len(self._report.samples) % 12 == 1:
+            shares = ", ".join(f"{name} {share:.2f}" for name, share in self._report.shares().items())
             self._tell(
                 f"{at:5.0f} s: {self._report.times['submitted']:,} jobs, {sample.rss / 1e6:.0f} MB, "
-                f"{sample.threads} threads, {sample.files} files, {len(self._report.problems)} problems"
+                f"{sample.threads} threads, {sample.files} files, {len(self._report.problems)} problems; {shares}"
             )
 
     def _count(self, what: str) -> None:

@@ -29,7 +29,7 @@ POLICIES = ("max_min", "finish_time", "urgency", "learned")
 _COLUMNS = (("x", "INTEGER"),)
 _TENANTS = 5
 _TASKS = 12
-"""Of each stage: so many that none is done while it is measured."""
+"""Of each stage: more than are done while it is measured."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Decisions:
 
 
 class _Timed(Scheduler):
-    """The policy, with a stopwatch. After so many decisions it decides nothing any more."""
+    """The policy, with a stopwatch. After that number of decisions it decides nothing any more."""
 
     def __init__(self, policy: Scheduler, most: int) -> None:
         self._policy, self._most = policy, most
