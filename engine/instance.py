@@ -46,7 +46,10 @@ class Instance:
 
     def configure(self, wanted: Mapping[str, object]) -> None:
         """Give it these options, and take others back."""
-        for name in self._applied.keys() - wanted.keys():
+        lost = self._applied.keys() - wanted.keys()
+        if self._applied.get("threads") != wanted.get("threads"):
+            lost |= self._applied.keys() & {"external_threads"}  # there must be as many threads, at any moment
+        for name in lost:
             self._applied.pop(name)  # even if another setting is refused, it is not as it was
             self.connection.execute(f"RESET {name}")
         for name, value in wanted.items():

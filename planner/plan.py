@@ -52,11 +52,14 @@ class Resources:
 
     def dominant_share(self, capacity: Resources) -> float:
         """The largest fraction of capacity over the dimensions (paper section 2); absent dimensions count 0."""
-        pairs = (
-            (self.cpu, capacity.cpu), (self.memory, capacity.memory),
-            (self.disk, capacity.disk), (self.network, capacity.network),
-        )  # fmt: skip
-        return max((used / total for used, total in pairs if total > 0), default=0.0)
+        share = self.cpu / capacity.cpu if capacity.cpu > 0 else 0.0  # asked for with every task: no loop
+        if capacity.memory > 0:
+            share = max(share, self.memory / capacity.memory)
+        if capacity.disk > 0:
+            share = max(share, self.disk / capacity.disk)
+        if capacity.network > 0:
+            share = max(share, self.network / capacity.network)
+        return share
 
 
 @value

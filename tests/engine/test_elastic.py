@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from qoop.catalog.errors import Revoked
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import Begun, Event, Queued, SlotsChanged, TaskFailed, TaskRegranted, TaskSucceeded
+from qoop.engine.instance import Instance
 from qoop.engine.kernel import Kernel
 from qoop.engine.storage.growing import InMemory
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
@@ -70,6 +71,19 @@ def test_duckdb_takes_a_thread_more_while_it_runs(backend: LocalBackend, locked:
     events = ended(backend)
     assert regranted(events) == [Resources(2, 200e6)]
     assert answer(backend, events) == [1000]
+
+
+def test_a_kernel_can_have_fewer_threads_than_were_lent_before(tmp_path: Path) -> None:
+    """As when the slots of a session fall between two queries. DuckDB refuses fewer threads than are lent."""
+    instance = Instance(tmp_path)
+    for threads, lent in ((3, 3), (2, 1), (2, 2), (4, 4), (2, 2), (1, None), (3, 3)):
+        wanted: dict[str, object] = {"threads": threads}
+        if lent is not None:
+            wanted["external_threads"] = lent
+        instance.configure(wanted)
+        (found,) = instance.connection.execute("SELECT current_setting('threads')").fetchall()
+        assert found == (threads,)
+    instance.close()
 
 
 def test_slots_that_go_leave_it_running_on_the_rest(backend: LocalBackend) -> None:
