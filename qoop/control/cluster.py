@@ -779,7 +779,8 @@ class Cluster:
     def _grant_extra(self, extra: ExtraSlots, now: float) -> None:
         """Start a task of each job that has waited for long enough with nothing running, as far as machines go."""
         pressed = False
-        for request in extra.due(self._waiting, lambda job: self._jobs[job].run, now):
+        due = extra.due(self._waiting, lambda job: self._jobs[job].run, now)
+        for request in self._waiting.fairly(due, self._driver.capacity):
             brief = extra.is_brief(self._jobs[request.job].run)
             grant = extra_grant(request, self._driver.availability(), self._driver.extra(), brief)
             pressed |= grant is None and brief

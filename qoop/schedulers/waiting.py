@@ -91,6 +91,18 @@ class Waiting(Sequence["Request"]):
             yield first
             yield from tenant.but(first, capacity)
 
+    def fairly(self, requests: Sequence[Request], capacity: Resources) -> Sequence[Request]:
+        """Some of the requests, in their order but for that of their tenants: first who has had least for its weight.
+
+        Current shares come after that: what runs on slots on top of those there are is no part of them.
+        """
+        if len(self._tenants) < 2 or len(requests) < 2:
+            return requests
+        places = {
+            name: (tenant.served(self.now), tenant.share(capacity)) for name, tenant in self._tenants.items()
+        }  # fmt: skip
+        return sorted(requests, key=lambda request: places[request.tenant])
+
     def by_tenant(self, capacity: Resources) -> Iterator[Sequence[Request]]:
         """The requests of each tenant, in the order of `by_share` between tenants and in none within one."""
         for tenant, _ in self._ordered(capacity):

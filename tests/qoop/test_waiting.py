@@ -56,6 +56,18 @@ def test_tenants_with_equal_shares_go_by_what_they_have_had_for_their_weights() 
     assert had == {"many": 20, "few": 60}
 
 
+def test_some_requests_are_put_in_the_order_of_their_tenants() -> None:
+    waiting, capacity = Waiting(), Resources(10, 100)
+    one, two, three = (
+        replace(request(f"j{place}", (1, 1)), tenant=name) for place, name in enumerate(("a", "b", "a"), 1)
+    )
+    for each in (one, two, three):
+        waiting.put(each)
+    waiting.put(replace(one, used=Resources(1, 1)))
+    assert waiting.fairly([three, two], capacity) == [two, three]
+    assert waiting.fairly([three], capacity) == [three]
+
+
 def test_who_was_away_has_saved_nothing_up() -> None:
     waiting, capacity = Waiting(), Resources(1, 100)
     old, new = (replace(request(f"j{place}", (1, 1)), tenant=name) for place, name in enumerate(("old", "new"), 1))

@@ -1,8 +1,8 @@
 """Many clients at once in one session: tenants, mixed queries, cancels, deadlines, timeouts, resizes.
 
-Every client asks one query after the other, so that all tenants have always something to do. What must be true in the
-end: every job has an end, and that its client expected; answers are DuckDB's; slot seconds were shared between tenants
-by their weights; memory did not grow after the first part of the run; no thread, file or slot is left.
+Every client asks one query after the other, some ahead, so that all tenants have always something to do. What must be
+true in the end: every job has an end, and that its client expected; answers are DuckDB's; slot seconds were shared
+between tenants by their weights; memory did not grow after the first part of the run; no thread, file or slot is left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import random
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,12 @@ WARM = 0.4
 
 GROWTH = 0.05
 """By how much it may seem to."""
+
+AHEAD = 3
+"""Queries that each client asks before it takes the answer of the first, so that tenants always have some that wait."""
+
+FILLED = 0.1
+"""Part of the run after which shares are counted."""
 
 UNFAIR = 0.15
 """By how much the part of a tenant's slot seconds may differ from that of its weight, relative to it."""
@@ -197,31 +203,35 @@ class _World:
         self._oracle.close()
 
     def _guarded(self, work: Callable[[random.Random, int], None], number: int) -> None:
-        chance = random.Random(f"{self._clients.seed} {number}")
         try:
-            while time.monotonic() < self._ends:
-                work(chance, number)
+            work(random.Random(f"{self._clients.seed} {number}"), number)
         except Exception as error:
             self._problem(f"client {number}: {type(error).__name__}: {error}")
 
     def _client(self, chance: random.Random, number: int) -> None:
-        """Ask one query, in one of several ways."""
-        tenant, known = self._tenant_of(number), chance.choice(self._answers)
-        way = chance.random()
+        """Ask one query after the other, some ahead, and take the answers in order."""
+        tenant, asked = self._tenant_of(number), deque[tuple[Job, _Known]]()
+        while time.monotonic() < self._ends:
+            while len(asked) < AHEAD:
+                asked.append(self._ask(tenant, chance))
+            self._take(*asked.popleft(), tenant, chance)
+        for job, known in asked:
+            self._take(job, known, tenant, chance)
+
+    def _ask(self, tenant: str, chance: random.Random) -> tuple[Job, _Known]:
+        """Ask a query in one of several ways."""
+        known, way = chance.choice(self._answers), chance.random()
         options = {"tenant": tenant, "priority": chance.choice((1.0, 5.0, 10.0))}
         if way < 0.1:
             options["deadline"] = chance.uniform(0.2, 5.0)
         job = self._session.submit(known.text, timeout=0.05 if 0.1 <= way < 0.15 else None, **options)  # type: ignore[call-overload]
         self._count("submitted")
-        began = time.monotonic()
         if way > 0.9:
             time.sleep(chance.uniform(0.0, 0.3))
             job.cancel()
-        self._take(job, known, tenant, chance)
-        self._account(job, tenant, began)
+        return job, known
 
     def _take(self, job: Job, known: _Known, tenant: str, chance: random.Random) -> None:
-        began = time.monotonic()
         try:
             rows = job.result().arrow()
         except Cancelled:
@@ -230,8 +240,9 @@ class _World:
             self._count("timed out")
         else:
             self._count("answers")
-            self._report.waits[tenant].append(time.monotonic() - began)
+            self._report.waits[tenant].append(job.history()[-1].at)
             self._judge(known, rows, chance)
+        self._account(job, tenant)
 
     def _judge(self, known: _Known, rows: pa.Table, chance: random.Random) -> None:
         if rows.num_rows != known.rows.num_rows:
@@ -243,9 +254,8 @@ class _World:
             if wrong is not None:
                 self._problem(f"{wrong}: {known.text}")
 
-    def _account(self, job: Job, tenant: str, began: float) -> None:
-        """Add up the slots that its tasks held, if it came and ended while all asked; not those on top of what there
-        is, which are no part of any share."""
+    def _account(self, job: Job, tenant: str) -> None:
+        """Add up the slots that its tasks held, those on top of what there is, too, while all tenants asked."""
         history = job.history()
         if not isinstance(history[-1], Ended):
             self._problem(f"{job.id} has no end: {history[-1]}")
@@ -255,9 +265,8 @@ class _World:
                 at, slots = since.pop(one.attempt, (one.at, 0.0))
                 held += (one.at - at) * slots
                 if isinstance(one, Started | Regranted):
-                    extra = isinstance(one, Started) and one.extra
-                    since[one.attempt] = one.at, 0.0 if extra else one.resources.cpu
-        if began > self._began + WARM * self._clients.seconds / 4 and time.monotonic() < self._ends:
+                    since[one.attempt] = one.at, one.resources.cpu
+        if self._began + FILLED * self._clients.seconds < time.monotonic() < self._ends:
             with self._lock:
                 self._report.slot_seconds[tenant] += held
 
@@ -271,9 +280,10 @@ class _World:
 
     def _resizer(self, chance: random.Random, number: int) -> None:
         """Change slots and memory now and then."""
-        time.sleep(min(chance.uniform(1.0, 8.0), max(0.0, self._ends - time.monotonic())))
-        self._session.resize(chance.choice((1, 2, 2, 3)), chance.choice(("800MB", "1GB", "1500MB")))
-        self._count("resizes")
+        while (left := self._ends - time.monotonic()) > 0:
+            time.sleep(min(chance.uniform(1.0, 8.0), left))
+            self._session.resize(chance.choice((1, 2, 2, 3)), chance.choice(("800MB", "1GB", "1500MB")))
+            self._count("resizes")
 
     def _sample(self) -> None:
         process = psutil.Process(os.getpid())
