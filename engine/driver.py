@@ -269,6 +269,12 @@ class Driver:
         """Attempts on slots that their machines have not got, in the order in which they began."""
         return self._extra
 
+    def extra_slots(self, job: JobId) -> float:
+        """The slots that attempts of a job have on top of those of their machines."""
+        if not self._extra:
+            return 0.0
+        return sum(self._charges[attempt].resources.cpu for attempt in self._extra if attempt.task.job == job)
+
     def settle(self, attempt: AttemptId) -> None:
         """Give an attempt on an extra slot one of its machine's, and its memory, if they are free."""
         charge = self._charges.get(attempt)
@@ -280,6 +286,7 @@ class Driver:
         self._charge(attempt, _Charge(charge.job, charge.machine, charge.resources))
         if charge.job in self.runs:
             self.runs[charge.job].settle(attempt)
+            self.touched[charge.job] = None  # it holds more of what there is, which its share is to say
         self._backend.settle(attempt)
 
     def _discharge(self, attempt: AttemptId) -> None:

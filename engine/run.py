@@ -233,11 +233,10 @@ class Run:
         version = self._frontier.changes, self._demands.changes, len(self._exhausted)
         if version != self._ready_version:
             self._ready_version = version
-            self._ready_now = tuple(
-                self._demand(node)
-                for node in self._frontier.ready_stages()
-                if not self._exhausted or node.content not in self._exhausted
-            )
+            stages = self._frontier.ready_stages()
+            if self._exhausted:
+                stages = [node for node in stages if node.content not in self._exhausted]
+            self._ready_now = tuple(map(self._demand, stages))
         return self._ready_now
 
     def _demand(self, node: StageNode) -> Demand:
@@ -534,8 +533,9 @@ class Run:
         its output may have been released since. So it is given back, unless another attempt is about to put
         out the same.
         """
-        attempt, key = self._end_attempt(id), committed.key
+        key = committed.key
         task = self._node(key)
+        attempt = self._end_attempt(id, task)
         taken = attempt is not None and not attempt.void and not self.ending and key not in self._present
         used = taken and task is not None and task.active
         if attempt is not None:
@@ -661,7 +661,14 @@ class Run:
         """Stop and release what the last event left without use; end if all is done."""
         if self._frontier is None or self.state.final:  # then all has been let go of
             return
-        surplus, spare, spoiled = self._frontier.drain()
+        if self._frontier.surplus or self._frontier.spare or self._frontier.spoiled:
+            self._let_go(*self._frontier.drain())
+        if self._frontier.root.complete:
+            self._decide(State.SUCCEEDED, None)
+        elif self.ending:
+            self._conclude()
+
+    def _let_go(self, surplus: list[TaskNode], spare: list[TaskNode], spoiled: list[TaskNode]) -> None:
         if spoiled:
             self._spoil(spoiled)
         if surplus:
@@ -669,10 +676,6 @@ class Run:
         if spare:
             idle = [task.key for task in spare if task.present and not task.wanted and not self._keeps(task.key)]
             self._release(dict.fromkeys(idle))
-        if self._frontier.root.complete:
-            self._decide(State.SUCCEEDED, None)
-        elif self.ending:
-            self._conclude()
 
     def _stop_useless(self) -> None:
         """Stop attempts at what the plan does not (any longer) need."""
@@ -776,10 +779,12 @@ class Run:
     def _node(self, key: CheckpointKey) -> TaskNode | None:
         return self._frontier.by_key.get(key) if self._frontier is not None else None
 
-    def _end_attempt(self, id: AttemptId) -> Attempt | None:
+    def _end_attempt(self, id: AttemptId, task: TaskNode | None = None) -> Attempt | None:
+        """task: that of its key, if it was looked up."""
         attempt = self._attempts.pop(id.number, None)
         if attempt is not None:
-            task = self._node(attempt.key)
+            if task is None or task.key is not attempt.key:
+                task = self._node(attempt.key)
             if task is not None:
                 self._plan_frontier.end(task)
         return attempt
@@ -804,7 +809,8 @@ class Run:
         key = committed.key
         self._present[key] = self._facts[key] = committed
         self._strays.discard(key)
-        self._spent[key.content] = self._spent.get(key.content, 0.0) + committed.seconds
+        content = key.content
+        self._spent[content] = self._spent.get(content, 0.0) + committed.seconds
 
     def _note_done(self, node: StageNode) -> None:
         if node.complete:

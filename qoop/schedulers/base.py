@@ -29,7 +29,8 @@ class Request:
     wanted: the most resources that its plan has a use for; None: unknown.
     tenant: whom it is for. tenant_weight: of that tenant among all.
     since: seconds of the clock at which it came. deadline: those by which its answer is needed; infinite: at no time.
-    priority: 1 to 10, the more the more urgent.
+    priority: 1 to 10, the more the more urgent. extra: slots that its attempts hold on top of those that there are: no
+        part of its share, but of what its tenant has had.
     """
 
     job: JobId
@@ -44,6 +45,7 @@ class Request:
     since: float = 0.0
     deadline: float = math.inf
     priority: float = USUAL_PRIORITY
+    extra: float = 0.0
 
     @cached_property
     def least(self) -> Resources:
@@ -57,11 +59,12 @@ class Request:
 
     def know(self, before: Request) -> None:
         """Take over what was worked out for an earlier request of the job, where the demands are the same."""
-        if len(before.demands) == len(self.demands) and all(
-            one is other or one.resources is other.resources
-            for one, other in zip(self.demands, before.demands, strict=True)
-        ):
-            self.__dict__.update(least=before.least, most=before.most)
+        if len(before.demands) != len(self.demands):
+            return
+        for one, other in zip(self.demands, before.demands, strict=True):
+            if one is not other and one.resources is not other.resources:
+                return
+        self.__dict__.update(least=before.least, most=before.most)
 
     def share_of(self, capacity: Resources) -> float:
         """The current share: the dominant share of what the job holds of a capacity, divided by its weight.

@@ -143,6 +143,7 @@ class _Tenant:
         self.active: dict[JobId, Request] = {}
         self._weight = 1.0
         self._used = Resources()
+        self._extra = 0.0
         self.waiting: dict[JobId, Request] = {}
         self._heap: list[_Entry] = []
         self._numbers = count()
@@ -150,9 +151,10 @@ class _Tenant:
 
     def put(self, request: Request, now: float) -> None:
         before = self.active.get(request.job)
-        if before is None or before.used is not request.used:
+        if before is None or before.used is not request.used or before.extra != request.extra:
             self._serve(now)
             self._used += request.used if before is None else request.used - before.used
+            self._extra += request.extra if before is None else request.extra - before.extra
         self.active[request.job] = request
         self._weight = request.tenant_weight
         if not request.demands:
@@ -169,6 +171,7 @@ class _Tenant:
         if request is not None:
             self._serve(now)
             self._used -= request.used
+            self._extra -= request.extra
         return request is not None
 
     def _serve(self, now: float) -> None:
@@ -178,7 +181,7 @@ class _Tenant:
 
     def served(self, now: float) -> float:
         """Slot seconds that it has had, divided by its weight."""
-        return self._served + self._used.cpu / self._weight * (now - self._since)
+        return self._served + (self._used.cpu + self._extra) / self._weight * (now - self._since)
 
     def share(self, capacity: Resources) -> float:
         """The dominant share of what all of its jobs hold, divided by its weight; rounded as those of jobs are."""

@@ -68,6 +68,17 @@ def test_some_requests_are_put_in_the_order_of_their_tenants() -> None:
     assert waiting.fairly([three], capacity) == [three]
 
 
+def test_slots_on_top_of_those_there_are_count_for_what_a_tenant_has_had() -> None:
+    waiting, capacity = Waiting(), Resources(1, 100)
+    one, two = (replace(request(f"j{place}", (1, 1)), tenant=name) for place, name in enumerate(("a", "b"), 1))
+    waiting.put(replace(one, extra=1.0))
+    waiting.put(two)
+    waiting.now = 10.0
+    waiting.put(one)
+    assert [each.tenant for each in waiting.by_share(capacity)] == ["b", "a"]
+    assert waiting.fairly([one, two], capacity) == [two, one]
+
+
 def test_who_was_away_has_saved_nothing_up() -> None:
     waiting, capacity = Waiting(), Resources(1, 100)
     old, new = (replace(request(f"j{place}", (1, 1)), tenant=name) for place, name in enumerate(("old", "new"), 1))
