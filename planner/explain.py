@@ -52,7 +52,7 @@ class _Tree:
         if self.seen is not None:
             yield f"{indent}    seen: {observed_facts(stage, self.seen.get(stage.id))}"
         if stage.opaque is not None:
-            yield f"{indent}    opaque: {stage.opaque}"
+            yield f"{indent}    runs whole: {stage.opaque}"
         tables = [f"{item.table}{' split' if item.split else ''}" for item in stage.table_inputs]
         if tables:
             yield f"{indent}    tables: {', '.join(tables)}"

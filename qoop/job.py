@@ -96,7 +96,7 @@ class StageReport:
     longest_seconds: float
 
     def __str__(self) -> str:
-        note = " (opaque)" if self.stage.opaque else ""
+        note = " (runs whole)" if self.stage.opaque else ""
         return (
             f"{self.stage.id}{note}: {self.rows:,} rows by {self.tasks} of {self.stage.width} tasks in "
             f"{self.seconds:.3f} s, the longest {self.longest_seconds:.3f} s"

@@ -145,6 +145,33 @@ def _value_of(text: str) -> tuple[bool, object]:
     return True, value
 
 
+def names_that(names: Sequence[str], condition: str) -> frozenset[str]:
+    """The names that a lambda of DuckDB's is true for. Raises BindError where DuckDB cannot tell.
+
+    >>> sorted(names_that(["key", "value"], "lambda c: regexp_matches(c, '^k')"))
+    ['key']
+    """
+    try:
+        ((kept,),) = ask(f"SELECT list_filter([{', '.join(map(_text, names))}]::VARCHAR[], {condition})")
+    except duckdb.Error as error:
+        raise BindError(str(error)) from error
+    return frozenset(kept)
+
+
+def text_between(name: str, pattern: str, group: int) -> str:
+    """The part of a name that a group of a regular expression found.
+
+    >>> text_between("price_eur", "(.*)_(.*)", 2)
+    'eur'
+    """
+    ((part,),) = ask(f"SELECT regexp_extract({_text(name)}, {_text(pattern)}, {group})")
+    return str(part)
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
 def parse_tree(text: str) -> str:
     """DuckDB's parse tree of a SELECT, as JSON. Raises ParseError where it has none."""
     options = "skip_null := true, skip_empty := true, skip_default := true"

@@ -30,7 +30,7 @@ from qoop.planner.algebra.types import common_type, type_of
 from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.sql.bind import Bound, TypedName
 from qoop.planner.sql.convert import Env, has_aggregate
-from qoop.planner.sql.query_block import QueryBlock, order_exprs
+from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items
 from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, named_source, refuse
 from qoop.planner.sql.select_block import SelectBlock
 from qoop.planner.sql.select_list import has_own_names
@@ -246,9 +246,8 @@ class Builder:
         union = SetOp(kind, keep_duplicates, aligned, columns)
         scope = Scope(None, [Source("", tuple(zip(names, columns, strict=True)), union)])
         places = {name.lower(): i for i, name in reversed(tuple(enumerate(names)))}
-        order = order_exprs(
-            node, places, Env(scope, self.names, self.subqueries, self.bound.timestamp, functions=self.bound.functions)
-        )
+        env = Env(scope, self.names, self.subqueries, self.bound.timestamp, functions=self.bound.functions)
+        order = order_exprs(node, len(names), places, env)
         return self.order_and_limit(node, QueryBlock(union, columns, names), columns, order)
 
     def _by_name(
@@ -328,7 +327,7 @@ class Builder:
         hidden: list[tuple[Column, Expr]],
     ) -> tuple[SortKey, ...]:
         keys = []
-        for item, expr in zip(node.args["order"].expressions if order else (), order, strict=True):
+        for item, expr in zip(order_items(node, len(columns)), order, strict=True):
             if item.args.get("with_fill"):
                 raise Unsupported("WITH FILL")
             if isinstance(expr, int):

@@ -129,6 +129,8 @@ class Env:
     def column(self, node: exp.Column) -> Expr:
         if isinstance(node.this, exp.Star):
             raise Unsupported("a star inside an expression")
+        if "found" in node.meta:
+            return node.meta["found"]  # type: ignore[no-any-return]
         name, table = node.name.lower(), node.table.lower() or None
         if node.args.get("catalog") or node.db.lower() not in ("", "main"):
             raise Unsupported(f"the qualified name {node.sql()}")

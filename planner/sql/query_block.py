@@ -34,14 +34,30 @@ class QueryBlock:
     distinct: bool = False
 
 
-def order_exprs(node: exp.Expression, places: Mapping[str, int], env: Env) -> list[Expr | int]:
-    """The ORDER BY items over the block's own columns; its place in the select list where an item names an output
-    column, by number or by name (`places`, lower-case)."""
+def order_items(node: exp.Expression, width: int) -> list[exp.Ordered]:
+    """The items of ORDER BY; of ORDER BY ALL one for each of the `width` outputs."""
     order = node.args.get("order")
-    if order is None:
-        return []
+    items: list[exp.Ordered] = list(order.expressions) if order is not None else []
+    if len(items) == 1 and _is_all(items[0].this):
+        return [_at(items[0], place) for place in range(1, width + 1)]
+    return items
+
+
+def _is_all(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Var) and node.name.upper() == "ALL"
+
+
+def _at(item: exp.Ordered, place: int) -> exp.Ordered:
+    own = item.copy()
+    own.set("this", exp.Literal.number(place))
+    return own
+
+
+def order_exprs(node: exp.Expression, width: int, places: Mapping[str, int], env: Env) -> list[Expr | int]:
+    """The ORDER BY items over the block's own columns; its place in the select list, of that `width`, where an item
+    names an output column, by number or by name (`places`, lower-case)."""
     found: list[Expr | int] = []
-    for item in order.expressions:
+    for item in order_items(node, width):
         key = without_parentheses(item.this)
         position = ordinal(key)
         plain = isinstance(key, exp.Column) and not key.table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -48,21 +48,60 @@ def named_source(alias: str, names: Sequence[str], columns: Sequence[Column], re
     if len(names) > len(columns):
         raise Unsupported(f"more names than columns in {alias}")
     every = [*names, *(column.name for column in columns[len(names) :])]
-    return Source(alias, tuple(zip(every, columns, strict=True)), relation)
+    return Source(alias, tuple(zip(unlike_names(every), columns, strict=True)), relation)
+
+
+def unlike_names(names: Sequence[str]) -> list[str]:
+    """The names of the columns of a FROM item, of which no two are alike in lower case: DuckDB numbers them.
+
+    >>> unlike_names(["a", "b", "a", "A"])
+    ['a', 'b', 'a_1', 'A_2']
+    """
+    times: dict[str, int] = {}
+    made = []
+    for name in names:
+        unlike = name
+        while unlike.lower() in times:
+            unlike = f"{name}_{times[name.lower()]}"
+            times[name.lower()] += 1
+        times[unlike.lower()] = 1
+        made.append(unlike)
+    return made
 
 
 @dataclass
 class Scope:
     """The FROM items of one block, and the scope around it.
 
-    merged: columns that USING made one, by lower-case name.
+    merged: columns that USING made one, by lower-case name. same: for each column that is one with others, what stands
+    for it.
     outer: columns of outer scopes that this block (or a block in it) refers to.
     """
 
     parent: Scope | None
     sources: list[Source] = field(default_factory=list)
     merged: dict[str, Column] = field(default_factory=dict)
+    same: dict[Column, Column] = field(default_factory=dict)
     outer: set[Column] = field(default_factory=set)
+
+    def merge(self, name: str, ours: Column, theirs: Column, shown: Column) -> None:
+        """Make two columns of a name one, which `shown` stands for; each may already stand for others."""
+        for column, before in list(self.same.items()):
+            if before in (ours, theirs):
+                self.same[column] = shown
+        self.same |= dict.fromkeys((ours, theirs, shown), shown)
+        self.merged[name] = shown
+
+    def star(self, table: str | None) -> Iterator[tuple[str, str, Column]]:
+        """Alias, name and column of each that ``*`` or ``table.*`` stands for, in order. A ``*`` has columns that USING
+        made one where the first of them is."""
+        told: set[Column] = set()
+        for source in self.sources:
+            for name, column in source.columns if table is None or source.alias.lower() == table else ():
+                shown = self.same.get(column, column) if table is None else column
+                if table is not None or shown not in told:
+                    yield source.alias, name, shown
+                told.update((shown,) if shown in self.same else ())
 
     def local(self, name: str, table: str | None) -> Column | None:
         """The column of this block's own FROM items, or None."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from qoop.planner.algebra.expr import Column, Expr, Literal, columns_of, columns_of_all, conjuncts, equals
+from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of, columns_of_all, conjuncts, equals
 from qoop.planner.algebra.fold_constants import simplify
 from qoop.planner.algebra.relation import (
     Aggregate,
@@ -22,12 +22,13 @@ from qoop.planner.algebra.relation import (
     Values,
     Window,
 )
-from qoop.planner.algebra.types import value_of_no_match
+from qoop.planner.algebra.types import type_of, value_of_no_match
 from qoop.planner.sql.convert import Env, has_aggregate
 from qoop.planner.sql.group_by import GroupKeys, grouping_sets
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, ordinal
-from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, named_source, refuse
+from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, refuse, unlike_names
 from qoop.planner.sql.select_list import SelectItem, aliases, places, select_items
+from qoop.planner.sql.stars import expanded, has_columns
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
@@ -119,12 +120,12 @@ class SelectBlock:
                 inner = node if isinstance(node, exp.Values) else node.this
                 ctes = self.builder.with_(node, self.ctes)
                 relation, columns, names = self.builder.derived(inner, ctes)
-                built = named_source(node.alias, names, columns, relation)
+                built = Source(node.alias, tuple(zip(names, columns, strict=True)), relation)
             case _:
                 raise Unsupported(f"{type(node).__name__} in FROM")
         if len(renamed) > len(built.columns):
             raise Unsupported(f"more names than columns in {node.alias}")
-        names = (*renamed, *(name for name, _ in built.columns[len(renamed) :]))
+        names = unlike_names([*renamed, *(name for name, _ in built.columns[len(renamed) :])])
         pairs = tuple((name, expr) for name, (_, expr) in zip(names, built.columns, strict=True))
         return Source(node.alias or built.alias, pairs, built.relation)
 
@@ -142,11 +143,13 @@ class SelectBlock:
 
     def join(self, node: exp.Join, first: int) -> None:
         """Join the next item to those from the `first` source on."""
-        refuse(node, {"this", "on", "using", "side", "kind"})
+        refuse(node, {"this", "on", "using", "side", "kind", "method"})
         left, before = self.relation, list(self.scope.sources)
         right = self.item(node.this)
         kind = _join_kind(node)
-        on = self.using(node, kind, before[first:]) if node.args.get("using") else self.conditions(node.args.get("on"))
+        shared = self.shared_names(node, before[first:], self.scope.sources[len(before) :])
+        same = self.using(shared, before[first:], self.scope.sources[len(before) :])
+        on = tuple(equals(*pair) for pair in same.values()) if shared else self.conditions(node.args.get("on"))
         if kind == "right":
             self.relation = Join(right, left, "left", on)
         elif kind in ("semi", "anti"):
@@ -154,6 +157,7 @@ class SelectBlock:
             self.relation = Join(left, right, kind, on)
         else:
             self.relation = Join(left, right, kind, on)
+        self.merge(kind, same)
 
     def conditions(self, node: exp.Expression | None) -> tuple[Expr, ...]:
         if node is None:
@@ -164,21 +168,43 @@ class SelectBlock:
             raise Unsupported("a subquery or outer column in ON")
         return tuple(expr for expr in exprs if not (isinstance(expr, Literal) and expr.value is True))
 
-    def using(self, node: exp.Join, kind: str, mine: Sequence[Source]) -> tuple[Expr, ...]:
-        """The conditions between `mine` and the sources after them."""
-        theirs_from = self.scope.sources.index(mine[-1]) + 1
-        if kind in ("full", "right"):
-            raise Unsupported(f"USING in a {kind} join")
-        on = []
-        for identifier in node.args["using"]:
-            name = identifier.name.lower()
-            theirs = next((found for source in self.scope.sources[theirs_from:] if (found := source.find(name))), None)
-            ours = next((found for source in mine if (found := source.find(name))), None)
-            if ours is None or theirs is None:
+    def shared_names(self, node: exp.Join, mine: Sequence[Source], theirs: Sequence[Source]) -> list[str]:
+        """The names, in lower case, of the columns that USING or NATURAL makes one."""
+        if (node.method or "").upper() != "NATURAL":
+            return [identifier.name.lower() for identifier in node.args.get("using") or ()]
+        others = {name.lower() for source in theirs for name, _ in source.columns}
+        return list(dict.fromkeys(
+            name.lower() for source in mine for name, _ in source.columns if name.lower() in others
+        ))  # fmt: skip
+
+    def using(
+        self, names: Sequence[str], mine: Sequence[Source], theirs: Sequence[Source]
+    ) -> dict[str, tuple[Column, Column]]:
+        """The columns of each name on either side."""
+        found = {}
+        for name in names:
+            ours = [column for source in mine if (column := source.find(name)) is not None]
+            others = [column for source in theirs if (column := source.find(name)) is not None]
+            ours, others = ([*dict.fromkeys(self.scope.same.get(c, c) for c in side)] for side in (ours, others))
+            if len(ours) != 1 or len(others) != 1:
                 raise Unsupported(f"USING ({name})")
-            self.scope.merged[name] = ours
-            on.append(equals(ours, theirs))
-        return tuple(on)
+            found[name] = ours[0], others[0]
+        return found
+
+    def merge(self, kind: str, pairs: Mapping[str, tuple[Column, Column]]) -> None:
+        """Make the columns one that USING joins by: what the outer side has, of a full join what either has."""
+        both = {}
+        for name, (ours, theirs) in pairs.items():
+            shown = theirs if kind == "right" else ours
+            if kind == "full":
+                template = "coalesce({0}, {1})"
+                either = Call("coalesce", (ours, theirs), template, type_of(template, (ours, theirs)))
+                shown = self.builder.names.fresh(name, either.type)
+                both[shown] = either
+            self.scope.merge(name, ours, theirs, shown)
+        if both:
+            kept = tuple((column, column) for column in self.relation.columns)
+            self.relation = Project(self.relation, (*kept, *both.items()))
 
     # -- WHERE ---------------------------------------------------------------------------------------------------------
 
@@ -188,12 +214,18 @@ class SelectBlock:
             return
         env = self.env(aliases=named)
         predicates: list[Expr] = []
-        for conjunct in _ast_conjuncts(clause.this):
+        for conjunct in _ast_conjuncts(self.spelt_out(clause.this)):
             if not self.builder.subqueries.conjunct(conjunct, env):
                 predicates.extend(conjuncts(simplify(env.convert(conjunct))))
         local = [p for p in predicates if not columns_of(p) & self.scope.outer]
         self.correlated = [p for p in predicates if columns_of(p) & self.scope.outer]
         self.relation = _filtered(_attached(self.relation, env), local)
+
+    def spelt_out(self, condition: exp.Expression) -> exp.Expression:
+        """A condition with COLUMNS holds for all of them."""
+        if not has_columns(condition):
+            return condition
+        return exp.and_(*(expr for _, expr in expanded(condition, self.scope)), copy=False)
 
     # -- GROUP BY, SELECT, HAVING ------------------------------------------------------------------------------------
 
@@ -209,7 +241,7 @@ class SelectBlock:
         exprs = [item.node if isinstance(item.node, Column) else env.convert(item.node) for item in selects]
         having_exprs = conjuncts(env.convert(having.this)) if having is not None else ()
         qualify_exprs = conjuncts(env.convert(qualify.this)) if qualify is not None else ()
-        order = order_exprs(node, places(selects), env)
+        order = order_exprs(node, len(selects), places(selects), env)
         if aggregated:
             self.aggregate(keys, env)
         self.relation = _attached(self.relation, env)
@@ -332,7 +364,7 @@ def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp
 
 def _join_kind(node: exp.Join) -> JoinKind:
     side, kind = (node.side or "").lower(), (node.kind or "").lower()
-    if node.method:
+    if node.method and node.method.upper() != "NATURAL":
         raise Unsupported(f"a {node.method} join")
     name = side or kind or "inner"
     if name == "cross":

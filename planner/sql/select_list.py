@@ -9,7 +9,8 @@ from sqlglot import exp
 from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Column
 from qoop.planner.sql.query_block import without_parentheses
-from qoop.planner.sql.scope import Scope, Unsupported
+from qoop.planner.sql.scope import Scope
+from qoop.planner.sql.stars import columns_in, expanded, has_columns, is_star, output_name, star
 
 
 @value
@@ -31,8 +32,10 @@ def select_items(node: exp.Select, scope: Scope) -> list[SelectItem]:
     """The items of a SELECT, whose FROM items are in the scope."""
     items: list[SelectItem] = []
     for item in node.expressions:
-        if _is_star(item):
-            items.extend(_star(item, scope))
+        if is_star(item):
+            items.extend(SelectItem(match.node, match.name, match.named) for match in star(item, scope))
+        elif has_columns(item):
+            items.extend(_of_columns(item, scope))
         elif isinstance(item, exp.Alias):
             items.append(SelectItem(item.this, item.alias, named=True))
         else:
@@ -56,7 +59,28 @@ def has_own_names(query: exp.Expression) -> bool:
         if not isinstance(query, exp.Subquery | exp.SetOperation):
             return isinstance(query, exp.Values)
         query = query.this
-    return all(isinstance(without_parentheses(item), exp.Column | exp.Alias | exp.Star) for item in query.expressions)
+    return all(_has_own_name(without_parentheses(item)) for item in query.expressions)
+
+
+def _has_own_name(item: exp.Expression) -> bool:
+    if isinstance(item, exp.Column | exp.Alias) or is_star(item):
+        return True
+    return has_columns(item) and not columns_in(item).args.get("unpack")
+
+
+def _of_columns(item: exp.Expression, scope: Scope) -> list[SelectItem]:
+    """An item for each column that an item with COLUMNS stands for, called as the column unless AS says otherwise."""
+    node = item.this if isinstance(item, exp.Alias) else item
+    made = expanded(node, scope)
+    if not isinstance(item, exp.Alias) and columns_in(node).args.get("unpack"):
+        return [SelectItem(expr, expr.sql(dialect="duckdb")) for _, expr in made]
+    call = columns_in(node)
+    return [
+        SelectItem(
+            expr, output_name(item.alias, call, match) if isinstance(item, exp.Alias) else match.name, named=True
+        )
+        for match, expr in made
+    ]
 
 
 def _unnamed(node: exp.Expression, scope: Scope) -> SelectItem:
@@ -64,27 +88,3 @@ def _unnamed(node: exp.Expression, scope: Scope) -> SelectItem:
         return SelectItem(node, node.sql(dialect="duckdb"))
     name = scope.own_name(node.name.lower(), node.table.lower() or None) or node.name
     return SelectItem(node, name, named=name != node.name)
-
-
-def _is_star(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
-
-
-def _star(node: exp.Expression, scope: Scope) -> list[SelectItem]:
-    star = node if isinstance(node, exp.Star) else node.this
-    if star.args.get("replace") or star.args.get("rename"):
-        raise Unsupported("REPLACE or RENAME in a star")
-    excluded = {item.name.lower() for item in star.args.get("except_") or star.args.get("except") or ()}
-    table = node.table.lower() if isinstance(node, exp.Column) else None
-    if table is None and scope.merged:
-        raise Unsupported("a star over USING")
-    found = [
-        SelectItem(column, name)
-        for source in scope.sources
-        if table is None or source.alias.lower() == table
-        for name, column in source.columns
-        if name.lower() not in excluded
-    ]
-    if not found:
-        raise Unsupported("a star over nothing")
-    return found

@@ -316,7 +316,7 @@ def _tooltip(stage: Stage, seen: Seen | None) -> str:
     if seen is not None:
         lines.append(f"seen: {observed_facts(stage, seen.get(stage.id))}")
     if stage.opaque is not None:
-        lines.append(f"opaque: {stage.opaque}")
+        lines.append(f"runs whole: {stage.opaque}")
     if not stage.shareable:
         lines.append("another run may give other rows: never shared")
     return "\n".join([*lines, "", stage.sql])

@@ -43,7 +43,7 @@ def test_a_short_query_runs_by_it_on_all_slots(session: qoop.Session) -> None:
 
 
 def test_explain_says_so(session: qoop.Session) -> None:
-    assert f"opaque: {OWN_PLAN}" in session.explain("SELECT max(a) FROM t")
+    assert f"runs whole: {OWN_PLAN}" in session.explain("SELECT max(a) FROM t")
 
 
 def test_in_stages_it_is_no_alternative(tmp_path: Path) -> None:

@@ -81,8 +81,8 @@ def test_values_of_parameters(both: Both) -> None:
 def test_explain_says_that_it_runs_whole(both: Both) -> None:
     numbers = ", ".join(map(str, range(MOST_LISTED + 2)))
     text = f"SELECT small FROM t WHERE small IN ({numbers})"
-    assert "opaque: the text lists more than 1000 values" in both[0].explain(text)
-    assert "opaque" not in both[0].explain("SELECT small FROM t WHERE small IN (1, 2, 3)")
+    assert "runs whole: the text lists more than 1000 values" in both[0].explain(text)
+    assert "runs whole" not in both[0].explain("SELECT small FROM t WHERE small IN (1, 2, 3)")
 
 
 def test_tables_are_found_by_any_way_to_write_them(both: Both) -> None:

@@ -76,7 +76,7 @@ def test_sorted(both: Both, name: str) -> None:
 
 
 def test_names_that_duckdb_makes_are_taken_apart(both: Both) -> None:
-    assert "opaque" not in both.session.explain(SORTED["names that DuckDB makes, in a CTE"])
+    assert "runs whole" not in both.session.explain(SORTED["names that DuckDB makes, in a CTE"])
 
 
 MEANT = {
@@ -129,7 +129,7 @@ def test_statements_with_pivots(both: Both) -> None:
     assert both.session.sql('PIVOT u ON s; SELECT "10" FROM p ORDER BY ALL DESC LIMIT 1; -- the end').fetchall() == [
         (1,)
     ]
-    assert "opaque" in both.session.sql("EXPLAIN PIVOT t ON s").fetchall()[0][1]
+    assert "runs whole" in both.session.sql("EXPLAIN PIVOT t ON s").fetchall()[0][1]
     with pytest.raises(qoop.QueryError, match="finds no values"):
         both.session.sql("PIVOT (FROM t WHERE false) ON s")
 

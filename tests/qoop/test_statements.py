@@ -121,7 +121,7 @@ def test_rows_are_copied_to_files_and_read_from_them(session: Session, tmp_path:
     assert (tmp_path / "x.csv").read_text().startswith("item|price\n")
     text = f"SELECT sum(a.price), sum(b.price) FROM '{tmp_path}/x.parquet' a JOIN \"{tmp_path}/x.csv\" b USING (price)"
     assert session.sql(text).fetchall() == [(10, 10)]
-    assert "opaque" not in session.explain(text)
+    assert "runs whole" not in session.explain(text)
     assert session.sql("SHOW TABLES").fetchall() == [("items",)]
 
 
