@@ -9,9 +9,11 @@
     build.py          a statement: CTEs, set operations, ORDER BY and LIMIT
     query_block.py    a query block while it is built
     select_block.py   a SELECT, clause by clause
+    from_clause.py    FROM: its items and joins
     select_list.py    the items of a SELECT, and which of their names other clauses may use
     stars.py          stars and COLUMNS spelt out
     group_by.py       the keys and grouping sets of a GROUP BY
+    distinct_on.py    DISTINCT ON
     subquery.py       subqueries in expressions become joins
     convert.py        expressions
 """

@@ -307,7 +307,8 @@ class Builder:
         columns = self.output_columns(block.exprs, block.names)
         hidden: list[tuple[Column, Expr]] = []
         keys = self._sort_keys(node, columns, originals, order, hidden)
-        if hidden and node.args.get("distinct"):
+        distinct = node.args.get("distinct")
+        if hidden and distinct is not None and not distinct.args.get("on"):
             raise Unsupported("ORDER BY of an expression outside SELECT DISTINCT")
         relation: Relation = Project(block.relation, (*zip(columns, block.exprs, strict=True), *hidden))
         if keys:

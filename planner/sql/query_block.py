@@ -56,20 +56,21 @@ def _at(item: exp.Ordered, place: int) -> exp.Ordered:
 def order_exprs(node: exp.Expression, width: int, places: Mapping[str, int], env: Env) -> list[Expr | int]:
     """The ORDER BY items over the block's own columns; its place in the select list, of that `width`, where an item
     names an output column, by number or by name (`places`, lower-case)."""
-    found: list[Expr | int] = []
-    for item in order_items(node, width):
-        key = without_parentheses(item.this)
-        position = ordinal(key)
-        plain = isinstance(key, exp.Column) and not key.table
-        if position is not None:
-            found.append(position - 1)
-        elif plain and key.name.lower() in places:
-            found.append(places[key.name.lower()])
-        elif plain and key.name.upper() == "ALL":
+    return [meant(item.this, places, env) for item in order_items(node, width)]
+
+
+def meant(item: exp.Expression, places: Mapping[str, int], env: Env) -> Expr | int:
+    """The expression that an item of ORDER BY or DISTINCT ON means, or its place in the select list."""
+    key = without_parentheses(item)
+    position = ordinal(key)
+    if position is not None:
+        return position - 1
+    if isinstance(key, exp.Column) and not key.table:
+        if key.name.lower() in places:
+            return places[key.name.lower()]
+        if key.name.upper() == "ALL":
             raise Unsupported("ORDER BY ALL")
-        else:
-            found.append(env.convert(key))
-    return found
+    return env.convert(key)
 
 
 def ordinal(node: exp.Expression) -> int | None:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of, columns_of_all, conjuncts, equals
+from qoop.planner.algebra.expr import Column, Expr, Literal, columns_of, columns_of_all, conjuncts, equals
 from qoop.planner.algebra.fold_constants import simplify
 from qoop.planner.algebra.relation import (
     Aggregate,
     Aggregation,
     Filter,
-    Join,
-    JoinKind,
     Project,
     Relation,
-    Scan,
-    Values,
+    SortKey,
     Window,
 )
-from qoop.planner.algebra.types import type_of, value_of_no_match
+from qoop.planner.algebra.types import value_of_no_match
 from qoop.planner.sql.convert import Env, has_aggregate
+from qoop.planner.sql.distinct_on import first_of_each
+from qoop.planner.sql.from_clause import NO_SOURCE, FromClause
 from qoop.planner.sql.group_by import GroupKeys, grouping_sets
-from qoop.planner.sql.query_block import QueryBlock, order_exprs, ordinal
-from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, refuse, unlike_names
+from qoop.planner.sql.query_block import QueryBlock, meant, order_exprs, order_items, ordinal
+from qoop.planner.sql.scope import Cte, Scope, Unsupported, refuse
 from qoop.planner.sql.select_list import SelectItem, aliases, places, select_items
 from qoop.planner.sql.stars import expanded, has_columns
 
@@ -46,12 +45,12 @@ class SelectBlock:
         self.node = node
         self.scope = scope
         self.ctes = ctes
-        self.relation: Relation = Values((), ((),))
+        self.relation: Relation = NO_SOURCE
         self.correlated: list[Expr] = []
 
     def build(self) -> QueryBlock:
         refuse(self.node, self.KNOWN)
-        self.from_()
+        self.relation = FromClause(self.builder, self.scope, self.ctes).build(self.node)
         selects = select_items(self.node, self.scope)
         named = aliases(selects)
         self.where(named)
@@ -62,149 +61,6 @@ class SelectBlock:
         builder = self.builder
         bound, about = builder.bound, (self.scope, builder.names, builder.subqueries)
         return Env(*about, bound.timestamp, ctes=self.ctes, functions=bound.functions, **more)
-
-    # -- FROM ----------------------------------------------------------------------------------------------------
-
-    def from_(self) -> None:
-        clause = self.node.args.get("from_")
-        if clause is None:
-            if self.node.args.get("joins"):
-                raise Unsupported("joins without FROM")
-            return
-        first, *others = _comma_separated(clause.this, self.node)
-        self.relation = self.chain(*first)
-        for node, joins in others:
-            if all(_join_kind(join) == "inner" for join in joins):  # then any order is right
-                before = len(self.scope.sources)
-                self.relation = Join(self.relation, self.item(node), "inner", ())
-                self.join_all(joins, before)
-            else:
-                self.relation = Join(self.relation, self.chain(node, joins), "inner", ())
-
-    def chain(self, node: exp.Expression, joins: Sequence[exp.Join]) -> Relation:
-        """A FROM item and what is joined to it, apart from what is joined so far."""
-        before = len(self.scope.sources)
-        outer, self.relation = self.relation, self.item(node)
-        self.join_all(joins, before)
-        built, self.relation = self.relation, outer
-        return built
-
-    def join_all(self, joins: Iterable[exp.Join], first: int) -> None:
-        """Join one item after the other to those from the `first` source on."""
-        for join in joins:
-            self.join(join, first)
-
-    def item(self, node: exp.Expression) -> Relation:
-        """A FROM item: enters its columns into the scope, returns its relation."""
-        before = len(self.scope.sources)
-        if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Query) and not node.alias:
-            relation = self.item(node.this)
-        else:
-            built = self.source(node)
-            self.scope.sources.append(built)
-            relation = built.relation
-        outer, self.relation = self.relation, relation
-        self.join_all(node.args.get("joins") or (), before)
-        relation, self.relation = self.relation, outer
-        return relation
-
-    def source(self, node: exp.Expression) -> Source:
-        alias = node.args.get("alias")
-        renamed = tuple(column.name for column in alias.columns) if alias is not None else ()
-        match node:
-            case exp.Table():
-                built = self.table(node)
-            case exp.Subquery() | exp.Values():
-                if isinstance(node, exp.Subquery):
-                    refuse(node, {"this", "alias", "with_", "joins"})
-                inner = node if isinstance(node, exp.Values) else node.this
-                ctes = self.builder.with_(node, self.ctes)
-                relation, columns, names = self.builder.derived(inner, ctes)
-                built = Source(node.alias, tuple(zip(names, columns, strict=True)), relation)
-            case _:
-                raise Unsupported(f"{type(node).__name__} in FROM")
-        if len(renamed) > len(built.columns):
-            raise Unsupported(f"more names than columns in {node.alias}")
-        names = unlike_names([*renamed, *(name for name, _ in built.columns[len(renamed) :])])
-        pairs = tuple((name, expr) for name, (_, expr) in zip(names, built.columns, strict=True))
-        return Source(node.alias or built.alias, pairs, built.relation)
-
-    def table(self, node: exp.Table) -> Source:
-        refuse(node, {"this", "alias", "joins"})
-        name = node.name.lower()
-        if name in self.ctes:
-            return self.builder.cte(self.ctes[name])
-        known = self.builder.bound.tables.get(name)
-        if known is None or not isinstance(node.this, exp.Identifier):
-            raise Unsupported(f"the table {node.sql(dialect='duckdb')}")
-        version, typed = known
-        fields = tuple((own, self.builder.names.fresh(own, type_)) for own, type_ in typed)
-        return Source(node.name, fields, Scan(name, version, fields))
-
-    def join(self, node: exp.Join, first: int) -> None:
-        """Join the next item to those from the `first` source on."""
-        refuse(node, {"this", "on", "using", "side", "kind", "method"})
-        left, before = self.relation, list(self.scope.sources)
-        right = self.item(node.this)
-        kind = _join_kind(node)
-        shared = self.shared_names(node, before[first:], self.scope.sources[len(before) :])
-        same = self.using(shared, before[first:], self.scope.sources[len(before) :])
-        on = tuple(equals(*pair) for pair in same.values()) if shared else self.conditions(node.args.get("on"))
-        if kind == "right":
-            self.relation = Join(right, left, "left", on)
-        elif kind in ("semi", "anti"):
-            self.scope.sources = before
-            self.relation = Join(left, right, kind, on)
-        else:
-            self.relation = Join(left, right, kind, on)
-        self.merge(kind, same)
-
-    def conditions(self, node: exp.Expression | None) -> tuple[Expr, ...]:
-        if node is None:
-            return ()
-        env = self.env()
-        exprs = conjuncts(simplify(env.convert(node)))
-        if env.attachments or columns_of_all(exprs) & self.scope.outer:
-            raise Unsupported("a subquery or outer column in ON")
-        return tuple(expr for expr in exprs if not (isinstance(expr, Literal) and expr.value is True))
-
-    def shared_names(self, node: exp.Join, mine: Sequence[Source], theirs: Sequence[Source]) -> list[str]:
-        """The names, in lower case, of the columns that USING or NATURAL makes one."""
-        if (node.method or "").upper() != "NATURAL":
-            return [identifier.name.lower() for identifier in node.args.get("using") or ()]
-        others = {name.lower() for source in theirs for name, _ in source.columns}
-        return list(dict.fromkeys(
-            name.lower() for source in mine for name, _ in source.columns if name.lower() in others
-        ))  # fmt: skip
-
-    def using(
-        self, names: Sequence[str], mine: Sequence[Source], theirs: Sequence[Source]
-    ) -> dict[str, tuple[Column, Column]]:
-        """The columns of each name on either side."""
-        found = {}
-        for name in names:
-            ours = [column for source in mine if (column := source.find(name)) is not None]
-            others = [column for source in theirs if (column := source.find(name)) is not None]
-            ours, others = ([*dict.fromkeys(self.scope.same.get(c, c) for c in side)] for side in (ours, others))
-            if len(ours) != 1 or len(others) != 1:
-                raise Unsupported(f"USING ({name})")
-            found[name] = ours[0], others[0]
-        return found
-
-    def merge(self, kind: str, pairs: Mapping[str, tuple[Column, Column]]) -> None:
-        """Make the columns one that USING joins by: what the outer side has, of a full join what either has."""
-        both = {}
-        for name, (ours, theirs) in pairs.items():
-            shown = theirs if kind == "right" else ours
-            if kind == "full":
-                template = "coalesce({0}, {1})"
-                either = Call("coalesce", (ours, theirs), template, type_of(template, (ours, theirs)))
-                shown = self.builder.names.fresh(name, either.type)
-                both[shown] = either
-            self.scope.merge(name, ours, theirs, shown)
-        if both:
-            kept = tuple((column, column) for column in self.relation.columns)
-            self.relation = Project(self.relation, (*kept, *both.items()))
 
     # -- WHERE ---------------------------------------------------------------------------------------------------------
 
@@ -242,6 +98,7 @@ class SelectBlock:
         having_exprs = conjuncts(env.convert(having.this)) if having is not None else ()
         qualify_exprs = conjuncts(env.convert(qualify.this)) if qualify is not None else ()
         order = order_exprs(node, len(selects), places(selects), env)
+        on = [meant(item, places(selects), env) for item in self.distinct_on()]
         if aggregated:
             self.aggregate(keys, env)
         self.relation = _attached(self.relation, env)
@@ -267,12 +124,41 @@ class SelectBlock:
         )
         if block.grouped and self.correlated and having is not None:
             raise Unsupported("HAVING in a correlated subquery")
+        order = [e if isinstance(e, int) else after(e) for e in order]
+        if on:
+            block, order = self.first_of_each(block, [e if isinstance(e, int) else after(e) for e in on], order)
         originals = block.exprs
-        if node.args.get("distinct"):
+        if node.args.get("distinct") and not on:
             block = self.distinct(block)
-        return self.builder.order_and_limit(
-            node, block, originals, [e if isinstance(e, int) else after(e) for e in order]
-        )
+        return self.builder.order_and_limit(node, block, originals, order)
+
+    def distinct_on(self) -> list[exp.Expression]:
+        """The items of DISTINCT ON."""
+        distinct = self.node.args.get("distinct")
+        on = distinct.args.get("on") if distinct is not None else None
+        return list(on.expressions if isinstance(on, exp.Tuple) else [on]) if on is not None else []
+
+    def first_of_each(
+        self, block: QueryBlock, on: Sequence[Expr | int], order: Sequence[Expr | int]
+    ) -> tuple[QueryBlock, list[Expr | int]]:
+        """DISTINCT ON: the block of the rows that it keeps, and what these are sorted by."""
+        exprs = [self.at(block, item) for item in on]
+        sorted_by = [self.at(block, item) for item in order]
+        items = order_items(self.node, len(block.exprs))
+        keys = [
+            SortKey(expr, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
+            for item, expr in zip(items, sorted_by, strict=True)
+        ]
+        kept = first_of_each(block, exprs, keys, self.builder.names)
+        return kept.block, list(kept.order)
+
+    def at(self, block: QueryBlock, item: Expr | int) -> Expr:
+        """The expression at a place of the select list, or the one that is given."""
+        if not isinstance(item, int):
+            return item
+        if not 0 <= item < len(block.exprs):
+            raise Unsupported(f"the place {item + 1} in the select list")
+        return block.exprs[item]
 
     def is_aggregated(self, items: Iterable[exp.Expression | Column]) -> bool:
         node = self.node
@@ -343,37 +229,10 @@ class SelectBlock:
         self.correlated = keys.correlated
 
     def distinct(self, block: QueryBlock) -> QueryBlock:
-        if self.node.args["distinct"].args.get("on"):
-            raise Unsupported("DISTINCT ON")
         if block.correlated:
             return replace(block, distinct=True)  # EXISTS and IN ignore duplicates; a scalar subquery sees to it
         relation, columns = self.builder.project(block)
         return QueryBlock(Aggregate(relation, columns, ()), columns, block.names)
-
-
-def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp.Expression, list[exp.Join]]]:
-    """The FROM items between commas, which bind less than any JOIN, each with the joins that follow it."""
-    parts: list[tuple[exp.Expression, list[exp.Join]]] = [(node, [])]
-    for join in select.args.get("joins") or ():
-        if {key for key, value in join.args.items() if value} == {"this"}:
-            parts.append((join.this, []))
-        else:
-            parts[-1][1].append(join)
-    return parts
-
-
-def _join_kind(node: exp.Join) -> JoinKind:
-    side, kind = (node.side or "").lower(), (node.kind or "").lower()
-    if node.method and node.method.upper() != "NATURAL":
-        raise Unsupported(f"a {node.method} join")
-    name = side or kind or "inner"
-    if name == "cross":
-        return "inner"
-    if name in ("inner", "left", "right", "full", "semi", "anti"):
-        return name  # type: ignore[return-value]
-    if name == "outer":
-        raise Unsupported("OUTER JOIN without a side")
-    raise Unsupported(f"a {name} join")
 
 
 def _ast_conjuncts(node: exp.Expression) -> list[exp.Expression]:

@@ -1,0 +1,201 @@
+"""FROM: its items, and the joins between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of_all, conjuncts, equals
+from qoop.planner.algebra.fold_constants import simplify
+from qoop.planner.algebra.relation import Join, JoinKind, Project, Relation, Scan, Values
+from qoop.planner.algebra.types import type_of
+from qoop.planner.sql.convert import Env
+from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, refuse, unlike_names
+
+if TYPE_CHECKING:
+    from qoop.planner.sql.build import Builder
+
+NO_SOURCE = Values((), ((),))
+"""The one row of a SELECT without FROM."""
+
+
+class FromClause:
+    """The FROM of one block. `relation` grows item by item."""
+
+    def __init__(self, builder: Builder, scope: Scope, ctes: dict[str, Cte]) -> None:
+        self.builder = builder
+        self.scope = scope
+        self.ctes = ctes
+        self.relation: Relation = NO_SOURCE
+
+    def build(self, node: exp.Select) -> Relation:
+        """The rows of FROM; enters their columns into the scope."""
+        clause = node.args.get("from_")
+        if clause is None:
+            if node.args.get("joins"):
+                raise Unsupported("joins without FROM")
+            return self.relation
+        first, *others = _comma_separated(clause.this, node)
+        self.relation = self.chain(*first)
+        for item, joins in others:
+            if all(_join_kind(join) == "inner" for join in joins):  # then any order is right
+                before = len(self.scope.sources)
+                self.relation = Join(self.relation, self.item(item), "inner", ())
+                self.join_all(joins, before)
+            else:
+                self.relation = Join(self.relation, self.chain(item, joins), "inner", ())
+        return self.relation
+
+    def chain(self, node: exp.Expression, joins: Sequence[exp.Join]) -> Relation:
+        """A FROM item and what is joined to it, apart from what is joined so far."""
+        before = len(self.scope.sources)
+        outer, self.relation = self.relation, self.item(node)
+        self.join_all(joins, before)
+        built, self.relation = self.relation, outer
+        return built
+
+    def join_all(self, joins: Iterable[exp.Join], first: int) -> None:
+        """Join one item after the other to those from the `first` source on."""
+        for join in joins:
+            self.join(join, first)
+
+    def item(self, node: exp.Expression) -> Relation:
+        """A FROM item: enters its columns into the scope, returns its relation."""
+        before = len(self.scope.sources)
+        if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Query) and not node.alias:
+            relation = self.item(node.this)
+        else:
+            built = self.source(node)
+            self.scope.sources.append(built)
+            relation = built.relation
+        outer, self.relation = self.relation, relation
+        self.join_all(node.args.get("joins") or (), before)
+        relation, self.relation = self.relation, outer
+        return relation
+
+    def source(self, node: exp.Expression) -> Source:
+        alias = node.args.get("alias")
+        renamed = tuple(column.name for column in alias.columns) if alias is not None else ()
+        match node:
+            case exp.Table():
+                built = self.table(node)
+            case exp.Subquery() | exp.Values():
+                if isinstance(node, exp.Subquery):
+                    refuse(node, {"this", "alias", "with_", "joins"})
+                inner = node if isinstance(node, exp.Values) else node.this
+                ctes = self.builder.with_(node, self.ctes)
+                relation, columns, names = self.builder.derived(inner, ctes)
+                built = Source(node.alias, tuple(zip(names, columns, strict=True)), relation)
+            case _:
+                raise Unsupported(f"{type(node).__name__} in FROM")
+        if len(renamed) > len(built.columns):
+            raise Unsupported(f"more names than columns in {node.alias}")
+        names = unlike_names([*renamed, *(name for name, _ in built.columns[len(renamed) :])])
+        pairs = tuple((name, expr) for name, (_, expr) in zip(names, built.columns, strict=True))
+        return Source(node.alias or built.alias, pairs, built.relation)
+
+    def table(self, node: exp.Table) -> Source:
+        refuse(node, {"this", "alias", "joins"})
+        name = node.name.lower()
+        if name in self.ctes:
+            return self.builder.cte(self.ctes[name])
+        known = self.builder.bound.tables.get(name)
+        if known is None or not isinstance(node.this, exp.Identifier):
+            raise Unsupported(f"the table {node.sql(dialect='duckdb')}")
+        version, typed = known
+        fields = tuple((own, self.builder.names.fresh(own, type_)) for own, type_ in typed)
+        return Source(node.name, fields, Scan(name, version, fields))
+
+    def join(self, node: exp.Join, first: int) -> None:
+        """Join the next item to those from the `first` source on."""
+        refuse(node, {"this", "on", "using", "side", "kind", "method"})
+        left, before = self.relation, list(self.scope.sources)
+        right = self.item(node.this)
+        kind = _join_kind(node)
+        shared = self.shared_names(node, before[first:], self.scope.sources[len(before) :])
+        same = self.using(shared, before[first:], self.scope.sources[len(before) :])
+        on = tuple(equals(*pair) for pair in same.values()) if shared else self.conditions(node.args.get("on"))
+        if kind == "right":
+            self.relation = Join(right, left, "left", on)
+        elif kind in ("semi", "anti"):
+            self.scope.sources = before
+            self.relation = Join(left, right, kind, on)
+        else:
+            self.relation = Join(left, right, kind, on)
+        self.merge(kind, same)
+
+    def conditions(self, node: exp.Expression | None) -> tuple[Expr, ...]:
+        if node is None:
+            return ()
+        builder = self.builder
+        about, bound = (self.scope, builder.names, builder.subqueries), builder.bound
+        env = Env(*about, bound.timestamp, ctes=self.ctes, functions=bound.functions)
+        exprs = conjuncts(simplify(env.convert(node)))
+        if env.attachments or columns_of_all(exprs) & self.scope.outer:
+            raise Unsupported("a subquery or outer column in ON")
+        return tuple(expr for expr in exprs if not (isinstance(expr, Literal) and expr.value is True))
+
+    def shared_names(self, node: exp.Join, mine: Sequence[Source], theirs: Sequence[Source]) -> list[str]:
+        """The names, in lower case, of the columns that USING or NATURAL makes one."""
+        if (node.method or "").upper() != "NATURAL":
+            return [identifier.name.lower() for identifier in node.args.get("using") or ()]
+        others = {name.lower() for source in theirs for name, _ in source.columns}
+        return list(dict.fromkeys(
+            name.lower() for source in mine for name, _ in source.columns if name.lower() in others
+        ))  # fmt: skip
+
+    def using(
+        self, names: Sequence[str], mine: Sequence[Source], theirs: Sequence[Source]
+    ) -> dict[str, tuple[Column, Column]]:
+        """The columns of each name on either side."""
+        found = {}
+        for name in names:
+            ours = [column for source in mine if (column := source.find(name)) is not None]
+            others = [column for source in theirs if (column := source.find(name)) is not None]
+            ours, others = ([*dict.fromkeys(self.scope.same.get(c, c) for c in side)] for side in (ours, others))
+            if len(ours) != 1 or len(others) != 1:
+                raise Unsupported(f"USING ({name})")
+            found[name] = ours[0], others[0]
+        return found
+
+    def merge(self, kind: str, pairs: Mapping[str, tuple[Column, Column]]) -> None:
+        """Make the columns one that USING joins by: what the outer side has, of a full join what either has."""
+        both = {}
+        for name, (ours, theirs) in pairs.items():
+            shown = theirs if kind == "right" else ours
+            if kind == "full":
+                template = "coalesce({0}, {1})"
+                either = Call("coalesce", (ours, theirs), template, type_of(template, (ours, theirs)))
+                shown = self.builder.names.fresh(name, either.type)
+                both[shown] = either
+            self.scope.merge(name, ours, theirs, shown)
+        if both:
+            kept = tuple((column, column) for column in self.relation.columns)
+            self.relation = Project(self.relation, (*kept, *both.items()))
+
+
+def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp.Expression, list[exp.Join]]]:
+    """The FROM items between commas, which bind less than any JOIN, each with the joins that follow it."""
+    parts: list[tuple[exp.Expression, list[exp.Join]]] = [(node, [])]
+    for join in select.args.get("joins") or ():
+        if {key for key, value in join.args.items() if value} == {"this"}:
+            parts.append((join.this, []))
+        else:
+            parts[-1][1].append(join)
+    return parts
+
+
+def _join_kind(node: exp.Join) -> JoinKind:
+    side, kind = (node.side or "").lower(), (node.kind or "").lower()
+    if node.method and node.method.upper() != "NATURAL":
+        raise Unsupported(f"a {node.method} join")
+    name = side or kind or "inner"
+    if name == "cross":
+        return "inner"
+    if name in ("inner", "left", "right", "full", "semi", "anti"):
+        return name  # type: ignore[return-value]
+    if name == "outer":
+        raise Unsupported("OUTER JOIN without a side")
+    raise Unsupported(f"a {name} join")
