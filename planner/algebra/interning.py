@@ -40,7 +40,7 @@ _OWN: dict[type, Callable[[Relation], object]] = {
     Limit: attrgetter("limit", "offset"),
     SetOp: attrgetter("kind", "all", "columns"),
     Shared: attrgetter("name"),
-    Opaque: attrgetter("sql", "tables", "columns", "reason"),
+    Opaque: attrgetter("sql", "tables", "columns", "reason", "rows"),
 }
 
 

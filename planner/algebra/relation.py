@@ -296,12 +296,16 @@ class Shared:
 
 @value
 class Opaque:
-    """A piece of SQL the planner does not look into, over base tables (law 11)."""
+    """A piece of SQL the planner does not look into, over base tables (law 11).
+
+    rows: how many rows it has, the same ones each time, where that is plain from the text; else None.
+    """
 
     sql: str
     tables: tuple[tuple[str, str], ...]
     columns: tuple[Column, ...]
     reason: str
+    rows: int | None = None
 
     @property
     def inputs(self) -> tuple[Relation, ...]:

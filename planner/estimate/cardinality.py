@@ -186,7 +186,9 @@ class Cardinality:
         return Profile(table.rows, spreads, {origin: Origin(table.rows, table.rows, keys, keyed=keyed)})
 
     def _opaque(self, opaque: Opaque) -> Profile:
-        """A piece of SQL not looked into: as many rows as its largest table."""
+        """A piece of SQL not looked into: as many rows as its text says, or its largest table has."""
+        if opaque.rows is not None:
+            return Profile(opaque.rows, _guesses(opaque.columns, opaque.rows), {})
         sizes = [self._stats[name.lower()].rows for name, _ in opaque.tables if name.lower() in self._stats]
         rows = max(sizes, default=UNKNOWN_TABLE_ROWS)
         return Profile(rows, _guesses(opaque.columns, rows), {})

@@ -274,7 +274,8 @@ class _Placer:
         return self.stack(above, self.staged(child))
 
     def opaque(self, node: Opaque) -> Placed:
-        seconds = max(self.work(node), self.limits.threads_seconds * 1.01)  # of unknown cost: all slots
+        unknown = node.rows is None  # then it gets all slots
+        seconds = max(self.work(node), self.limits.threads_seconds * 1.01) if unknown else self.work(node)
         return self.staged(Placed(node, lambda _: node, self.rows(node), seconds=seconds))
 
     def share(self, node: Shared) -> Placed:

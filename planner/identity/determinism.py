@@ -107,7 +107,7 @@ def _varies(node: Relation, guarded: Set[Column]) -> bool:
         return True
     match node:
         case Opaque():
-            return True
+            return node.rows is None
         case Limit():
             return not _cut_is_determined(node)
         case Aggregate():

@@ -10,6 +10,7 @@
     query_block.py    a query block while it is built
     select_block.py   a SELECT, clause by clause
     from_clause.py    FROM: its items and joins
+    lateral.py        derived tables that read what is before them
     select_list.py    the items of a SELECT, and which of their names other clauses may use
     stars.py          stars and COLUMNS spelt out
     group_by.py       the keys and grouping sets of a GROUP BY

@@ -34,7 +34,7 @@ from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items
 from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, named_source, refuse
 from qoop.planner.sql.select_block import SelectBlock
 from qoop.planner.sql.select_list import has_own_names
-from qoop.planner.sql.sources import MOST_LISTED, is_long
+from qoop.planner.sql.sources import MOST_LISTED, is_long, tables_mentioned
 from qoop.planner.sql.subquery import SubqueryJoins
 
 MOST_NESTED = 100  # every level takes frames of Python's stack, of which there are 1000; TPC-DS has up to 19
@@ -119,7 +119,8 @@ class Builder:
         return Project(relation, exprs)  # rows keep the order that a Sort below gave them
 
     def opaque(self, sql: str, columns: Sequence[TypedName], reason: str) -> Opaque:
-        tables = tuple((name, version) for name, (version, _) in sorted(self.bound.tables.items()))
+        read = tables_mentioned(sql, self.bound.tables)
+        tables = tuple((name, version) for name, (version, _) in sorted(self.bound.tables.items()) if name in read)
         fresh = tuple(self.names.fresh(name, type_) for name, type_ in columns)
         return Opaque(sql, tables, fresh, reason)
 
@@ -161,20 +162,23 @@ class Builder:
         clause = node.args.get("with_")
         if clause is None:
             return ctes
-        if clause.args.get("recursive"):
-            raise Unsupported("a recursive CTE")
         visible = dict(ctes)
         for item in clause.expressions:
             name = item.alias.lower()
             columns = tuple(column.name for column in item.args["alias"].columns)
             inlined = item.args.get("materialized") is False
-            visible[name] = Cte(name, item.this, columns, dict(visible), self.uses.get(name, 0), inlined)
+            recursive = bool(clause.args.get("recursive")) and _reads(item.this, name)
+            before = {other: cte for other, cte in visible.items() if other != name}
+            visible[name] = Cte(name, item.this, columns, before, self.uses.get(name, 0), inlined, recursive)
         return visible
 
     def cte(self, cte: Cte) -> Source:
         """One use of a CTE: shared where it is used more than once and worth computing once, or may vary."""
         if cte.shared is None:
-            relation, columns, names = self.derived(cte.query, cte.visible)
+            if cte.recursive:
+                relation, columns, names = self.recursive(cte)
+            else:
+                relation, columns, names = self.derived(cte.query, cte.visible)
             varies = is_non_deterministic(relation)
             if cte.uses < 2 or (cte.inlined if varies else not _worth_sharing(cte.query)):
                 return named_source(cte.name, cte.columns or names, columns, relation)
@@ -186,8 +190,21 @@ class Builder:
         reader = Project(shared, tuple(zip(fresh, shared.columns, strict=True)))
         return named_source(cte.name, names, fresh, reader)
 
+    def recursive(self, cte: Cte) -> tuple[Relation, tuple[Column, ...], tuple[str, ...]]:
+        """A CTE that reads itself: DuckDB runs it, and what reads it is planned."""
+        if any(other.uses > 1 and self._varies(other) for other in _named(cte.query, cte.visible)):
+            raise Unsupported("a recursive CTE over one whose rows are others each time")
+        sql = with_definitions(exp.select("*").from_(exp.to_identifier(cte.name)), {**cte.visible, cte.name: cte})
+        try:
+            opaque = self.opaque(sql, self.describe(sql), "a recursive CTE")
+        except QueryError as error:
+            raise Unsupported("a recursive CTE") from error
+        return opaque, opaque.columns, tuple(name for name, _ in self.describe(sql))
+
     def _varies(self, cte: Cte) -> bool:
         """True if all of its readers must have the rows of one evaluation."""
+        if cte.recursive:
+            raise Unsupported("a recursive CTE that is read several times, in what runs whole, too")
         return not cte.inlined and is_non_deterministic(self.derived(cte.query, cte.visible)[0])
 
     def derived(
@@ -199,20 +216,26 @@ class Builder:
             relation, columns = self.project(block)
             return relation, columns, block.names if has_own_names(node) else self._names(node, ctes)
         except (Unsupported, PlanError, BindError) as reason:
-            if any(cte.uses > 1 and self._varies(cte) for cte in _named(node, ctes)):
-                raise Unsupported(f"{reason}, over a CTE whose rows are others each time") from reason
-            sql = _with_definitions(node, ctes)
-            try:
-                typed = self.describe(sql)
-            except QueryError:
-                raise Unsupported(str(reason)) from reason  # not closed: the block around it is opaque
-            opaque = self.opaque(sql, typed, str(reason))
-            return opaque, opaque.columns, tuple(name for name, _ in typed)
+            opaque, names = self.closed(node, ctes, reason)
+            return opaque, opaque.columns, names
+
+    def closed(
+        self, node: exp.Expression, ctes: dict[str, Cte], reason: Exception | str
+    ) -> tuple[Opaque, tuple[str, ...]]:
+        """A query as an opaque fragment, and the names of its outputs. Raises Unsupported if it is not closed."""
+        if any(cte.uses > 1 and self._varies(cte) for cte in _named(node, ctes)):
+            raise Unsupported(f"{reason}, over a CTE whose rows are others each time")
+        sql = with_definitions(node, ctes)
+        try:
+            typed = self.describe(sql)
+        except QueryError:
+            raise Unsupported(str(reason)) from None  # not closed: the block around it is opaque
+        return self.opaque(sql, typed, str(reason)), tuple(name for name, _ in typed)
 
     def _names(self, node: exp.Expression, ctes: dict[str, Cte]) -> tuple[str, ...]:
         """The names that DuckDB gives to the outputs of a closed query."""
         try:
-            return tuple(name for name, _ in self.describe(_with_definitions(node, ctes)))
+            return tuple(name for name, _ in self.describe(with_definitions(node, ctes)))
         except QueryError as reason:
             raise Unsupported(f"the names of {node.sql(dialect='duckdb')[:60]}") from reason
 
@@ -403,14 +426,18 @@ def _worth_sharing(query: exp.Expression) -> bool:
     )
 
 
+def _reads(query: exp.Expression, name: str) -> bool:
+    return any(table.name.lower() == name for table in query.find_all(exp.Table))
+
+
 def _named(node: exp.Expression, ctes: Mapping[str, Cte]) -> list[Cte]:
-    """The CTEs that a block reads, directly or through others."""
+    """The CTEs that a block reads, directly or through others; one that reads itself once."""
     names = {table.name.lower() for table in node.find_all(exp.Table)}
     direct = [ctes[name] for name in sorted(names & ctes.keys())]
     return [*direct, *(inner for cte in direct for inner in _named(cte.query, cte.visible))]
 
 
-def _with_definitions(node: exp.Expression, ctes: dict[str, Cte]) -> str:
+def with_definitions(node: exp.Expression, ctes: dict[str, Cte]) -> str:
     """The block's text with all CTEs it may use in front."""
     text = node.sql(dialect="duckdb")
     if not ctes:
@@ -419,4 +446,5 @@ def _with_definitions(node: exp.Expression, ctes: dict[str, Cte]) -> str:
     for cte in ctes.values():
         columns = f"({', '.join(map(quote, cte.columns))})" if cte.columns else ""
         definitions.append(f"{quote(cte.name)}{columns} AS ({cte.query.sql(dialect='duckdb')})")
-    return f"WITH {', '.join(definitions)} SELECT * FROM ({text})"
+    recursive = "RECURSIVE " if any(cte.recursive for cte in ctes.values()) else ""
+    return f"WITH {recursive}{', '.join(definitions)} SELECT * FROM ({text})"

@@ -133,10 +133,10 @@ class Env:
             return node.meta["found"]  # type: ignore[no-any-return]
         name, table = node.name.lower(), node.table.lower() or None
         if node.args.get("catalog") or node.db.lower() not in ("", "main"):
-            raise Unsupported(f"the qualified name {node.sql()}")
+            return self.field(node, node.db.lower())
         found = self.scope.local(name, table)
         if found is None and table is not None and self.scope.local(table, None) is not None:
-            raise Unsupported(f"the field {node.sql(dialect='duckdb')}")
+            return self.field(node, None)
         if found is None and table is None and name in self.aliases:
             alias = self.aliases[name]
             return replace(self, aliases={k: v for k, v in self.aliases.items() if k != name}).convert(alias)
@@ -144,6 +144,14 @@ class Env:
         if found is None:
             raise Unsupported(f"the name {node.sql(dialect='duckdb')}")
         return found
+
+    def field(self, node: exp.Column, table: str | None) -> Expr:
+        """``column.field`` or ``table.column.field`` of a struct in this block's own FROM items."""
+        found = self.scope.local(node.table.lower(), table)
+        if node.args.get("catalog") or found is None or not found.type.startswith("STRUCT("):
+            raise Unsupported(f"the field {node.sql(dialect='duckdb')}")
+        template = "struct_extract({0}, " + _escape(exp.Literal.string(node.name).sql(dialect="duckdb")) + ")"
+        return Call("struct_extract", (found,), template, type_of(template, (found,)))
 
     def operator(self, node: exp.Expression) -> Expr:
         op = _BINARY[type(node)]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of_all, conjuncts, equals
 from qoop.planner.algebra.fold_constants import simplify
-from qoop.planner.algebra.relation import Join, JoinKind, Project, Relation, Scan, Values
+from qoop.planner.algebra.relation import Filter, Join, JoinKind, Project, Relation, Scan, Values
 from qoop.planner.algebra.types import type_of
 from qoop.planner.sql.convert import Env
+from qoop.planner.sql.lateral import joined_laterally
 from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, refuse, unlike_names
 
 if TYPE_CHECKING:
@@ -37,16 +39,34 @@ class FromClause:
             if node.args.get("joins"):
                 raise Unsupported("joins without FROM")
             return self.relation
+        if node.args.get("sample"):
+            return self.sampled(node)
         first, *others = _comma_separated(clause.this, node)
         self.relation = self.chain(*first)
         for item, joins in others:
-            if all(_join_kind(join) == "inner" for join in joins):  # then any order is right
+            if _lateral(item) is not None:
+                self.relation = self.lateral(item, "inner", ())
+                self.join_all(joins, len(self.scope.sources) - 1)
+            elif all(_join_kind(join) == "inner" for join in joins):  # then any order is right
                 before = len(self.scope.sources)
                 self.relation = Join(self.relation, self.item(item), "inner", ())
                 self.join_all(joins, before)
             else:
                 self.relation = Join(self.relation, self.chain(item, joins), "inner", ())
         return self.relation
+
+    def sampled(self, node: exp.Select) -> Relation:
+        """USING SAMPLE, which comes before WHERE: DuckDB draws the rows, the rest is planned."""
+        if node.args.get("joins") or node.args["from_"].this.args.get("joins"):
+            raise Unsupported("a sample of a join")
+        item = node.args["from_"].this
+        drawn = exp.select("*")
+        drawn.set("from_", exp.From(this=item.copy()))
+        drawn.set("sample", node.args["sample"].copy())
+        opaque, names = self.builder.closed(drawn, self.ctes, "a sample")
+        pairs = tuple(zip(unlike_names(names), opaque.columns, strict=True))
+        self.scope.sources.append(Source(item.alias_or_name, pairs, opaque))
+        return opaque
 
     def chain(self, node: exp.Expression, joins: Sequence[exp.Join]) -> Relation:
         """A FROM item and what is joined to it, apart from what is joined so far."""
@@ -64,7 +84,7 @@ class FromClause:
     def item(self, node: exp.Expression) -> Relation:
         """A FROM item: enters its columns into the scope, returns its relation."""
         before = len(self.scope.sources)
-        if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Query) and not node.alias:
+        if _is_parenthesised(node):
             relation = self.item(node.this)
         else:
             built = self.source(node)
@@ -78,6 +98,9 @@ class FromClause:
     def source(self, node: exp.Expression) -> Source:
         alias = node.args.get("alias")
         renamed = tuple(column.name for column in alias.columns) if alias is not None else ()
+        why = _only_duckdb(node, self.builder.bound.tables, self.ctes)
+        if why is not None:
+            return self.leaf(node, why)
         match node:
             case exp.Table():
                 built = self.table(node)
@@ -96,6 +119,35 @@ class FromClause:
         pairs = tuple((name, expr) for name, (_, expr) in zip(names, built.columns, strict=True))
         return Source(node.alias or built.alias, pairs, built.relation)
 
+    def leaf(self, node: exp.Expression, reason: str) -> Source:
+        """An item that DuckDB runs, where it needs nothing of those before it. Raises Unsupported for others."""
+        alone = node.copy()
+        alone.set("joins", None)
+        query = exp.select("*")
+        query.set("from_", exp.From(this=alone))
+        opaque, names = self.builder.closed(query, self.ctes, reason)
+        opaque = replace(opaque, rows=_rows_of(node))
+        pairs = tuple(zip(unlike_names(names), opaque.columns, strict=True))
+        return Source(node.alias or _name_of(node), pairs, opaque)
+
+    def lateral(self, node: exp.Expression, kind: JoinKind, joins: Sequence[exp.Join]) -> Relation:
+        """What is joined so far with a derived table that reads its columns: a join on what correlates them."""
+        inner = _lateral(node)
+        if inner is None or kind not in ("inner", "left") or any(join.args.get("using") for join in joins):
+            raise Unsupported(f"a {kind} join with LATERAL")
+        block = self.builder.query(inner, self.scope, self.ctes)
+        names, fresh = unlike_names(block.names), self.builder.names.fresh
+        alias = node.args.get("alias")
+        renamed = [column.name for column in alias.columns] if alias is not None else []
+        columns = tuple(fresh(name, expr.type) for name, expr in zip(names, block.exprs, strict=True))
+        pairs = tuple(zip(unlike_names([*renamed, *names[len(renamed) :]]), columns, strict=True))
+        joined = joined_laterally(self.relation, block, columns, kind)
+        self.scope.sources.append(Source(node.alias, pairs, joined))
+        on = tuple(one for join in joins for one in self.conditions(join.args.get("on")))
+        if on and kind == "left":
+            raise Unsupported("LEFT JOIN LATERAL with a condition")
+        return Filter(joined, on) if on else joined
+
     def table(self, node: exp.Table) -> Source:
         refuse(node, {"this", "alias", "joins"})
         name = node.name.lower()
@@ -111,6 +163,9 @@ class FromClause:
     def join(self, node: exp.Join, first: int) -> None:
         """Join the next item to those from the `first` source on."""
         refuse(node, {"this", "on", "using", "side", "kind", "method"})
+        if _lateral(node.this) is not None:
+            self.relation = self.lateral(node.this, _join_kind(node), (node,))
+            return
         left, before = self.relation, list(self.scope.sources)
         right = self.item(node.this)
         kind = _join_kind(node)
@@ -174,6 +229,72 @@ class FromClause:
         if both:
             kept = tuple((column, column) for column in self.relation.columns)
             self.relation = Project(self.relation, (*kept, *both.items()))
+
+
+def _lateral(node: exp.Expression) -> exp.Expression | None:
+    """The query of a LATERAL item."""
+    if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
+        refuse(node, {"this", "alias"})
+        return node.this.this if not node.this.args.get("with_") else node.this
+    return None
+
+
+def _is_parenthesised(node: exp.Expression) -> bool:
+    """True for parentheses around a FROM item, which change nothing."""
+    around = isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Query | exp.Summarize)
+    return around and not node.alias and not node.args.get("pivots") and not node.args.get("sample")
+
+
+def _only_duckdb(node: exp.Expression, tables: Collection[str], ctes: Collection[str]) -> str | None:
+    """The reason for which DuckDB has to run a FROM item, None if there is none."""
+    for key, reason in (("pivots", "a PIVOT or UNPIVOT"), ("sample", "a sample")):
+        if node.args.get(key):
+            return reason
+    match node:
+        case exp.Table() if isinstance(node.this, exp.Func):
+            return f"the table function {_name_of(node)}"
+        case exp.Unnest():
+            return "unnest"
+        case exp.Subquery() if isinstance(node.this, exp.Summarize):
+            return "SUMMARIZE"
+    return None
+
+
+def _rows_of(node: exp.Expression) -> int | None:
+    """The number of rows that a FROM item spells out, None where it does not."""
+    call = node.this if isinstance(node, exp.Table) else node
+    match call:
+        case exp.GenerateSeries():
+            places = [_integer(call.args[key]) for key in ("start", "end", "step") if call.args.get(key) is not None]
+            if None in places or 0 in places[2:]:
+                return None
+            first, last, *step = (place for place in places if place is not None)
+            return len(range(first, last + (not call.args.get("is_end_exclusive")), *step)) if not step else None
+        case exp.Unnest(expressions=[exp.Array() as listed]) if not call.args.get("offset"):
+            return len(listed.expressions) if all(_is_plain(item) for item in listed.expressions) else None
+    return None
+
+
+def _integer(node: exp.Expression) -> int | None:
+    sign, inner = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
+    return sign * int(inner.this) if isinstance(inner, exp.Literal) and inner.this.isdigit() else None
+
+
+def _is_plain(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Literal | exp.Null) or (isinstance(node, exp.Neg) and _is_plain(node.this))
+
+
+_NAMES = {exp.Unnest: "unnest", exp.ReadCSV: "read_csv", exp.ReadParquet: "read_parquet"}
+
+
+def _name_of(node: exp.Expression) -> str:
+    """The name that DuckDB gives to a FROM item without an alias."""
+    call = node.this if isinstance(node, exp.Table) else node
+    if isinstance(call, exp.GenerateSeries):
+        return "range" if call.args.get("is_end_exclusive") else "generate_series"
+    if type(call) in _NAMES:
+        return _NAMES[type(call)]
+    return str(call.name).lower()
 
 
 def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp.Expression, list[exp.Join]]]:

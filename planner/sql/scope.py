@@ -134,7 +134,7 @@ class Scope:
 class Cte:
     """A WITH item: its definition, and its relation once it was built to be shared.
 
-    inlined: it says NOT MATERIALIZED, so that every use is computed again.
+    inlined: it says NOT MATERIALIZED, so that every use is computed again. recursive: it reads itself.
     """
 
     name: str
@@ -143,6 +143,7 @@ class Cte:
     visible: dict[str, Cte]
     uses: int
     inlined: bool = False
+    recursive: bool = False
     shared: tuple[Relation, tuple[str, ...]] | None = None
 
 

@@ -37,7 +37,7 @@ class SelectBlock:
     """One SELECT, clause by clause. `relation` grows from FROM upwards."""
 
     KNOWN = frozenset(
-        "with_ kind hint distinct expressions from_ joins where group having qualify order limit offset".split()  # noqa: SIM905
+        "with_ kind hint distinct expressions from_ joins where group having qualify order limit offset sample".split()  # noqa: SIM905
     )
 
     def __init__(self, builder: Builder, node: exp.Select, scope: Scope, ctes: dict[str, Cte]) -> None:

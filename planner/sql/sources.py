@@ -16,6 +16,7 @@ from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
 
 _SUSPECT = re.compile(r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|current_|txid_", re.I)
+_WORD = re.compile(r"\w+")
 _BY_TEXT = frozenset(("query", "query_table"))
 _CONNECTION = frozenset(
     ("current_query", "current_query_id", "current_connection_id", "current_transaction_id", "txid_current")
@@ -49,7 +50,12 @@ def is_of_catalog(name: str) -> bool:
 def tables_mentioned(text: str, known: Iterable[str]) -> frozenset[str]:
     """Those of the names, which are in lower case, that a text may mean: all that it holds, in whatever place."""
     lower = text.lower()
-    return frozenset(name for name in known if name.replace('"', '""') in lower)
+    words = frozenset(_WORD.findall(lower))
+    return frozenset(name for name in known if name in words or (not _WORD.fullmatch(name) and _quoted(name) in lower))
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', '""')
 
 
 def refuse_foreign(text: str) -> None:
