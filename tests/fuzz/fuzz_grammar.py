@@ -95,7 +95,9 @@ class Grammar(Values):
         name, kind = self.rng.choice(query.columns)
         inside = Names([Named(quote(column), kind) for column, kind in query.columns])
         shapes = [f"* REPLACE ({self.value(kind, inside, 0, 1)} AS {quote(name)})", f"*, {quote(name)} AS again",
-                  "DISTINCT *", "COLUMNS(*)", "*, count(*) OVER () AS n"]  # fmt: skip
+                  "DISTINCT *", "COLUMNS(*)", "*, count(*) OVER () AS n", f"* RENAME ({quote(name)} AS again)",
+                  "max(COLUMNS(*))", "COLUMNS('[ks]')", "COLUMNS(c -> c LIKE '%1')", "COLUMNS(*) AS again",
+                  "* LIKE '%1'", f"COLUMNS(['{name}'])", "coalesce(*COLUMNS(*)) AS again"]  # fmt: skip
         if len(query.columns) > 1:
             shapes.append(f"* EXCLUDE ({quote(name)})")
         return node("query", f"SELECT {self.rng.choice(shapes)} FROM ({query.sql}) {self.fresh('q')}")
@@ -222,10 +224,14 @@ class Grammar(Values):
         if self.chance(0.03):
             names.columns.append(Named(f"{alias}.u", NUMBER))
             return f"(SELECT unnest([1, 2, NULL, {self.literal(NUMBER)}]) AS u) AS {alias}"
+        if self.chance(0.04):
+            names.columns.append(Named(f"{alias}.u", NUMBER))
+            made = self.rng.choice(("range(4)", "range(-1, 6, 2)", "generate_series(0, 3)", "range(0)"))
+            return f"{made} AS {alias}(u)"
         known = {**self.tables, **names.ctes} if self.chance(0.5) else self.tables
         name = self.rng.choice([name for name in known if big or name != "wide"])
         names.columns += [Named(f"{alias}.{quote(c)}", kind) for c, kind in known[name]]
-        return f"{name} AS {alias}"
+        return f"{name} AS {alias}{' TABLESAMPLE 100%' if self.chance(0.02) else ''}"
 
     def join(self, names: Names, depth: int) -> str:
         left = list(names.columns)

@@ -106,6 +106,12 @@ TAKEN_APART = [
     "SELECT * FROM (SELECT a, b FROM t) GROUP BY ALL",
     "SELECT a AS z, b FROM t UNION ALL BY NAME SELECT c, id AS Z FROM u",
     "SELECT a, s FROM t UNION BY NAME SELECT id + 0.5 AS a FROM u ORDER BY a, s LIMIT 500",
+    "SELECT DISTINCT ON (a) a, id FROM t ORDER BY a, id",
+    "SELECT DISTINCT ON (a) a FROM t",
+    "SELECT * EXCLUDE (s) REPLACE (a + 1 AS a) RENAME (b AS z), min(COLUMNS('a|b')) OVER (PARTITION BY a) FROM t",
+    "SELECT * FROM t JOIN u USING (id)",
+    "SELECT * FROM t FULL JOIN u USING (id) ORDER BY ALL",
+    "SELECT t.a, q.m FROM t, LATERAL (SELECT max(c) AS m FROM u WHERE u.id = t.a) AS q",
     "SELECT a FROM t UNION ALL BY NAME SELECT b FROM t UNION ALL BY NAME SELECT a, c FROM u",
 ]
 
@@ -113,7 +119,7 @@ OPAQUE = [
     "SELECT list_transform([1, 2], lambda x: x + a) FROM t",
     "SELECT unnest([1, 2, 3]) AS n, a FROM t",
     "SELECT count(*) FROM range(10)",
-    "SELECT DISTINCT ON (a) a, id FROM t ORDER BY a, id",
+    "SELECT DISTINCT ON (a) a, id FROM t WHERE id % 7 = a",
     "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r",
     "SELECT 1 FROM t GROUP BY ALL",
     "SELECT (SELECT max(c) FROM u) AS m, count(*) FROM t GROUP BY ALL",
