@@ -9,7 +9,7 @@ from qoop.catalog.value import value
 from qoop.engine.events import Committed
 from qoop.engine.frontier import Frontier, StageNode
 from qoop.engine.task import CheckpointKey, Content
-from qoop.planner.plan import StageId
+from qoop.planner.plan import Stage, StageId
 
 
 @value
@@ -99,13 +99,18 @@ def fraction_of(frontier: Frontier) -> float:
     return 1.0 - left / total if total > 0 else 0.0
 
 
+def _label(stage: Stage) -> str:
+    """The operators of a stage; of a part that the planner did not take apart, that it runs whole, and why."""
+    return stage.label if stage.opaque is None or stage.whole else f"runs whole: {stage.opaque}"
+
+
 def _stage(
     node: StageNode, facts: Mapping[CheckpointKey, Committed], running: Mapping[CheckpointKey, bool]
 ) -> StageProgress:
     made = [facts[task.key] for task in node.tasks if task.made and task.key in facts]
     return StageProgress(
         stage=node.stage.id,
-        label=node.stage.label,
+        label=_label(node.stage),
         total=len(node.tasks),
         done=sum(not task.active for task in node.tasks),
         running=sum(task.key in running for task in node.tasks),

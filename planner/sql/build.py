@@ -232,6 +232,14 @@ class Builder:
             raise Unsupported(str(reason)) from None  # not closed: the block around it is opaque
         return self.opaque(sql, typed, str(reason)), tuple(name for name, _ in typed)
 
+    def is_closed(self, node: exp.Expression, ctes: dict[str, Cte]) -> bool:
+        """True if a query reads nothing of what is around it."""
+        try:
+            self.describe(with_definitions(node, ctes))
+        except QueryError:
+            return False
+        return True
+
     def _names(self, node: exp.Expression, ctes: dict[str, Cte]) -> tuple[str, ...]:
         """The names that DuckDB gives to the outputs of a closed query."""
         try:

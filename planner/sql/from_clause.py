@@ -44,8 +44,9 @@ class FromClause:
         first, *others = _comma_separated(clause.this, node)
         self.relation = self.chain(*first)
         for item, joins in others:
-            if _lateral(item) is not None:
-                self.relation = self.lateral(item, "inner", ())
+            correlated = self.correlated(item)
+            if correlated is not None:
+                self.relation = self.lateral(correlated, "inner", ())
                 self.join_all(joins, len(self.scope.sources) - 1)
             elif all(_join_kind(join) == "inner" for join in joins):  # then any order is right
                 before = len(self.scope.sources)
@@ -130,6 +131,19 @@ class FromClause:
         pairs = tuple(zip(unlike_names(names), opaque.columns, strict=True))
         return Source(node.alias or _name_of(node), pairs, opaque)
 
+    def correlated(self, node: exp.Expression) -> exp.Expression | None:
+        """A LATERAL item; DuckDB takes every derived table for one that reads what is before it."""
+        if _lateral(node) is not None or not (isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query)):
+            return node if _lateral(node) is not None else None
+        aliases = {source.alias.lower() for source in self.scope.sources}
+        if not any(column.table.lower() in aliases for column in node.this.find_all(exp.Column)):
+            return None
+        if {key for key, part in node.args.items() if part} != {"this", "alias"} or self.builder.is_closed(
+            node.this, self.ctes
+        ):
+            return None
+        return exp.Lateral(this=exp.Subquery(this=node.this.copy()), alias=node.args["alias"].copy())
+
     def lateral(self, node: exp.Expression, kind: JoinKind, joins: Sequence[exp.Join]) -> Relation:
         """What is joined so far with a derived table that reads its columns: a join on what correlates them."""
         inner = _lateral(node)
@@ -163,8 +177,9 @@ class FromClause:
     def join(self, node: exp.Join, first: int) -> None:
         """Join the next item to those from the `first` source on."""
         refuse(node, {"this", "on", "using", "side", "kind", "method"})
-        if _lateral(node.this) is not None:
-            self.relation = self.lateral(node.this, _join_kind(node), (node,))
+        correlated = self.correlated(node.this)
+        if correlated is not None:
+            self.relation = self.lateral(correlated, _join_kind(node), (node,))
             return
         left, before = self.relation, list(self.scope.sources)
         right = self.item(node.this)

@@ -8,6 +8,12 @@ import pytest
 from taken_apart import Both, both
 
 AS_JOINS = (
+    "SELECT t.k, x.m FROM t, (SELECT max(j) AS m FROM u WHERE u.k = t.k) x",
+    "SELECT t.k, x.j FROM t LEFT JOIN (SELECT j FROM u WHERE u.k = t.k AND u.j > 5) AS x ON true",
+    "SELECT t.k, x.j FROM t, (SELECT t.j FROM u AS t WHERE t.k > 2) x",
+    "SELECT t.k, x.m FROM t JOIN (SELECT j, t.i + j AS m FROM u WHERE u.k = t.k) x ON x.m > 10 AND x.j < t.i",
+    "SELECT t.k, x.m FROM t, (SELECT max(j) AS m FROM u WHERE k = t.k) x, LATERAL (SELECT x.m + 1 AS y) z",
+    "WITH q AS (SELECT * FROM u) SELECT t.i, x.c FROM t, (SELECT count(*) AS c FROM q WHERE q.k = t.k) x",
     "SELECT t.k, x.m FROM t, LATERAL (SELECT max(j) AS m FROM u WHERE u.k = t.k) x",
     """
     SELECT t.k, x.m FROM t, LATERAL (SELECT count(*) AS m, sum(j) + 1 AS s, count(j) * 2 FROM u WHERE u.k =
@@ -51,7 +57,6 @@ WHOLE = (
     "SELECT t.k, x.m FROM t, LATERAL (SELECT max(j) AS m FROM u WHERE u.k = t.k HAVING count(*) > 1) x",
     "SELECT t.i FROM t WHERE EXISTS (SELECT 1 FROM u, LATERAL (SELECT w.k FROM w WHERE w.k = u.k AND w.k < t.k) x)",
     "SELECT u.j, x.S FROM u, LATERAL (SELECT S FROM t WHERE t.k = u.k UNION ALL SELECT 'b') x",
-    "SELECT t.k, x.m FROM t, (SELECT max(j) AS m FROM u WHERE u.k = t.k) x",
     "SELECT q.x FROM (SELECT {'a': 1, 'b': {'c': 2}} AS s) p, LATERAL (SELECT s.b.c AS x) q",
     "SELECT * FROM generate_series(3, 1) a(i)",
     "SELECT * FROM range(5, 2)",
@@ -127,6 +132,12 @@ def test_the_rest_around_a_source_is_planned(world: Both, text: str) -> None:
 def test_rows_of_a_range_are_known(world: Both) -> None:
     plan = world.staged.explain("SELECT count(*) FROM range(3000) AS r(i) JOIN t USING (i)")
     assert "3.0k rows" in plan and plan.count("tables:") == 1
+
+
+def test_progress_says_that_a_stage_runs_whole(world: Both) -> None:
+    job = world.staged.submit("SELECT count(*) FROM range(7) AS r(i) JOIN t USING (i)")
+    job.result()
+    assert "runs whole: the table function range" in [stage.label for stage in job.progress().stages]
 
 
 def test_a_sample_is_drawn_before_where(world: Both) -> None:

@@ -79,7 +79,7 @@ export function openStage(view, id, plan) {
       ["Peak memory", stage.peak_memory === null ? null : words.bytes(stage.peak_memory)],
       ["Inputs", stage.inputs.join(", ")],
       ["Taken over", stage.carried ? "its outputs were made by an earlier plan" : null],
-      ["Whole", stage.whole ? "it runs as one task that cannot be taken apart" : null],
+      ["Runs whole", stage.opaque],
     ]),
     stage.sql ? h("pre", { tabindex: 0 }, stage.sql) : null,
   ]);

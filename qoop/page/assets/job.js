@@ -135,7 +135,7 @@ export class JobPanel {
     const heads = ["Stage", "What", "Plan", "Tasks", "Rows estimated", "Rows", "Compared", "Time estimated", "Time", "Output", "Peak", "Spilled"];
     const line = (stage) => [
       this.stageButton(stage, seriesOf(names, stage.id)),
-      words.shorten(stage.label, 60) + (stage.carried ? " (taken over)" : "") + (stage.whole ? " (runs whole)" : ""),
+      words.shorten(stage.label, 60) + (stage.carried ? " (taken over)" : "") + (stage.opaque ? ` (runs whole: ${stage.opaque})` : ""),
       stage.plan,
       `${stage.done}/${stage.tasks}`,
       words.rows(stage.rows_estimated),
