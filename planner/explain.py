@@ -6,21 +6,24 @@ What was seen of the stages, if it is given, follows what was expected.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from qoop.planner.estimate.observed import Observation
 from qoop.planner.plan import Plan, Stage, StageId, StageInput
+from qoop.planner.readable import readable_name
 
 FORMAT = 1
 """Of :func:`as_json`; raised when a field means something else than before."""
 
 Seen = Mapping[StageId, Observation]
+More = Mapping[StageId, Sequence[str]]
 _HOW = {"all": "gather", "partition": "hash", "forward": "forward"}
 
 
-def explain(plan: Plan, seen: Seen | None = None) -> str:
+def explain(plan: Plan, seen: Seen | None = None, more: More = MappingProxyType({})) -> str:
     """Return the plan as a tree of stages.
 
     Each stage says: id, what it does, tasks × threads of each, estimated rows and seconds of all its tasks,
@@ -28,9 +31,10 @@ def explain(plan: Plan, seen: Seen | None = None) -> str:
     readers is drawn under the first and named under the others.
 
     seen: what the stages turned out to be, in rows, bytes, seconds of one thread and memory of the largest task; the
-    factor in brackets is the q-error of the rows, the larger of estimate and truth over the other.
+    factor in brackets is the q-error of the rows, the larger of estimate and truth over the other. more: lines on
+    stages.
     """
-    lines = list(_Tree(plan, seen).lines(plan.root, ""))
+    lines = list(_Tree(plan, seen, more).lines(plan.root, ""))
     total = sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
     tasks = sum(stage.width for stage in plan.stages)
     lines.append(f"{len(plan.stages)} stages, {tasks} tasks, about {seconds_text(total)} of one thread")
@@ -44,6 +48,7 @@ def explain(plan: Plan, seen: Seen | None = None) -> str:
 class _Tree:
     plan: Plan
     seen: Seen | None
+    more: More
     drawn: set[StageId] = field(default_factory=set)
 
     def lines(self, stage: Stage, indent: str) -> Iterator[str]:
@@ -51,6 +56,7 @@ class _Tree:
         yield f"{indent}{stage.id}  {stage.label}  [{facts(stage)}]"
         if self.seen is not None:
             yield f"{indent}    seen: {observed_facts(stage, self.seen.get(stage.id))}"
+        yield from (f"{indent}    {line}" for line in self.more.get(stage.id, ()))
         if stage.opaque is not None:
             yield f"{indent}    runs whole: {stage.opaque}"
         tables = [f"{item.table}{' split' if item.split else ''}" for item in stage.table_inputs]
@@ -62,7 +68,8 @@ class _Tree:
     def input(self, stage: Stage, item: StageInput, indent: str) -> Iterator[str]:
         producer = self.plan.by_id[item.stage]
         how = "broadcast" if item.mode == "all" and stage.width > 1 else _HOW[item.mode]
-        keys = f" by {', '.join(producer.layout.keys)}" if item.mode == "partition" else ""
+        names = map(readable_name, producer.layout.keys) if self.more else producer.layout.keys
+        keys = f" by {', '.join(names)}" if item.mode == "partition" else ""
         again = " (see above)" if producer.id in self.drawn else ""
         yield f"{indent}  {how}{keys} {producer.id}{again}"
         if not again:

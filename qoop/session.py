@@ -981,7 +981,7 @@ class Session:
         _answer(job, watch)
         plans = job.plans
         seen = outputs(plans[-1], committed(job.history()))
-        return explained_plan(plans[-1], seen, len(plans) - 1, format)
+        return explained_plan(plans[-1], seen, len(plans) - 1, format, job.history())
 
     def _told(self, text: str, watch: Callable[[Job], object] | None = None) -> str:
         """Run a query, throw its rows away and tell its history."""

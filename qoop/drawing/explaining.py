@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from qoop.catalog.errors import ConfigError
+from qoop.drawing.analysis import analysis
 from qoop.drawing.drawing import Drawing, draw_alternatives, draw_plan, draw_plans
 from qoop.drawing.picture import page
+from qoop.engine.history import Record
 from qoop.planner.explain import FORMAT, Seen, as_json, explain
 from qoop.planner.plan import Plan
 from qoop.planner.search.alternatives import explain_alternatives
@@ -20,14 +22,25 @@ Format = Literal["text", "json", "svg", "html"]
 FORMATS: tuple[Format, ...] = ("text", "json", "svg", "html")
 
 
-def explained_plan(plan: Plan, seen: Seen | None = None, switches: int = 0, format: Format = "text") -> str:
-    """One plan. seen: what its stages turned out to be. switches: how many plans were given up for it."""
+def explained_plan(
+    plan: Plan,
+    seen: Seen | None = None,
+    switches: int = 0,
+    format: Format = "text",
+    history: Sequence[Record] = (),
+) -> str:
+    """One plan. seen: what its stages turned out to be. switches: how many plans were given up for it. history: of the
+    job that ran it."""
+    more = analysis(plan, history) if history else {}
     if format == "text":
         changed = [f"the plan was changed {switches} times; the last one:"] if switches else []
-        return "\n".join([*changed, explain(plan, seen)])
+        return "\n".join([*changed, explain(plan, seen, more)])
     if format == "json":
-        return _json({**as_json(plan, seen), "switches": switches})
-    return _picture(draw_plan(plan, seen), explain(plan, seen), format)
+        told = as_json(plan, seen)
+        for stage in told["stages"]:
+            stage |= {"notes": list(more[stage["id"]])} if more else {}
+        return _json({**told, "switches": switches})
+    return _picture(draw_plan(plan, seen), explain(plan, seen, more), format)
 
 
 def explained_alternatives(alternatives: Alternatives, format: Format = "text") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,6 +14,7 @@ import pytest
 
 import qoop
 from qoop.__main__ import main
+from qoop.drawing.analysis import StageRun
 from qoop.session import Session
 
 TEXT = "SELECT k, name, sum(v) AS total FROM sales JOIN kinds USING (k) WHERE v > 10 GROUP BY k, name ORDER BY k"
@@ -43,6 +45,26 @@ def test_analyze_says_what_the_stages_turned_out_to_be(session: Session) -> None
     assert plan["switches"] == 0
     assert plan["stages"][-1]["seen"]["rows"] == 7
     assert all(stage["seen"]["seconds"] > 0 for stage in plan["stages"])
+    notes = [note for stage in plan["stages"] for note in stage["notes"]]
+    for told in ("filter: v > 10", "group by: k, name", "order: k"):
+        assert any(note.startswith(told) for note in notes) and told in text, (told, notes)
+    assert sum(note.startswith("time: ") and "computing" in note for note in notes) == len(plan["stages"])
+
+
+def test_analyze_speaks_of_columns_as_the_text_does() -> None:
+    with qoop.connect(slots=2, memory="500MB") as session:
+        session.register("sales", SALES)
+        text = session.explain(
+            "SELECT a.k, count(*) FROM (SELECT k, max(v) AS top FROM sales GROUP BY k) a JOIN sales b ON a.top = b.v "
+            "GROUP BY a.k",
+            analyze=True,
+        )
+    assert "join: " in text and "seen: 7 rows" in text
+    assert re.search(r"_[0-9a-f]{10}\b", text) is None, text
+
+
+def test_a_task_that_takes_much_longer_than_the_others_is_told() -> None:
+    assert StageRun(0.0, 9.0, (1.0, 1.0, 4.0), None).skew == 4.0
 
 
 def test_analyze_in_sql_says_the_same(session: Session) -> None:

@@ -1,0 +1,78 @@
+"""What a query's stages turned out to be, in lines for EXPLAIN ANALYZE: operators, wall time, skew, where time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from qoop.catalog.value import value
+from qoop.engine.history import Record, Started, Succeeded, spent
+from qoop.engine.task import AttemptId, Content, TaskAccount, content_of
+from qoop.planner.explain import seconds_text
+from qoop.planner.plan import Plan, Stage, StageId
+from qoop.planner.readable import operators
+
+_SKEWED = 1.5
+"""Times the median that the longest task of a stage takes to be worth a word."""
+
+
+@value
+class StageRun:
+    """A stage as it ran. began, ended: of its first and its last task, in seconds of the job. tasks: the seconds of
+    each. account: where these went, as far as it is known."""
+
+    began: float
+    ended: float
+    tasks: tuple[float, ...]
+    account: TaskAccount | None
+
+    @property
+    def skew(self) -> float:
+        """The longest task over the median."""
+        usual = median(self.tasks)
+        return max(self.tasks) / usual if usual > 0 else 1.0
+
+
+def stage_runs(history: Sequence[Record]) -> Mapping[Content, StageRun]:
+    """The stages of which tasks have succeeded, by their contents."""
+    started: dict[AttemptId, float] = {}
+    found: dict[Content, list[tuple[float, Succeeded]]] = {}
+    for record in history:
+        if isinstance(record, Started):
+            started[record.attempt] = record.at
+        elif isinstance(record, Succeeded) and record.attempt in started:
+            found.setdefault(record.key.content, []).append((started[record.attempt], record))
+    return {content: _run(tasks) for content, tasks in found.items()}
+
+
+def _run(tasks: Sequence[tuple[float, Succeeded]]) -> StageRun:
+    accounts = [record.account for _, record in tasks if record.account is not None]
+    total = None
+    if accounts:
+        total = TaskAccount(
+            sum(one.waited for one in accounts), sum(one.read for one in accounts),
+            sum(one.computed for one in accounts), sum(one.wrote for one in accounts),
+        )  # fmt: skip
+    return StageRun(
+        min(began for began, _ in tasks), max(record.at for _, record in tasks),
+        tuple(record.committed.seconds for _, record in tasks), total,
+    )  # fmt: skip
+
+
+def analysis(plan: Plan, history: Sequence[Record]) -> dict[StageId, tuple[str, ...]]:
+    """Lines on each stage of a plan that has run."""
+    runs = stage_runs(history)
+    return {stage.id: tuple(_lines(stage, runs.get(content_of(stage)))) for stage in plan.stages}
+
+
+def _lines(stage: Stage, run: StageRun | None) -> Iterator[str]:
+    if stage.opaque is None:
+        yield from operators(stage.sql)
+    if run is None:
+        return
+    words = [f"{seconds_text(run.ended - run.began)} from {seconds_text(run.began)} on"]
+    if len(run.tasks) > 1 and run.skew >= _SKEWED:
+        words.append(f"the longest task {run.skew:.1f} × the median")
+    if run.account is not None:
+        words.append(f"tasks: {spent(run.account)}")
+    yield f"time: {'; '.join(words)}"
