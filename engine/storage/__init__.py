@@ -10,6 +10,10 @@
     manifest.py       checkpoints in a folder: data first, the manifest last
     users.py          the users of a folder of checkpoints, known through files and locks
     shared_store.py   checkpoints in a store that machines share
+    listing.py        the names of its objects
+    packs.py          many outputs in one data file
+    pack_index.py     the packs that this process knows
+    merging.py        small files become larger ones beside the query
     leases.py         the users of such a store, known through leases
     guard.py          compares outputs of one signature
     scratch.py        temporary folders that do not outlive their process

@@ -35,7 +35,7 @@ from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage.growing import Growing
 from qoop.engine.storage.guard import Ledger, Origin, Side, mismatch
-from qoop.engine.storage.manifest import CheckpointDirectory, Checkpoints, Saved, refuse_if_open
+from qoop.engine.storage.manifest import CheckpointDirectory, Checkpoints, Saved, Unsaved, refuse_if_open
 from qoop.engine.storage.segments import Damaged, read_segment, spilled
 from qoop.engine.storage.write_behind import WriteBehind
 from qoop.engine.task import CheckpointKey, JobId
@@ -82,6 +82,7 @@ class Retention:
     quarantine: where mismatches are told; None: in the temporary directory.
     always: make the digest of every shared output at once, not just where two meet.
     key: what lies in the directory must bear its seal; None: a checksum.
+    pack: in a store that machines share, keep many outputs in one file where that saves requests.
     """
 
     directory: Path | str | None = None
@@ -90,6 +91,7 @@ class Retention:
     quarantine: Path | None = None
     always: bool = False
     key: bytes | None = field(default=None, repr=False)
+    pack: bool = True
 
 
 KEEP_NOTHING = Retention()
@@ -111,7 +113,7 @@ def open_checkpoints(retention: Retention) -> Checkpoints | None:
             return None
     from qoop.engine.storage.shared_store import SharedCheckpoints  # few need it
 
-    return SharedCheckpoints(open_objects(place), node_cache(), retention.budget, key=key)
+    return SharedCheckpoints(open_objects(place), node_cache(), retention.budget, key=key, pack=retention.pack)
 
 
 def _warn(error: QoopError) -> None:
@@ -147,7 +149,10 @@ class Store:
         self._distrusted: set[Signature] = set()
         self._used = 0
         threads = self._directory.writers if self._directory is not None else 0
-        self._behind: WriteBehind[_Entry] = WriteBehind(self._lock, threads, self._write)
+        together = self._directory is not None and self._directory.far and retention.pack
+        self._behind: WriteBehind[_Entry] = WriteBehind(
+            self._lock, threads, self._write, (lambda entry: entry.committed.key.content) if together else None
+        )
         self._degraded = False
 
     @property
@@ -490,11 +495,18 @@ class Store:
 
     # Write-behind
 
-    def _write(self, entry: _Entry, since: float) -> None:
-        """Write an output that was queued some time ago; in a thread of `WriteBehind`."""
+    def _write(self, waited: Sequence[tuple[_Entry, float]]) -> None:
+        """Write outputs of one stage, each of which was queued some time ago; in a thread of `WriteBehind`."""
         began = time.monotonic()
-        saved, failure = self._save(entry, entry.tables or entry.mapped or ())
-        seconds = time.monotonic() - began
+        outcomes = self._save([one for one, _ in waited])
+        each = (time.monotonic() - began) / len(waited)
+        for (entry, since), (saved, failure) in zip(waited, outcomes, strict=True):
+            self._written(entry, saved, failure, since, each)
+
+    def _written(
+        self, entry: _Entry, saved: Saved | None, failure: QoopError | None, since: float, seconds: float
+    ) -> None:
+        """One of them was written, or not. seconds: its part of the time that took."""
         with self._lock:
             self._behind.done(entry, failure)
             entry.busy, entry.durable, entry.saved = False, saved is not None, saved
@@ -510,21 +522,36 @@ class Store:
         behind = time.monotonic() - since
         self._told(CheckpointSaved(jobs, key, entry.bytes, behind, saved is not None and trusted, seconds))
 
-    def _save(self, entry: _Entry, tables: tuple[pa.Table, ...]) -> tuple[Saved | None, QoopError | None]:
+    def _save(self, entries: Sequence[_Entry]) -> list[tuple[Saved | None, QoopError | None]]:
+        """What became of each: where it is, or why it is not."""
         assert self._directory is not None
         try:
-            if entry.committed.digest is None:
-                entry.committed = replace(entry.committed, digest=self._digester.of(tables))
-            saved = self._directory.save(entry.committed, tables, needed=bool(entry.jobs))
-            if saved is not None and saved.committed is not entry.committed:
-                self._compare([_Entry(saved.committed, None, saved=saved, durable=True)], [entry])
-            return saved, None
-        except GuardMismatch as error:
-            return None, error
-        except DiskFull as error:  # it is in memory, or will be spilled
-            return None, self._degrade(error)
+            saved = self._directory.save_all([self._unsaved(entry) for entry in entries])
+        except DiskFull as error:  # they are in memory, or will be spilled
+            return [(None, self._degrade(error))] * len(entries)
         except Exception as error:  # whatever it is, the writer must live on and somebody must be told
-            return None, CheckpointError(f"checkpoint {entry.committed.key} cannot be written: {error!r}")
+            names = ", ".join(str(entry.committed.key) for entry in entries)
+            return [(None, CheckpointError(f"checkpoint {names} cannot be written: {error!r}"))] * len(entries)
+        return [
+            (one, None) if (bad := self._differs(entry, one)) is None else (None, bad)
+            for entry, one in zip(entries, saved, strict=True)
+        ]
+
+    def _unsaved(self, entry: _Entry) -> Unsaved:
+        tables = entry.tables or entry.mapped or ()
+        if entry.committed.digest is None:
+            entry.committed = replace(entry.committed, digest=self._digester.of(tables))
+        return Unsaved(entry.committed, tables, needed=bool(entry.jobs))
+
+    def _differs(self, entry: _Entry, saved: Saved | None) -> GuardMismatch | None:
+        """Why somebody else's output, which is there in place of this one, is not the same."""
+        if saved is None or saved.committed is entry.committed:
+            return None
+        try:
+            self._compare([_Entry(saved.committed, None, saved=saved, durable=True)], [entry])
+        except GuardMismatch as error:
+            return error
+        return None
 
     def _degrade(self, error: QoopError) -> QoopError | None:
         """Say once that outputs are not durable. Returns the error where warnings are errors."""

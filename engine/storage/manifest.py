@@ -48,6 +48,8 @@ from qoop.engine.storage.users import Users
 from qoop.engine.task import CheckpointKey
 
 T = TypeVar("T")
+Range = tuple[int, int]
+"""From which byte on, and how many."""
 
 FORMAT = "qoop-checkpoint"
 VERSION = 3
@@ -62,11 +64,39 @@ _OURS = re.compile(r"(?P<name>[0-9a-f]{32})\.((?P<user>[0-9a-f]{16})-\d+\.(arrow
 
 @value
 class Saved:
-    """A committed output in files: the facts, the data file and its index."""
+    """A committed output in files: the facts, the data file and its index.
+
+    ranges: if the file is a pack (`packs`), where the partitions of all its outputs lie; empty: it holds this one only.
+    """
 
     committed: Committed
     path: Path
     segments: tuple[Segment, ...]
+    ranges: tuple[Range, ...] = ()
+
+    @property
+    def is_packed(self) -> bool:
+        """The file holds other outputs, too."""
+        return bool(self.ranges)
+
+    def span(self, number: int) -> Range:
+        """The bytes of the file to ask for where one partition is wanted."""
+        segment = self.segments[number]
+        return self.ranges[number] if self.ranges else (segment.offset, segment.length)
+
+    @property
+    def end(self) -> int:
+        """The bytes that the file must have."""
+        return max((offset + length for offset, length in map(self.span, range(len(self.segments)))), default=0)
+
+
+@value
+class Unsaved:
+    """An output that is to be committed. needed: it is not removed before `unpin`."""
+
+    committed: Committed
+    partitions: tuple[pa.Table, ...]
+    needed: bool = True
 
 
 class Checkpoints(Protocol):
@@ -85,6 +115,10 @@ class Checkpoints(Protocol):
     def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
         """Commit an output; one that exists stays. needed: it is not removed before `unpin`. None: there is no
         space for it. Raises DiskFull, and leaves nothing that is visible behind then."""
+        ...
+
+    def save_all(self, outputs: Sequence[Unsaved]) -> list[Saved | None]:
+        """Commit outputs of one content, together where that is cheaper; as `save`."""
         ...
 
     def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
@@ -197,6 +231,10 @@ class CheckpointDirectory:
         if present.path != data:
             _remove(data, draft)
         return present
+
+    def save_all(self, outputs: Sequence[Unsaved]) -> list[Saved | None]:
+        """Commit outputs one by one: a file of this machine is no request."""
+        return [self.save(one.committed, one.partitions, one.needed) for one in outputs]
 
     def _commit(self, key: CheckpointKey, draft: Path) -> Saved | None:
         """Make a draft the manifest, unless there is one of that key by now that can be believed."""
@@ -417,10 +455,15 @@ def dump_manifest(committed: Committed, data: str, segments: Sequence[Segment], 
         "key": asdict(committed.key),
         "data": data,
         "segments": [asdict(segment) for segment in segments],
-        "facts": {name: getattr(committed, name) for name in _FACTS},
+        "facts": facts_to_json(committed),
         "digest": None if committed.digest is None else digest_to_json(committed.digest),
     }
     return sealed(fields, key).encode()
+
+
+def facts_to_json(committed: Committed) -> dict[str, Any]:
+    """What a manifest says of an output besides its key and its rows."""
+    return {name: getattr(committed, name) for name in _FACTS}
 
 
 def load_manifest(text: bytes, key: bytes | None = None) -> tuple[Committed, str, tuple[Segment, ...]]:
@@ -446,14 +489,20 @@ def _from_json(text: dict[str, Any]) -> tuple[Committed, str, tuple[Segment, ...
     if not (isinstance(fields, dict) and isinstance(segments, list) and isinstance(facts, dict)):
         raise CheckpointError("a manifest lacks its key, segments or facts")
     index = tuple(_checked(Segment(**segment)) for segment in segments)
-    committed = Committed(
-        _checked(CheckpointKey(**fields)),
+    return committed_from_json(_checked(CheckpointKey(**fields)), index, facts, digest), str(text["data"]), index
+
+
+def committed_from_json(
+    key: CheckpointKey, index: tuple[Segment, ...], facts: dict[str, Any], digest: object
+) -> Committed:
+    """The output that a manifest tells of. Raises TypeError, KeyError or ValueError if that is none."""
+    return Committed(
+        key,
         tuple(segment.rows for segment in index),
         tuple(segment.bytes for segment in index),
         **{name: _fact(name, facts[name]) for name in _FACTS},
         digest=digest_from_json(digest) if isinstance(digest, dict) else None,
     )
-    return committed, str(text["data"]), index
 
 
 def _checked(what: T) -> T:

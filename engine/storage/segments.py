@@ -30,7 +30,9 @@ from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.catalog.stores.private import open_private
 from qoop.catalog.value import value
 
-_ALIGNMENT = 64
+ALIGNMENT = 64
+"""Bytes: segments begin at multiples of it."""
+
 _LARGE = 32 << 20  # bytes of a segment that is not read into memory, if it may be copied
 _CHUNK = 1 << 20
 
@@ -72,7 +74,7 @@ class _Summing:
         if self._sha256 is not None:
             self._sha256.update(view)
         self.length += view.nbytes
-        _write_all(self._stream, view)
+        write_all(self._stream, view)
         return len(data) if isinstance(data, bytes) else data.size
 
     def hexdigest(self) -> str:
@@ -101,22 +103,23 @@ def write_segments(
     segments: list[Segment] = []
     offset = 0
     for table in partitions:
-        segment, offset = _append(stream, offset, table, between, strong)
+        segment, offset = append(stream, offset, table, between, strong)
         segments.append(segment)
     return tuple(segments)
 
 
-def _append(
+def append(
     stream: BinaryIO, offset: int, table: pa.Table, between: Callable[[], None], strong: bool = False
 ) -> tuple[Segment, int]:
     """Write a segment at the end of a file, which is at `offset`; where it is, and where the file ends now."""
     segment = _write_segment(stream, offset, table, between, strong)
-    padding = -segment.length % _ALIGNMENT
-    _write_all(stream, memoryview(bytes(padding)))
+    padding = -segment.length % ALIGNMENT
+    write_all(stream, memoryview(bytes(padding)))
     return segment, offset + segment.length + padding
 
 
-def _write_all(stream: BinaryIO, view: memoryview) -> None:
+def write_all(stream: BinaryIO, view: memoryview) -> None:
+    """Write all bytes to an unbuffered file. Raises OSError."""
     while view.nbytes:  # an unbuffered file may take less than it is given
         view = view[stream.write(view) :]
 
@@ -168,7 +171,7 @@ def _copied(file: pa.NativeFile, length: int, folder: Path) -> pa.Buffer:
             for start in range(0, length, _CHUNK):
                 chunk = memoryview(file.read(min(_CHUNK, length - start)))
                 with _told(folder):
-                    _write_all(copy, chunk)
+                    write_all(copy, chunk)
         with pa.memory_map(str(path)) as mapped:
             return mapped.read_buffer()
     finally:
@@ -211,7 +214,7 @@ class Spilling:
     def write(self, number: int, batches: Sequence[pa.RecordBatch], between: Callable[[], None]) -> None:
         """Add rows to a partition. between: called from batch to batch; may raise to give up."""
         rows = pa.Table.from_batches(batches, self._schema)
-        run, self._end = _append(self._stream, self._end, rows, between)
+        run, self._end = append(self._stream, self._end, rows, between)
         self._runs[number].append(run)
 
     def finish(self) -> tuple[pa.Table, ...]:

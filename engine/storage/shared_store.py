@@ -5,6 +5,7 @@
     PLACE/<content>/<part>.json                     the manifest (law 8); <content> digests signature and layout
     PLACE/<content>/<part>.<user>-<n>-<ms>.arrow    data, written by that user in n-th place; <ms> of work made them
     PLACE/<content>/<part>.gone                     it is being removed: as if there were no manifest
+    PLACE/<content>/pack-<user>-<n>.…               the same three for a pack of many parts (`packs`)
     PLACE/users/<user>.json                         the lease of a process (`engine/storage/leases.py`)
 
 Signatures, manifests, digests, segments and checksums are those of a directory (`engine/storage/manifest.py`). Instead
@@ -18,6 +19,11 @@ of file locks there are three rules:
   was written less than a lease ago is left alone, too, so that a new output need not be in the lease at once.
 - *Data without a manifest* are garbage once the lease of their writer has run out.
 
+What waits to be written together is written as one pack (`save_all`), and small files become larger ones beside the
+query (`merging`). An output may thus lie in several places: whoever wants it reads one of them, and takes another if
+that is lost or damaged. A pack is needed while any of its outputs is. What a larger pack covers is removed when this
+process ends, or when space is needed.
+
 A budget is kept by each process as far as it knows: what others write within half a lease may come on top.
 
 Parts that were read or written here stand on the machine (`catalog/stores/node_cache.py`).
@@ -26,15 +32,15 @@ Parts that were read or written here stand on the machine (`catalog/stores/node_
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import replace
 from itertools import count
+from math import inf
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -44,7 +50,11 @@ from qoop.catalog.stores.objects import Object, Objects
 from qoop.catalog.stores.private import write_private
 from qoop.engine.events import Committed
 from qoop.engine.storage.leases import SECONDS, Leases, Living
-from qoop.engine.storage.manifest import Saved, dump_manifest, load_manifest
+from qoop.engine.storage.listing import Part, base, folder_of, is_data_of, is_pack, match, name_of, packs_in, parts_of
+from qoop.engine.storage.manifest import Saved, Unsaved, dump_manifest, load_manifest
+from qoop.engine.storage.merging import Merger, is_small
+from qoop.engine.storage.pack_index import PackIndex, covers, files, pack_of
+from qoop.engine.storage.packs import Index, dump_pack, merge, saved_in, write_pack
 from qoop.engine.storage.segments import Damaged, Segment, check, read_segment, write_segments
 from qoop.engine.task import CheckpointKey
 
@@ -53,26 +63,6 @@ _FULL = 0.9  # fraction of the budget to which eviction frees space
 _MANIFEST_BYTES = 1024
 _TRIES = 5
 _PAUSE = 0.1  # seconds between tries
-_OURS = re.compile(r"(?P<part>[0-9a-f]{32}/\d+)\.(?:(?P<kind>json|gone)|(?P<user>[0-9a-f]{16})-\d+-(?P<ms>\d+)\.arrow)")
-
-
-@dataclass(slots=True)
-class _Part:
-    """The objects in the store for one part of an output."""
-
-    manifest: Object | None = None
-    gone: Object | None = None
-    data: list[Object] = field(default_factory=list)
-
-    @property
-    def bytes(self) -> int:
-        return sum(item.size for item in self.data) + (self.manifest.size if self.manifest else 0)
-
-    def worth(self, now: float) -> float:
-        """Seconds it took to make, by byte and by second since it was written."""
-        assert self.manifest is not None
-        seconds = max((int(_match(item.name)["ms"]) for item in self.data), default=0) / 1000
-        return seconds / max(1, self.bytes) / max(1.0, now - self.manifest.modified)
 
 
 class SharedCheckpoints:
@@ -80,7 +70,7 @@ class SharedCheckpoints:
 
     cache: where parts stand on this machine. budget: bytes that all objects together may take; None: no limit.
     lease: seconds for which the process counts as alive without a word of it. key: manifests must bear its seal; None:
-        who can write to the store is trusted.
+        who can write to the store is trusted. pack: keep many outputs in one file where that saves requests.
     Raises DiskFull if the store cannot be written, CheckpointError if it cannot be read.
     """
 
@@ -94,8 +84,15 @@ class SharedCheckpoints:
         budget: int | None = None,
         lease: float = SECONDS,
         key: bytes | None = None,
+        pack: bool = True,
     ) -> None:
         self._key = key
+        self._pack = pack
+        self._index = PackIndex(objects, key)
+        self._latency = 0.0  # seconds of a request; rises and falls with what was seen
+        self._merger = Merger(self._merge, lambda: self._latency)
+        self._listed: dict[str, tuple[float, frozenset[CheckpointKey]]] = {}
+        self._covered: dict[Path, Sequence[Saved]] = {}  # files of this process all of which a larger pack holds
         self._objects = objects
         self._cache = cache
         self._budget = budget
@@ -116,9 +113,9 @@ class SharedCheckpoints:
         None: the budget has no space for it, or one of its key is just being removed. Raises DiskFull, and leaves
         nothing that is visible behind then.
         """
-        name = _name(committed.key)
+        name = name_of(committed.key)
         with self._writing():
-            present = self.find(committed.key) if self._exists(f"{name}.json") else None
+            present = self._present([committed.key], name).get(committed.key)
             if present is None:
                 if not self._take_space(sum(committed.bytes)):
                     return None
@@ -129,35 +126,113 @@ class SharedCheckpoints:
                 self.unpin([committed.key])
             return present
 
+    def save_all(self, outputs: Sequence[Unsaved]) -> list[Saved | None]:
+        """Commit outputs of one stage: as one pack if they are small and some, else one by one. As `save`."""
+        if not self._pack or len(outputs) < 2 or not all(is_small(one.committed) for one in outputs):
+            return [self.save(one.committed, one.partitions, one.needed) for one in outputs]
+        with self._writing():
+            present = self._present([one.committed.key for one in outputs])
+            new = [one for one in outputs if one.committed.key not in present]
+            if new and self._take_space(sum(sum(one.committed.bytes) for one in new)):
+                present |= {one.committed.key: one for one in self._write_pack(new)}
+            self._leases.note(name_of(one.committed.key) for one in outputs if one.needed)
+            self.unpin([one.committed.key for one in outputs if not one.needed])
+        return [present.get(one.committed.key) for one in outputs]
+
+    def _present(self, keys: Sequence[CheckpointKey], name: str = "") -> dict[CheckpointKey, Saved]:
+        """Those that somebody has written already. The store is asked anew after a third of a lease: of two who write
+        at once the first to commit still wins, and what a pack holds twice takes space twice, and nothing else."""
+        folder, now = folder_of(keys[0]), time.monotonic()
+        listed, known = self._listed.get(folder, (-inf, frozenset()))
+        if self._pack and now - listed < self._leases.seconds / 3 and known.isdisjoint(keys):
+            return {}
+        if not self._pack and not self._exists(f"{name}.json"):
+            return {}
+        return {one.committed.key: one for one in self.find_all(keys)}
+
     def _write(self, name: str, committed: Committed, partitions: Sequence[pa.Table]) -> Saved | None:
         segments: list[Segment] = []
-        data = f"{name}.{self._leases.own}-{next(self._numbers)}-{int(committed.seconds * 1000)}.arrow"
+        data = self._data_name(name, committed.seconds)
+
+        def write(stream: BinaryIO) -> None:
+            segments.extend(write_segments(stream, partitions, strong=self._key is not None))
+
         began = time.monotonic()
-        try:
-            self._cache.add(
-                _base(data),
-                lambda stream: segments.extend(write_segments(stream, partitions, strong=self._key is not None)),
-                lambda path: self._objects.upload(data, path),
-            )
+        with self._uploaded(data, write):
             saved = self._commit(name, Saved(committed, Path(data), tuple(segments)))
+        if saved is None or saved.path != Path(data):
+            self._cache.drop(base(data))
+            self._objects.delete([data])
+        elif self._was_lost([saved], began):
+            return None
+        else:
+            self._wrote([saved])
+        return saved
+
+    def _wrote(self, saved: Sequence[Saved]) -> None:
+        folder = folder_of(saved[0].committed.key)
+        listed, known = self._listed.get(folder, (-inf, frozenset()))
+        self._listed[folder] = listed, known.union(one.committed.key for one in saved)
+        if self._pack:
+            self._merger.add(saved)
+
+    def _write_pack(self, outputs: Sequence[Unsaved]) -> Sequence[Saved]:
+        """The outputs that were committed: all, or none."""
+        facts, tables = [one.committed for one in outputs], [one.partitions for one in outputs]
+        saved = self._new_pack(facts, lambda stream: write_pack(stream, tables, strong=self._key is not None))
+        if saved:
+            self._wrote(saved)
+        return saved
+
+    def _new_pack(self, outputs: Sequence[Committed], write: Callable[[BinaryIO], Index]) -> Sequence[Saved]:
+        """Write data that hold all of the outputs, then their manifest. Nothing is left behind on any error."""
+        name = f"{folder_of(outputs[0].key)}/pack-{self._leases.own}-{next(self._numbers)}"
+        data = self._data_name(name, sum(one.seconds for one in outputs))
+        index: list[tuple[Segment, ...]] = []
+        began = time.monotonic()
+        with self._uploaded(data, lambda stream: index.extend(write(stream)), f"{name}.json"):
+            saved = saved_in(Path(data), outputs, tuple(index))
+            text, asked = dump_pack(saved, self._key), time.monotonic()
+            self._objects.replace(f"{name}.json", text)  # nobody else has that name
+            self._note_latency(time.monotonic() - asked)
+        if self._was_lost(saved, began):
+            return ()
+        self._index.wrote(saved)
+        return saved
+
+    def _note_latency(self, seconds: float) -> None:
+        self._latency = seconds if not self._latency else 0.7 * self._latency + 0.3 * seconds
+
+    def _data_name(self, name: str, seconds: float) -> str:
+        return f"{name}.{self._leases.own}-{next(self._numbers)}-{int(seconds * 1000)}.arrow"
+
+    @contextlib.contextmanager
+    def _uploaded(self, data: str, write: Callable[[BinaryIO], object], *more: str) -> Iterator[None]:
+        """Write data to this machine and to the store; they go again, and what is named more, if what follows fails."""
+        try:
+            self._cache.add(base(data), write, lambda path: self._objects.upload(data, path))
+            yield
         except BaseException:
             with contextlib.suppress(OSError):
-                self._objects.delete([data])
+                self._objects.delete([*more, data])
             raise
-        if saved is None or saved.path != Path(data):
-            self._cache.drop(_base(data))
-            self._objects.delete([data])
-        elif time.monotonic() - began > self._leases.seconds / 2 and not self._exists(data):
-            self.remove(saved)  # this process was held up for so long that the data were taken for garbage
-            return None
-        return saved
+
+    def _was_lost(self, saved: Sequence[Saved], began: float) -> bool:
+        """True if this process was held up for so long that the data were taken for garbage. Then nothing remains."""
+        if time.monotonic() - began <= self._leases.seconds / 2 or self._exists(saved[0].path.as_posix()):
+            return False
+        for one in saved:
+            self.remove(one)
+        return True
 
     def _commit(self, name: str, mine: Saved) -> Saved | None:
         """Make the manifest mine, or find whose it is. None: neither, for as long as this tried."""
         text = dump_manifest(mine.committed, mine.path.name, mine.segments, self._key)
         for _ in range(_TRIES):
             try:
+                began = time.monotonic()
                 self._objects.create(f"{name}.json", text)
+                self._note_latency(time.monotonic() - began)
                 return mine
             except FileExistsError:
                 tag, other = self._tagged_manifest(name)
@@ -180,29 +255,68 @@ class SharedCheckpoints:
 
     def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
         """Those of the keys that are there and can be believed. They are not removed before `unpin`."""
-        names = {_name(key): key for key in keys}
+        names = {name_of(key): key for key in keys}
         if not names:
             return []
         with self._reading("checkpoints"):
             self._leases.need(names)
             folders = sorted({name.partition("/")[0] for name in names})
-            parts = _parts(item for found in self._threads.map(self._objects.list, folders) for item in found)
-            there = [name for name in names if (part := parts.get(name)) and part.manifest and not part.gone]
-            found = dict(zip(there, self._threads.map(self._manifest, there), strict=True))
-        good = {name: saved for name, saved in found.items() if _is_whole(saved, names[name], parts[name])}
-        self._leases.unpin(names.keys() - good.keys())
-        return [saved for saved in good.values() if saved is not None]
+            parts = parts_of(item for found in self._threads.map(self._objects.list, folders) for item in found)
+            packs = self._index.read(packs_in(parts), self._threads.map)
+            whole = [outputs for name, outputs in packs.items() if outputs and parts[name].holds(outputs[0])]
+            found = covers(whole, set(keys))
+            there = [name for name, key in names.items() if key not in found and name in parts and parts[name].is_there]
+            for name, saved in zip(there, self._threads.map(self._manifest, there), strict=True):
+                if saved is not None and saved.committed.key == names[name] and parts[name].holds(saved):
+                    found[names[name]] = saved
+        self._note_listed(folders, found)
+        self._leases.unpin(name for name, key in names.items() if key not in found)
+        return [found[key] for key in names.values() if key in found]
+
+    def _note_listed(self, folders: Sequence[str], found: Iterable[CheckpointKey]) -> None:
+        """Remember what was there of these stages."""
+        by_folder: dict[str, set[CheckpointKey]] = {folder: set() for folder in folders}
+        for key in found:
+            by_folder[folder_of(key)].add(key)
+        now = time.monotonic()
+        for folder, keys in by_folder.items():
+            self._listed[folder] = now, self._listed.get(folder, (now, frozenset()))[1] | keys
 
     def read(self, saved: Saved, number: int, folder: Path | None = None) -> pa.Table:
         """The rows of one partition, copied to that folder if they are many. Raises DiskFull; CheckpointError, which
-        names the key: Damaged if they are lost or damaged."""
+        names the key: Damaged if they are lost or damaged, and lie nowhere else."""
+        here = self._index.place(saved)
+        try:
+            return self._read(here, number, folder)
+        except CheckpointError as error:
+            other = self._elsewhere(here, isinstance(error, Damaged)) if self._pack else None
+            if other is None:
+                raise
+        return self._read(other, number, folder)
+
+    def _elsewhere(self, saved: Saved, is_damaged: bool) -> Saved | None:
+        """Another file with an output that cannot be read, if there is one."""
+        key = saved.committed.key
+        if is_damaged:
+            self._set_right(saved)
+            self._covered = {
+                path: outputs
+                for path, outputs in self._covered.items()
+                if all(one.committed.key != key for one in outputs)
+            }
+        other = next((one for one in self.find_all([key]) if one.path != saved.path), None)
+        if other is not None:
+            self._index.move([saved], [other])
+        return other
+
+    def _read(self, saved: Saved, number: int, folder: Path | None) -> pa.Table:
         cached = self._cached(saved, number)
         if cached is not None:
             try:
                 return read_segment(*cached, folder)
             except CheckpointError:  # it has just gone, or is damaged: the store has it
                 self._cache.drop(cached[0].name)
-        self._fetch(saved, [number])
+        self._fetch([saved], [number])
         cached = self._cached(saved, number)
         if cached is None:
             raise CheckpointError(f"checkpoint {saved.committed.key}: no space for it in {self._cache.root}")
@@ -212,47 +326,66 @@ class SharedCheckpoints:
             raise CheckpointError(f"checkpoint {saved.committed.key}: {error}") from error
 
     def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
-        """Have partitions (None: all) on this machine, many at a time. Those that fail, fail when they are read."""
-        tasks = []
+        """Have partitions (None: all) on this machine, many at a time: of each file those that lie side by side with
+        one request. Those that fail, fail when they are read."""
+        asked: dict[Path, tuple[list[Saved], set[int]]] = {}
         for saved, number in wanted:
-            numbers = range(len(saved.segments)) if number is None else (number,)
-            missing = [number for number in numbers if self._cached(saved, number) is None]
+            here = self._index.place(saved)
+            outputs, numbers = asked.setdefault(here.path, ([], set()))
+            outputs.append(here)
+            numbers.update(range(len(here.segments)) if number is None else (number,))
+        tasks = []
+        for outputs, numbers in asked.values():
+            missing = [one for one in sorted(numbers) if self._cached(outputs[0], one) is None]
             if missing:
-                tasks.append(self._threads.submit(self._fetch, saved, missing))
+                tasks.append(self._threads.submit(self._fetch, outputs, missing))
         for task in tasks:
             with contextlib.suppress(CheckpointError):
                 task.result()
 
     def local_bytes(self, saved: Saved) -> int:
         """Bytes of this output that stand on this machine."""
-        return sum(
-            segment.bytes for number, segment in enumerate(saved.segments) if self._cached(saved, number) is not None
-        )
+        here = self._index.place(saved)
+        return sum(one.bytes for number, one in enumerate(here.segments) if self._cached(here, number) is not None)
 
     def unpin(self, keys: Sequence[CheckpointKey]) -> None:
         """No job of this process needs these any more; they stay until their space is needed."""
-        self._leases.unpin(map(_name, keys))
+        self._leases.unpin(map(name_of, keys))
+        self._index.forget(keys)
+        self._merger.forget({key.content for key in keys})
 
     def remove(self, saved: Saved) -> None:
         """Forget a checkpoint that proved unreadable; first the manifest, then the data."""
-        name = _name(saved.committed.key)
+        self._set_right(self._index.place(saved))
+        self._index.forget([saved.committed.key])
+        self._leases.unpin([name_of(saved.committed.key)])
+
+    def _set_right(self, saved: Saved) -> None:
+        """No manifest names these data for this output any more."""
+        name = name_of(saved.committed.key)
         with contextlib.suppress(OSError):
+            if saved.is_packed:
+                self._index.leave_out(saved)
+                return
             present = self._manifest(name)
             if present is not None and present.path == saved.path:  # and not one made since
                 self._objects.delete([f"{name}.json"])
             self._objects.delete([saved.path.as_posix()])
-        self._leases.unpin([name])
 
     def set_aside(self, saved: Saved, folder: Path) -> None:
         """Move a checkpoint that is not to be used any more to a folder of this machine, for people. It goes if it
         cannot be moved."""
         with contextlib.suppress(OSError):
-            for object_ in (f"{_name(saved.committed.key)}.json", saved.path.as_posix()):
+            name = pack_of(saved) if saved.is_packed else name_of(saved.committed.key)
+            for object_ in (f"{name}.json", saved.path.as_posix()):
                 write_private(folder / object_.replace("/", "-"), self._objects.read(object_)[1])
         self.remove(saved)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Let go of the store. Merging ends; what a larger pack covers goes."""
+        self._merger.close()
+        with contextlib.suppress(OSError):  # the packs are there: more than they take is not lost
+            self._remove_covered()
         self._threads.shutdown(cancel_futures=True)
         self._leases.close()
 
@@ -267,18 +400,23 @@ class SharedCheckpoints:
 
     def _cached(self, saved: Saved, number: int) -> tuple[Path, Segment] | None:
         """The file on this machine that holds a segment, and where in it."""
+        segment = saved.segments[number]
         whole = self._cache.find(saved.path.name)
         if whole is not None:
-            return whole, saved.segments[number]
+            return whole, segment
         piece = self._cache.find(f"{saved.path.name}.{number}")
-        return None if piece is None else (piece, replace(saved.segments[number], offset=0))
+        return None if piece is None else (piece, replace(segment, offset=segment.offset - saved.span(number)[0]))
 
-    def _fetch(self, saved: Saved, numbers: Sequence[int]) -> None:
-        segments = [saved.segments[number] for number in numbers]
-        ranges = [(segment.offset, segment.length) for segment in segments]
+    def _fetch(self, outputs: Sequence[Saved], numbers: Sequence[int]) -> None:
+        """Have partitions of outputs that lie in one file on this machine. Raises CheckpointError; Damaged if none of
+        the outputs is as it was written."""
+        saved = outputs[0]
+        ranges = [saved.span(number) for number in numbers]
         names = [f"{saved.path.name}.{number}" for number in numbers]
         if len(numbers) == len(saved.segments):  # all of them lie side by side
-            ranges, names = [(0, segments[-1].offset + segments[-1].length)], [saved.path.name]
+            ranges, names, whole = [(0, saved.end)], [saved.path.name], True
+        else:
+            whole = False
         where = f"checkpoint {saved.committed.key} in {self._objects.url}"
         try:
             found = self._objects.ranges(saved.path.as_posix(), ranges)
@@ -286,12 +424,28 @@ class SharedCheckpoints:
             raise Damaged(f"{where} is lost: {error}") from error
         except OSError as error:
             raise CheckpointError(f"{where} cannot be read: {error}") from error
-        whole = len(found) < len(segments)
-        for place, segment in enumerate(segments):
-            check(segment, found[0][segment.offset :][: segment.length] if whole else found[place], where)
+        starts = {number: 0 if whole else ranges[place][0] for place, number in enumerate(numbers)}
+        data = {number: found[0 if whole else place] for place, number in enumerate(numbers)}
+        self._check(outputs, starts, data, where)
         with self._reading(f"checkpoint {saved.committed.key}"):
-            for name, data in zip(names, found, strict=True):
-                self._cache.add_bytes(name, data)
+            for name, piece in zip(names, found, strict=True):
+                self._cache.add_bytes(name, piece)
+
+    def _check(
+        self, outputs: Sequence[Saved], starts: Mapping[int, int], data: Mapping[int, memoryview], where: str
+    ) -> None:
+        """Raise Damaged if no output is whole in these data of partitions, which begin there in the file."""
+        damage: Damaged | None = None
+        for saved in outputs:
+            try:
+                for number, start in starts.items():
+                    segment = saved.segments[number]
+                    check(segment, data[number][segment.offset - start :][: segment.length], where)
+                return  # who reads another finds out about that
+            except Damaged as error:
+                damage = error
+        if damage is not None:
+            raise damage
 
     def _exists(self, name: str) -> bool:
         try:
@@ -315,8 +469,7 @@ class SharedCheckpoints:
         except CheckpointError:
             return seen.tag, None
         path = Path(name).parent / data
-        match = _OURS.fullmatch(path.as_posix())
-        return seen.tag, Saved(committed, path, segments) if match is not None and match["part"] == name else None
+        return seen.tag, Saved(committed, path, segments) if is_data_of(path.as_posix(), name) else None
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -334,9 +487,9 @@ class SharedCheckpoints:
 
     # Removing
 
-    def _look(self) -> dict[str, _Part]:
+    def _look(self) -> dict[str, Part]:
         """All parts there are; from now on it is known what they take."""
-        parts = _parts(self._objects.list())
+        parts = parts_of(self._objects.list())
         self._used = sum(part.bytes for part in parts.values())
         self._looked = time.monotonic()
         return parts
@@ -362,7 +515,7 @@ class SharedCheckpoints:
         with contextlib.suppress(OSError):  # the next read or write reports it
             self.collect()
 
-    def _collect(self, parts: Mapping[str, _Part], living: Living) -> None:
+    def _collect(self, parts: Mapping[str, Part], living: Living) -> None:
         """Remove what no living process is at work on, and nobody can find."""
         for name, part in parts.items():
             if part.gone is not None and self._is_old(part.gone, living) and self._mine(part.gone, living):
@@ -371,7 +524,7 @@ class SharedCheckpoints:
             garbage = [
                 item
                 for item in part.data
-                if item.name != kept and _match(item.name)["user"] not in living.users and self._is_old(item, living)
+                if item.name != kept and match(item.name)["user"] not in living.users and self._is_old(item, living)
             ]
             self._remove(part, garbage)
 
@@ -382,7 +535,7 @@ class SharedCheckpoints:
             return user == self._leases.own or user not in living.users
         return False
 
-    def _finish_removal(self, name: str, part: _Part) -> None:
+    def _finish_removal(self, name: str, part: Part) -> None:
         assert part.gone is not None
         if part.manifest is not None and part.manifest.modified < part.gone.modified:
             self._objects.delete([part.manifest.name])
@@ -392,29 +545,37 @@ class SharedCheckpoints:
     def _is_old(self, item: Object, living: Living) -> bool:
         return living.now - item.modified > self._leases.seconds
 
-    def _named(self, name: str, part: _Part) -> str | None:
+    def _named(self, name: str, part: Part) -> str | None:
         """The data that the manifest names; asked only where there is a choice."""
         if part.manifest is None:
             return None
         if len(part.data) == 1:
             return part.data[0].name
+        if is_pack(name):
+            return next((one.path.as_posix() for one in self._index.ask(name)), None)
         saved = self._manifest(name)
         return None if saved is None else saved.path.as_posix()
 
-    def _remove(self, part: _Part, data: Sequence[Object]) -> None:
+    def _remove(self, part: Part, data: Sequence[Object]) -> None:
         self._objects.delete([item.name for item in data])
         self._used -= sum(item.size for item in data)
         part.data = [item for item in part.data if item not in data]
 
-    def _evict(self, parts: Mapping[str, _Part], living: Living, bytes_: int) -> None:
-        """Remove at least that many bytes if it can be."""
+    def _evict(self, parts: Mapping[str, Part], living: Living, bytes_: int) -> None:
+        """Remove at least that many bytes if it can be: first what a pack covers, then what is worth least."""
+        packs = self._index.read(packs_in(parts), self._threads.map)
+        outputs = {name: {name_of(one.committed.key) for one in found} for name, found in packs.items()}
+        twice = _covered(parts, packs)
         free = [
-            (part.worth(living.now), name)
+            (name not in twice, part.worth(living.now), name)
             for name, part in parts.items()
-            if part.manifest and not part.gone and name not in living.needed and self._is_old(part.manifest, living)
+            if part.manifest
+            and part.is_there
+            and outputs.get(name, {name}).isdisjoint(living.needed)
+            and self._is_old(part.manifest, living)
         ]
         chosen: list[str] = []
-        for _, name in sorted(free):
+        for _, _, name in sorted(free):
             if bytes_ <= 0:
                 break
             chosen.append(name)
@@ -424,7 +585,7 @@ class SharedCheckpoints:
         began = time.monotonic()
         marked = [name for name, mine in zip(chosen, self._threads.map(self._mark, chosen), strict=True) if mine]
         needed = self._leases.living().needed
-        going = [name for name in marked if name not in needed]
+        going = [name for name in marked if outputs.get(name, {name}).isdisjoint(needed)]
         if time.monotonic() - began > self._leases.seconds:
             going = []  # this process was held up: others may have removed them by now, and made some again
         self._objects.delete([f"{name}.json" for name in going])
@@ -439,40 +600,39 @@ class SharedCheckpoints:
             return True
         return False
 
+    # Merging, beside the query
 
-def _match(name: str) -> re.Match[str]:
-    match = _OURS.fullmatch(name)
-    assert match is not None  # other objects were left out
-    return match
+    def _merge(self, sources: Sequence[Sequence[Saved]], between: Callable[[], None]) -> None:
+        """Make one pack of several files, if all stand on this machine: reading them again is not worth it."""
+        found = [(self._cache.find(outputs[0].path.name), outputs) for outputs in sources]
+        here = [(path, outputs) for path, outputs in found if path is not None]
+        outputs = [one for _, outputs in here for one in outputs]
+        if len(here) < 2 or not self._take_space(sum(sum(one.committed.bytes) for one in outputs)):
+            return
+        files_ = [(path, tuple(one.segments for one in outputs)) for path, outputs in here]
+        made = self._new_pack([one.committed for one in outputs], lambda stream: merge(stream, files_, between))
+        if made:
+            self._index.move(outputs, made)
+            self._covered |= {one[0].path: one for one in files(outputs)}
+            for path, _ in here:
+                self._cache.drop(path.name)
 
-
-def _parts(objects: Iterable[Object]) -> dict[str, _Part]:
-    parts: dict[str, _Part] = {}
-    for item in objects:
-        match = _OURS.fullmatch(item.name)
-        if match is None:
-            continue
-        part = parts.setdefault(match["part"], _Part())
-        if match["kind"] == "json":
-            part.manifest = item
-        elif match["kind"] == "gone":
-            part.gone = item
-        else:
-            part.data.append(item)
-    return parts
-
-
-def _is_whole(saved: Saved | None, key: CheckpointKey, part: _Part) -> bool:
-    if saved is None or saved.committed.key != key:
-        return False
-    end = max((segment.offset + segment.length for segment in saved.segments), default=0)
-    return any(item.name == saved.path.as_posix() and item.size >= end for item in part.data)
+    def _remove_covered(self) -> None:
+        """Remove what a larger pack holds. Who reads it meanwhile finds that."""
+        outputs = [found[0] for found in self._covered.values()]
+        names = [pack_of(one) if one.is_packed else name_of(one.committed.key) for one in outputs]
+        self._objects.delete([f"{name}.json" for name in names])
+        self._objects.delete([one.path.as_posix() for one in outputs])
 
 
-def _name(key: CheckpointKey) -> str:
-    content = blake2b(repr((key.signature, key.layout)).encode(), digest_size=16).hexdigest()
-    return f"{content}/{key.part}"
-
-
-def _base(name: str) -> str:
-    return name.rpartition("/")[2]
+def _covered(parts: Mapping[str, Part], packs: Mapping[str, Sequence[Saved]]) -> set[str]:
+    """Parts and packs whose outputs are all in larger packs."""
+    kept: set[CheckpointKey] = set()
+    twice: set[str] = set()
+    for name, outputs in sorted(packs.items(), key=lambda item: (-len(item[1]), item[0])):
+        keys = {one.committed.key for one in outputs}
+        if keys and keys <= kept:
+            twice.add(name)
+        elif outputs and parts[name].holds(outputs[0]):
+            kept |= keys
+    return twice | {name_of(key) for key in kept} & parts.keys()

@@ -2,14 +2,18 @@
 
 What a killed process may lose is bounded: `reserve` waits while `WAITING_BYTES` have not been written, or an output has
 waited for `WAITING_SECONDS`.
+
+Outputs of one group that wait are written together. A group that has many has one thread at a time, so that what comes
+while that writes is written together next; how many that are follows from how long writing takes, and none is held back
+to wait for others. Its second thread begins once something has waited for `SOON` or much is waiting.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from qoop.catalog.errors import QoopError
@@ -17,6 +21,13 @@ from qoop.engine.task import JobId
 
 WAITING_BYTES = 256 << 20
 WAITING_SECONDS = 1.0
+SOON = 0.25
+TOGETHER = 128
+"""Outputs that are written together at most."""
+
+TOGETHER_BYTES = 32 << 20
+_GROUPS = 1000  # that are remembered
+_FEW = 4  # outputs of a group that are written at once, each by a thread, whatever else is being written
 _PAUSE = 0.05  # seconds between looks at whether the waiting thread was stopped
 
 
@@ -36,16 +47,26 @@ class WriteBehind(Generic[Output]):
     """The outputs that are to be written, and the threads that write them.
 
     lock: that of the owner of the outputs. threads: how many there may be.
-    write: writes one output, in one of the threads, and calls `done`; it is also given when the output was queued.
+    write: writes outputs of one group, in one of the threads, and calls `done` for each; it is also given when each was
+        queued. group: by what an output may be written with others; None: none may.
     """
 
-    def __init__(self, lock: threading.Condition, threads: int, write: Callable[[Output, float], object]) -> None:
+    def __init__(
+        self,
+        lock: threading.Condition,
+        threads: int,
+        write: Callable[[Sequence[tuple[Output, float]]], object],
+        group: Callable[[Output], Hashable] | None = None,
+    ) -> None:
         self._lock = lock
         self._threads = threads
         self._write = write
         self._reserved: dict[Output, int] = {}  # for what waits, is being written, or is about to be queued
         self._waiting = 0  # bytes, of all of these
+        self._group: Callable[[Output], Hashable] = group or id
         self._queue: deque[Output] = deque()
+        self._writing: Counter[Hashable] = Counter()  # threads by the group that they write
+        self._came: Counter[Hashable] = Counter()  # outputs by group, lately
         self._unwritten: dict[Output, float] = {}  # what waits and what is being written, the oldest first; since when
         self._writers: list[threading.Thread] = []
         self._closing = False
@@ -82,6 +103,7 @@ class WriteBehind(Generic[Output]):
         """Have an output written, for which there is a reservation."""
         with self._lock:
             self._queue.append(output)
+            self._note_group(self._group(output))
             self._unwritten[output] = time.monotonic()
             if len(self._writers) < min(self._threads, len(self._unwritten)):
                 writer = threading.Thread(target=self._work, name="qoop-writer", daemon=True)
@@ -118,18 +140,56 @@ class WriteBehind(Generic[Output]):
         for _, failure in theirs:
             raise failure
 
-    def _work(self) -> None:
-        while (found := self._next()) is not None:
-            self._write(*found)
+    def _note_group(self, group: Hashable) -> None:
+        self._came[group] += 1
+        if len(self._came) > _GROUPS:
+            self._came = Counter({one: times for one, times in self._came.items() if self._writing[one]})
 
-    def _next(self) -> tuple[Output, float] | None:
+    def _work(self) -> None:
+        while found := self._next():
+            group = self._group(found[0][0])
+            try:
+                self._write(found)
+            finally:
+                with self._lock:
+                    self._writing -= Counter([group])
+                    self._lock.notify_all()
+
+    def _next(self) -> Sequence[tuple[Output, float]]:
+        """The outputs to write next, and since when they wait; none: there will be no more."""
         with self._lock:
-            while not self._queue and not self._closing:
-                self._lock.wait()
-            if not self._queue:
-                return None
-            output = self._queue.popleft()
-            return output, self._unwritten[output]
+            while (first := self._first_ripe()) is None:
+                if self._closing and not self._queue:
+                    return ()
+                self._lock.wait(_PAUSE if self._queue else None)
+            group = self._group(first)
+            together = self._together(group)
+            for output in together:
+                self._queue.remove(output)
+            self._writing[group] += 1
+            return [(output, self._unwritten[output]) for output in together]
+
+    def _first_ripe(self) -> Output | None:
+        """The first output whose group may be written now."""
+        now = time.monotonic()
+        for output in self._queue:
+            group = self._group(output)
+            if not self._writing[group] or self._came[group] <= _FEW or now - self._unwritten[output] > SOON:
+                return output
+            if sum(one.bytes for one in self._queue if self._group(one) == group) >= TOGETHER_BYTES:
+                return output
+        return None
+
+    def _together(self, group: Hashable) -> list[Output]:
+        found: list[Output] = []
+        bytes_ = 0
+        for output in self._queue:
+            if self._group(output) == group:
+                bytes_ += output.bytes
+                if found and (bytes_ > TOGETHER_BYTES or len(found) == TOGETHER):
+                    break
+                found.append(output)
+        return found
 
     def _longest_wait(self) -> float:
         return time.monotonic() - next(iter(self._unwritten.values())) if self._unwritten else 0.0

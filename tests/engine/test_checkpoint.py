@@ -346,7 +346,7 @@ def test_a_full_spill_disk(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
     store = Store(60_000, spill)
     parts = put(store, 1)
-    full = Full(monkeypatch, segments, 5000, "_append")
+    full = Full(monkeypatch, segments, 5000, "append")
     with pytest.raises(DiskFull, match="spill"):
         put(store, 2, rows=3000)
     assert files(spill) == [] and not store.present([key(2)])
