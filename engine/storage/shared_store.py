@@ -62,6 +62,7 @@ _THREADS = 8
 _FULL = 0.9  # fraction of the budget to which eviction frees space
 _MANIFEST_BYTES = 1024
 _TRIES = 5
+_STAGES = 1000  # of which it is remembered what was there
 _PAUSE = 0.1  # seconds between tries
 
 
@@ -92,7 +93,7 @@ class SharedCheckpoints:
         self._latency = 0.0  # seconds of a request; rises and falls with what was seen
         self._merger = Merger(self._merge, lambda: self._latency)
         self._listed: dict[str, tuple[float, frozenset[CheckpointKey]]] = {}
-        self._covered: dict[Path, Sequence[Saved]] = {}  # files of this process all of which a larger pack holds
+        self._covered: dict[Path, dict[CheckpointKey, Saved]] = {}  # by file: its outputs, which a larger pack holds
         self._objects = objects
         self._cache = cache
         self._budget = budget
@@ -281,33 +282,33 @@ class SharedCheckpoints:
         now = time.monotonic()
         for folder, keys in by_folder.items():
             self._listed[folder] = now, self._listed.get(folder, (now, frozenset()))[1] | keys
+        while len(self._listed) > _STAGES:
+            self._listed.pop(next(iter(self._listed)), None)
 
     def read(self, saved: Saved, number: int, folder: Path | None = None) -> pa.Table:
         """The rows of one partition, copied to that folder if they are many. Raises DiskFull; CheckpointError, which
         names the key: Damaged if they are lost or damaged, and lie nowhere else."""
-        here = self._index.place(saved)
-        try:
-            return self._read(here, number, folder)
-        except CheckpointError as error:
-            other = self._elsewhere(here, isinstance(error, Damaged)) if self._pack else None
-            if other is None:
-                raise
-        return self._read(other, number, folder)
+        here, tried = self._index.place(saved), set[Path]()
+        while True:
+            try:
+                return self._read(here, number, folder)
+            except CheckpointError as error:
+                tried.add(here.path)
+                other = self._elsewhere(here, isinstance(error, Damaged)) if self._pack else None
+                if other is None or other.path in tried:
+                    raise
+            self._index.move([here], [other])
+            here = other
 
     def _elsewhere(self, saved: Saved, is_damaged: bool) -> Saved | None:
-        """Another file with an output that cannot be read, if there is one."""
+        """Where an output that cannot be read lies besides, if it does."""
         key = saved.committed.key
         if is_damaged:
             self._set_right(saved)
-            self._covered = {
-                path: outputs
-                for path, outputs in self._covered.items()
-                if all(one.committed.key != key for one in outputs)
-            }
-        other = next((one for one in self.find_all([key]) if one.path != saved.path), None)
-        if other is not None:
-            self._index.move([saved], [other])
-        return other
+            with self._available:  # no larger pack holds it as it should
+                for path in [path for path, keys in self._covered.items() if key in keys]:
+                    del self._covered[path]
+        return self.find(key)
 
     def _read(self, saved: Saved, number: int, folder: Path | None) -> pa.Table:
         cached = self._cached(saved, number)
@@ -613,13 +614,15 @@ class SharedCheckpoints:
         made = self._new_pack([one.committed for one in outputs], lambda stream: merge(stream, files_, between))
         if made:
             self._index.move(outputs, made)
-            self._covered |= {one[0].path: one for one in files(outputs)}
+            with self._available:
+                self._covered |= {group[0].path: {one.committed.key: one for one in group} for group in files(outputs)}
             for path, _ in here:
                 self._cache.drop(path.name)
 
     def _remove_covered(self) -> None:
         """Remove what a larger pack holds. Who reads it meanwhile finds that."""
-        outputs = [found[0] for found in self._covered.values()]
+        with self._available:
+            outputs = [next(iter(found.values())) for found in self._covered.values()]
         names = [pack_of(one) if one.is_packed else name_of(one.committed.key) for one in outputs]
         self._objects.delete([f"{name}.json" for name in names])
         self._objects.delete([one.path.as_posix() for one in outputs])

@@ -12,11 +12,12 @@ from qoop.catalog.stores.objects import Object, ObjectChanged
 
 
 class InMemory:
-    """Objects as bytes. Thread-safe. Its clock is that of the process."""
+    """Objects as bytes. Thread-safe. later: seconds by which its clock is ahead of the process's."""
 
     url = "memory://store"
 
     def __init__(self) -> None:
+        self.later = 0.0
         self._lock = threading.Lock()
         self._found: dict[str, tuple[Object, bytes]] = {}
         self._tags = count(1)
@@ -69,4 +70,4 @@ class InMemory:
                 self._found.pop(name, None)
 
     def _put(self, name: str, data: bytes) -> None:
-        self._found[name] = (Object(name, len(data), time.time(), str(next(self._tags))), data)
+        self._found[name] = (Object(name, len(data), time.time() + self.later, str(next(self._tags))), data)
