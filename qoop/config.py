@@ -42,7 +42,7 @@ class Config:
     trace: the file, or folder, that what happens is written to; None: it is not.
     tables: the folder of the tables that are created, as Parquet files; None: they live in memory.
     staged: queries run in stages only.
-    persist: which outputs go to the folder of checkpoints.
+    persist: which outputs go to the folder of checkpoints. pack: a store keeps many of them in one file.
     statistics, policy, tenant, tenants, priority, deadline, scheduler, most_jobs, most_queued: see `connect`.
     error_goal, confidence: the goal of answers that grow, where a query names none.
     watch_machine: see `connect`; None: nobody has said.
@@ -65,6 +65,7 @@ class Config:
     trace: Path | None = None
     tables: Path | None = None
     persist: Persist = "all"
+    pack: bool = True
     staged: bool = False
     statistics: Statistics = "pilot"
     policy: PolicyName = "greedy"

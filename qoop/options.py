@@ -226,6 +226,10 @@ OPTIONS = (
         "persist", '"all" outputs go to the folder of checkpoints; or "worthwhile"', one_of("all", "worthwhile"),
         lambda: "all",
     ),
+    SessionOption(
+        "pack", "true: in a store that machines share, many outputs are kept in one file where that saves requests",
+        on_or_off, lambda: True,
+    ),
     SessionOption("reuse", "true with a folder of checkpoints, else false", on_or_off),
     SessionOption(
         "spill", "a temporary folder, removed when the session closes", folder, argument=False, blank=True, trusted=True

@@ -129,6 +129,7 @@ def connect(
     locked: bool | None = None,
     copy_to: Sequence[str | os.PathLike[str]] | None = None,
     statistics: str | None = None,
+    pack: bool | None = None,
 ) -> Session:
     """Open a session on this machine, or on the nodes of a Ray cluster.
 
@@ -152,6 +153,8 @@ def connect(
         again.
     persist: which outputs go to the folder of checkpoints: "all", or only the "worthwhile" ones, for which the work
         that a failure would cost outweighs the writing (:mod:`qoop.replanning.worthwhile`).
+    pack: whether a place that machines share keeps many outputs in one file, where that saves requests (see
+        docs/stores.md). True by default; a folder of this machine never does.
     staged: whether queries run in stages only. False by default: DuckDB's own plan of the whole query is one of the
         alternatives, and the usual one where the query is short.
     tenant: whom the queries are for, where `Session.submit` names nobody else: slots are shared between tenants first,
@@ -1111,7 +1114,7 @@ def _retention(config: Config) -> Retention:
     if budget is None and isinstance(config.checkpoints, Path):
         budget = usual_budget(config.checkpoints)
     quarantine, key = folder / "quarantine", chosen_key()
-    return Retention(config.checkpoints, budget, config.reuse, quarantine, config.guard_always, key)
+    return Retention(config.checkpoints, budget, config.reuse, quarantine, config.guard_always, key, config.pack)
 
 
 def _answer(job: Job, watch: Callable[[Job], object] | None) -> Result:

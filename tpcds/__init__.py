@@ -19,6 +19,7 @@
     estimates/          how good estimates are
     load/               many queries of several tenants at once, in virtual time
     map/                a map of where changing plan pays
+    packed/             what packed outputs save behind a slow store
     scenarios/          one query under changing capacity, in virtual time
     simulate/           what tasks of large data take, and replicas of real machines
     suite/              the paper's evaluation

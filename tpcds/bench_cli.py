@@ -28,6 +28,7 @@ from qoop.tpcds.bench import (
 from qoop.tpcds.bench.system_under_test import KINDS
 from qoop.tpcds.load import commands as load_commands
 from qoop.tpcds.map import commands as the_map
+from qoop.tpcds.packed import bench as packed
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.scenarios import adversary, forecasts
 from qoop.tpcds.simulate import fidelity, ground_truth, measuring, shared_cluster
@@ -61,6 +62,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     load_commands.add_command(commands)
     load_commands.add_learning(commands)
     _add_ray_spot(commands)
+    packed.add_command(commands, _write)
     suite.add_commands(commands)
     the_map.add_commands(commands)
 

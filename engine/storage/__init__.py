@@ -13,7 +13,7 @@
     listing.py        the names of its objects
     packs.py          many outputs in one data file
     pack_index.py     the packs that this process knows
-    merging.py        small files become larger ones beside the query
+    merging.py        small files become larger ones while the query runs
     leases.py         the users of such a store, known through leases
     guard.py          compares outputs of one signature
     scratch.py        temporary folders that do not outlive their process

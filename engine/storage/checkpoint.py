@@ -523,7 +523,7 @@ class Store:
         self._told(CheckpointSaved(jobs, key, entry.bytes, behind, saved is not None and trusted, seconds))
 
     def _save(self, entries: Sequence[_Entry]) -> list[tuple[Saved | None, QoopError | None]]:
-        """What became of each: where it is, or why it is not."""
+        """The place of each, or the reason why it has none."""
         assert self._directory is not None
         try:
             saved = self._directory.save_all([self._unsaved(entry) for entry in entries])
@@ -544,7 +544,7 @@ class Store:
         return Unsaved(entry.committed, tables, needed=bool(entry.jobs))
 
     def _differs(self, entry: _Entry, saved: Saved | None) -> GuardMismatch | None:
-        """Why somebody else's output, which is there in place of this one, is not the same."""
+        """The mismatch, if somebody else's output, which is there in place of this one, is not the same."""
         if saved is None or saved.committed is entry.committed:
             return None
         try:

@@ -46,7 +46,7 @@ class Part:
 
 
 def match(name: str) -> re.Match[str]:
-    """What the name of an object of ours says."""
+    """The facts that the name of an object of ours tells."""
     found = _OURS.fullmatch(name)
     assert found is not None  # other objects were left out
     return found

@@ -462,7 +462,7 @@ def dump_manifest(committed: Committed, data: str, segments: Sequence[Segment], 
 
 
 def facts_to_json(committed: Committed) -> dict[str, Any]:
-    """What a manifest says of an output besides its key and its rows."""
+    """The facts that a manifest has of an output besides its key and its rows."""
     return {name: getattr(committed, name) for name in _FACTS}
 
 

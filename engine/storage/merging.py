@@ -1,4 +1,4 @@
-"""Small files of a store become larger ones beside the query, by a thread of their own.
+"""Small files of a store become larger ones while the query runs, by a thread of their own.
 
 Nobody waits for it: outputs are durable before they are merged, readers take what there is, and a merge that fails
 or is given up leaves everything as it was. After Riffle (Zhang et al., EuroSys 2018) files of a stage are grouped as
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from qoop.engine.events import Committed
@@ -18,10 +18,10 @@ from qoop.engine.storage.manifest import Saved
 from qoop.engine.task import Content
 
 FILES = 16
-"""So many files are merged at once."""
+"""The number of files that are merged at once."""
 
 OUTPUTS = 256
-"""A pack holds at most so many outputs, which are what may be lost with it."""
+"""The largest number of outputs in a pack. They may be lost together."""
 
 BLOCK = 1 << 20
 """Bytes of a partition in one file above which a request less is not worth a copy: 30 ms at 35 MB/s."""
@@ -33,6 +33,7 @@ ENOUGH = 0.95
 """The part of a stage's outputs in large files at which the rest stays as it is."""
 
 _READ = 0.1  # of the reads that merged files would make cheaper, how many are expected: most stages are never read
+_STAGES = 1000
 _REQUESTS = 4  # that a merge takes, with the removal of its sources
 _COPIED = 100e6  # bytes a second
 
@@ -94,7 +95,7 @@ class Merger:
         self._closing = False
         self._thread: threading.Thread | None = None
         self.failures: list[OSError] = []
-        """Why merges failed, the last few."""
+        """The errors of the last few merges that failed."""
 
     def add(self, outputs: Sequence[Saved]) -> None:
         """These were committed, in one file."""
@@ -112,12 +113,8 @@ class Merger:
                 if stage.large < ENOUGH * stage.seen:
                     self._issue(stage)
                 del self._stages[committed.key.content]
-
-    def forget(self, contents: Iterable[Content]) -> None:
-        """Nobody makes more of these stages."""
-        with self._lock:
-            for content in contents:
-                self._stages.pop(content, None)
+            elif len(self._stages) > _STAGES:  # nobody makes more of the oldest
+                del self._stages[next(iter(self._stages))]
 
     def wait(self) -> None:
         """Wait until all merges that began, or are about to, are done."""

@@ -32,7 +32,8 @@ class PackIndex:
         self._moved: dict[tuple[CheckpointKey, Path], Saved] = {}
 
     def read(self, manifests: Mapping[str, Object], many: Map = map) -> dict[str, tuple[Saved, ...]]:
-        """What the packs of these names cover; nothing if one is gone or cannot be believed. many: maps in threads."""
+        """The outputs that the packs of these names cover; none if one is gone or cannot be believed. many: maps in
+        threads."""
         with self._lock:
             found = {name: self._known.get((name, seen.tag), self._own.get(name)) for name, seen in manifests.items()}
         unknown = [name for name, outputs in found.items() if outputs is None]
@@ -40,7 +41,7 @@ class PackIndex:
         return {name: outputs or () for name, outputs in found.items()}
 
     def ask(self, name: str) -> tuple[Saved, ...]:
-        """What a pack covers now."""
+        """The outputs that a pack covers now."""
         try:
             seen, text = self._objects.read(f"{name}.json")
         except FileNotFoundError:
@@ -123,8 +124,8 @@ def pack_of(saved: Saved) -> str:
 
 
 def covers(packs: Iterable[tuple[Saved, ...]], wanted: Collection[CheckpointKey]) -> dict[CheckpointKey, Saved]:
-    """Where to read each output from that some pack holds: exactly one place each, in as few packs as can easily be
-    found, so that a reader of a partition asks for few ranges."""
+    """One place for each output that some pack holds, in as few packs as can easily be found: a reader of a partition
+    asks for few ranges then."""
     useful = [[one for one in pack if one.committed.key in wanted] for pack in packs]
     chosen: dict[CheckpointKey, Saved] = {}
     for pack in sorted(useful, key=lambda outputs: (-len(outputs), outputs[0].path.name if outputs else "")):

@@ -35,6 +35,7 @@ ALIGNMENT = 64
 
 _LARGE = 32 << 20  # bytes of a segment that is not read into memory, if it may be copied
 _CHUNK = 1 << 20
+_SMALL = 64 << 10  # bytes of a segment that is made in memory and written at once
 
 
 class Damaged(CheckpointError):
@@ -128,6 +129,13 @@ def _write_segment(
     stream: BinaryIO, offset: int, table: pa.Table, between: Callable[[], None], strong: bool
 ) -> Segment:
     sink = _Summing(stream, strong)
+    if table.nbytes <= _SMALL:  # a stream is ten writes, which would take longer than its rows
+        between()
+        buffer = pa.BufferOutputStream()
+        with pa.ipc.new_stream(buffer, table.schema) as writer:
+            writer.write_table(table)
+        sink.write(buffer.getvalue())
+        return Segment(offset, sink.length, table.num_rows, table.nbytes, sink.checksum, sink.hexdigest())
     with pa.PythonFile(sink, mode="w") as file, pa.ipc.new_stream(file, table.schema) as writer:
         for batch in table.to_batches():
             between()

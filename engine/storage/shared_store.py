@@ -19,9 +19,9 @@ of file locks there are three rules:
   was written less than a lease ago is left alone, too, so that a new output need not be in the lease at once.
 - *Data without a manifest* are garbage once the lease of their writer has run out.
 
-What waits to be written together is written as one pack (`save_all`), and small files become larger ones beside the
-query (`merging`). An output may thus lie in several places: whoever wants it reads one of them, and takes another if
-that is lost or damaged. A pack is needed while any of its outputs is. What a larger pack covers is removed when this
+What waits to be written together is written as one pack (`save_all`), and small files become larger ones while
+the query runs (`merging`). An output may thus lie in several places: a reader takes one of them, and another if that is
+lost or damaged. A pack is needed while any of its outputs is. What a larger pack covers is removed when this
 process ends, or when space is needed.
 
 A budget is kept by each process as far as it knows: what others write within half a lease may come on top.
@@ -141,7 +141,7 @@ class SharedCheckpoints:
         return [present.get(one.committed.key) for one in outputs]
 
     def _present(self, keys: Sequence[CheckpointKey], name: str = "") -> dict[CheckpointKey, Saved]:
-        """Those that somebody has written already. The store is asked anew after a third of a lease: of two who write
+        """Those that somebody has written already. The store is asked again after a third of a lease: of two who write
         at once the first to commit still wins, and what a pack holds twice takes space twice, and nothing else."""
         folder, now = folder_of(keys[0]), time.monotonic()
         listed, known = self._listed.get(folder, (-inf, frozenset()))
@@ -301,7 +301,7 @@ class SharedCheckpoints:
             here = other
 
     def _elsewhere(self, saved: Saved, is_damaged: bool) -> Saved | None:
-        """Where an output that cannot be read lies besides, if it does."""
+        """Another place of an output that cannot be read, if there is one."""
         key = saved.committed.key
         if is_damaged:
             self._set_right(saved)
@@ -353,7 +353,6 @@ class SharedCheckpoints:
         """No job of this process needs these any more; they stay until their space is needed."""
         self._leases.unpin(map(name_of, keys))
         self._index.forget(keys)
-        self._merger.forget({key.content for key in keys})
 
     def remove(self, saved: Saved) -> None:
         """Forget a checkpoint that proved unreadable; first the manifest, then the data."""
@@ -601,7 +600,7 @@ class SharedCheckpoints:
             return True
         return False
 
-    # Merging, beside the query
+    # Merging, while the query runs
 
     def _merge(self, sources: Sequence[Sequence[Saved]], between: Callable[[], None]) -> None:
         """Make one pack of several files, if all stand on this machine: reading them again is not worth it."""

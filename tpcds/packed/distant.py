@@ -84,7 +84,7 @@ class Distant:
 
 
 def _joined(wanted: Sequence[tuple[int, int]]) -> int:
-    """How many requests these ranges are."""
+    """The number of requests that these ranges are."""
     requests, end = 0, -_GAP - 1
     for offset, length in sorted(wanted):
         requests += offset - end > _GAP

@@ -48,6 +48,11 @@ class ShuffleResult:
     total: int = 0
 
     @property
+    def kinds(self) -> Counter[str]:
+        """Requests by kind."""
+        return sum(self.requests.values(), Counter())
+
+    @property
     def all_seconds(self) -> float:
         """From the first map to the last durable output."""
         return sum(self.seconds.values())
@@ -128,19 +133,3 @@ def _put(store: Store, options: ShuffleOptions, stage: str, part: int, tables: l
     width = options.maps if stage == "map" else options.reduces
     committed = Committed(_key(stage, part), rows, sizes, time.perf_counter() - began, width=width)
     store.put(committed, "job", tables, durable=True)
-
-
-if __name__ == "__main__":
-    import sys
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as root:
-        for maps, pack in [(int(sys.argv[1]), bool(int(one))) for one in sys.argv[2]]:
-            found = run(ShuffleOptions(Path(root) / f"{pack:d}", maps, maps, pack=pack))
-            print(
-                pack,
-                {k: round(v, 2) for k, v in found.seconds.items()},
-                found.requests,
-                found.all_requests,
-                found.total,
-            )
