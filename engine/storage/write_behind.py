@@ -164,19 +164,20 @@ class WriteBehind(Generic[Output]):
                 self._lock.wait(_PAUSE if self._queue else None)
             group = self._group(first)
             together = self._together(group)
-            for output in together:
-                self._queue.remove(output)
+            taken = set(together)
+            self._queue = deque(output for output in self._queue if output not in taken)
             self._writing[group] += 1
             return [(output, self._unwritten[output]) for output in together]
 
     def _first_ripe(self) -> Output | None:
         """The first output whose group may be written now."""
-        now = time.monotonic()
+        now, bytes_ = time.monotonic(), Counter[Hashable]()
         for output in self._queue:
             group = self._group(output)
-            if not self._writing[group] or self._came[group] <= _FEW or now - self._unwritten[output] > SOON:
+            bytes_[group] += output.bytes
+            if not self._writing[group] or self._came[group] <= _FEW or bytes_[group] >= TOGETHER_BYTES:
                 return output
-            if sum(one.bytes for one in self._queue if self._group(one) == group) >= TOGETHER_BYTES:
+            if now - self._unwritten[output] > SOON:
                 return output
         return None
 
