@@ -101,6 +101,7 @@ class Schedule:
         self.tables = {key: self._output() for key in self.keys}
         self.committed: set[CheckpointKey] = set()
         self.merged = 0
+        self.intact = True
         self._machines = 0
 
     def run(self) -> str:
@@ -116,6 +117,8 @@ class Schedule:
             found = reader.find_all(self.keys)
             assert self.committed <= {one.committed.key for one in found}, "what was committed is found"
             writer._merger.wait()
+            if draw.random() < 0.3:
+                self._damage_under(writer, process)
             if draw.random() < 0.7:
                 writer.close()
         if draw.random() < 0.5:
@@ -124,7 +127,7 @@ class Schedule:
         if reader is not None:
             self._read_all(reader, found)
             if draw.random() < 0.4:
-                self._evict(reader)
+                self._evict()
             reader.close()
         if writer is not None:
             process.dies = 0  # it does nothing more
@@ -174,11 +177,23 @@ class Schedule:
                 continue
             self.committed |= {one.committed.key for one in saved if one is not None}
 
+    def _damage_under(self, writer: SharedCheckpoints, process: Process) -> None:
+        """The writer itself finds that something is damaged: what it merged is not removed on the strength of that."""
+        process.dies = process.fails = None
+        self._damage()
+        for file in writer._cache.root.glob("*"):
+            file.unlink()
+        self._read_all(writer, writer.find_all(self.keys))
+        whole = self._whole()
+        writer.close()
+        assert self._whole() >= whole, "what was whole is there"
+
     def _damage(self) -> None:
         names = [item.name for item in self.store.list() if not item.name.startswith("users/")]
         if not names:
             return
         name = self.random.choice(names)
+        self.intact = False
         text = bytearray(self.store.read(name)[1])
         how = self.random.choice(["lost", "short", "flipped"])
         if how == "lost" or not text:
@@ -225,13 +240,13 @@ class Schedule:
             else:
                 assert tuple(tables) == self.tables[key], "the rows are those that were written"
 
-    def _evict(self, reader: SharedCheckpoints) -> None:
-        """Somebody needs space, long after all that was written; the reader lives and needs some of it."""
-        needed = [key for key in self.keys if self.random.random() < 0.5]
-        kept = reader.find_all(self.keys)
-        reader.unpin([key for key in self.keys if key not in needed])
+    def _evict(self) -> None:
+        """Somebody needs space, long after all that was written; a reader lives and needs some of it."""
+        reader = self._machine(Process(self.store))
+        assert reader is not None
+        needed = [key for key in self.keys if self.random.random() < 0.3]
+        kept = reader.find_all(needed)
         self.store.later += 10 * LEASE
-        reader._leases.begin()
         reader._leases._write()
         other = self._machine(Process(self.store), budget=self.random.randint(1000, 6000))
         assert other is not None
@@ -240,7 +255,10 @@ class Schedule:
             key = CheckpointKey("o" * 32, "l" * 32, number)
             other.save_all([Unsaved(Committed(key, (100,), (rows.nbytes,), 1.0), (rows,), False)])
         other.close()
-        self._read_all(reader, [one for one in kept if one.committed.key in needed])
+        whole = self._whole()
+        assert not self.intact or set(needed) & self.committed <= whole, "what a living process needs is there"
+        self._read_all(reader, kept)
+        reader.close()
 
     def _make_again(self) -> None:
         """One that comes later finds what it can, makes the rest, and then another has everything."""
