@@ -28,14 +28,17 @@ class PackIndex:
         self._key = key
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], tuple[Saved, ...]] = {}
-        self._own: dict[str, tuple[Saved, ...]] = {}
+        self._own: dict[tuple[str, int], tuple[Saved, ...]] = {}
         self._moved: dict[tuple[CheckpointKey, Path], Saved] = {}
 
     def read(self, manifests: Mapping[str, Object], many: Map = map) -> dict[str, tuple[Saved, ...]]:
         """The outputs that the packs of these names cover; none if one is gone or cannot be believed. many: maps in
         threads."""
         with self._lock:
-            found = {name: self._known.get((name, seen.tag), self._own.get(name)) for name, seen in manifests.items()}
+            found = {
+                name: self._known.get((name, seen.tag), self._own.get((name, seen.size)))
+                for name, seen in manifests.items()
+            }
         unknown = [name for name, outputs in found.items() if outputs is None]
         found |= dict(zip(unknown, many(self.ask, unknown), strict=True))
         return {name: outputs or () for name, outputs in found.items()}
@@ -55,10 +58,11 @@ class PackIndex:
         self._know(name, seen.tag, outputs)
         return outputs
 
-    def wrote(self, outputs: tuple[Saved, ...]) -> None:
-        """This process wrote a pack: it need not be read. If others leave an output out, its reader will find out."""
+    def wrote(self, outputs: tuple[Saved, ...], size: int) -> None:
+        """This process wrote a pack: it need not be read while its manifest has that size. That shrinks if somebody
+        leaves an output out."""
         with self._lock:
-            self._own[pack_of(outputs[0])] = outputs
+            self._own[pack_of(outputs[0]), size] = outputs
             while len(self._own) > _KNOWN:
                 del self._own[next(iter(self._own))]
 
@@ -71,7 +75,6 @@ class PackIndex:
     def leave_out(self, saved: Saved) -> None:
         """A pack covers an output no more: its data are damaged. The others stay; the last takes the pack with it."""
         name = pack_of(saved)
-        self._own.pop(name, None)
         with contextlib.suppress(FileNotFoundError, FileExistsError):  # somebody else is just doing it
             seen = self._objects.about(f"{name}.json")
             covered = self.ask(name)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -53,7 +54,8 @@ def write_pack(stream: BinaryIO, outputs: Sequence[Sequence[pa.Table]], strong: 
 
 def merge(stream: BinaryIO, sources: Sequence[tuple[Path, Index]], between: Callable[[], None]) -> Index:
     """Write the outputs of several files to one that is empty, byte by byte. between: is called before each partition;
-    may raise to give up. Every file is read from its beginning to its end, once. Raises OSError."""
+    may raise to give up. Every file is read from its beginning to its end, once. Raises OSError, also
+    if one is not as it was written."""
     files = [path.open("rb", buffering=_CHUNK) for path, _ in sources]
     try:
         index: list[list[Segment]] = [[] for _, outputs in sources for _ in outputs]
@@ -73,15 +75,17 @@ def merge(stream: BinaryIO, sources: Sequence[tuple[Path, Index]], between: Call
 
 
 def _copy(file: BinaryIO, segment: Segment, stream: BinaryIO, end: int) -> int:
-    """Append the bytes of a segment; where the file ends then."""
+    """Append the bytes of a segment, if they are as they were written; where the file ends then."""
     file.seek(segment.offset)
-    left = segment.length
+    left, checksum = segment.length, 0
     while left:
         chunk = file.read(min(left, _CHUNK))
         if not chunk:
             raise OSError(f"{file.name} is cut short")
         write_all(stream, memoryview(chunk))
-        left -= len(chunk)
+        left, checksum = left - len(chunk), crc32(chunk, checksum)
+    if checksum != segment.checksum:
+        raise OSError(f"{file.name} is corrupt")
     padding = -segment.length % ALIGNMENT
     write_all(stream, memoryview(bytes(padding)))
     return end + segment.length + padding

@@ -93,6 +93,7 @@ class SharedCheckpoints:
         self._latency = 0.0  # seconds of a request; rises and falls with what was seen
         self._merger = Merger(self._merge, lambda: self._latency)
         self._listed: dict[str, tuple[float, frozenset[CheckpointKey]]] = {}
+        self._removed: set[tuple[CheckpointKey, Path]] = set()  # outputs that are not to be merged
         self._covered: dict[Path, dict[CheckpointKey, Saved]] = {}  # by file: its outputs, which a larger pack holds
         self._objects = objects
         self._cache = cache
@@ -198,7 +199,7 @@ class SharedCheckpoints:
             self._note_latency(time.monotonic() - asked)
         if self._was_lost(saved, began):
             return ()
-        self._index.wrote(saved)
+        self._index.wrote(saved, len(text))
         return saved
 
     def _note_latency(self, seconds: float) -> None:
@@ -356,7 +357,9 @@ class SharedCheckpoints:
 
     def remove(self, saved: Saved) -> None:
         """Forget a checkpoint that proved unreadable; first the manifest, then the data."""
-        self._set_right(self._index.place(saved))
+        for one in files([self._index.place(saved), saved]):
+            self._removed.add((saved.committed.key, one[0].path))
+            self._set_right(one[0])
         self._index.forget([saved.committed.key])
         self._leases.unpin([name_of(saved.committed.key)])
 
@@ -374,12 +377,15 @@ class SharedCheckpoints:
 
     def set_aside(self, saved: Saved, folder: Path) -> None:
         """Move a checkpoint that is not to be used any more to a folder of this machine, for people. It goes if it
-        cannot be moved."""
+        cannot be moved, and from all places where it lies."""
         with contextlib.suppress(OSError):
             name = pack_of(saved) if saved.is_packed else name_of(saved.committed.key)
             for object_ in (f"{name}.json", saved.path.as_posix()):
                 write_private(folder / object_.replace("/", "-"), self._objects.read(object_)[1])
         self.remove(saved)
+        other = self.find(saved.committed.key) if self._pack else None
+        if other is not None and other.path != saved.path:
+            self.set_aside(other, folder)
 
     def close(self) -> None:
         """Let go of the store. Merging ends; what a larger pack covers goes."""
@@ -604,7 +610,8 @@ class SharedCheckpoints:
 
     def _merge(self, sources: Sequence[Sequence[Saved]], between: Callable[[], None]) -> None:
         """Make one pack of several files, if all stand on this machine: reading them again is not worth it."""
-        found = [(self._cache.find(outputs[0].path.name), outputs) for outputs in sources]
+        right = [[one for one in outputs if (one.committed.key, one.path) not in self._removed] for outputs in sources]
+        found = [(self._cache.find(outputs[0].path.name), outputs) for outputs in right if outputs]
         here = [(path, outputs) for path, outputs in found if path is not None]
         outputs = [one for _, outputs in here for one in outputs]
         if len(here) < 2 or not self._take_space(sum(sum(one.committed.bytes) for one in outputs)):
@@ -612,11 +619,18 @@ class SharedCheckpoints:
         files_ = [(path, tuple(one.segments for one in outputs)) for path, outputs in here]
         made = self._new_pack([one.committed for one in outputs], lambda stream: merge(stream, files_, between))
         if made:
-            self._index.move(outputs, made)
-            with self._available:
-                self._covered |= {group[0].path: {one.committed.key: one for one in group} for group in files(outputs)}
+            self._read_from(made, outputs)
             for path, _ in here:
                 self._cache.drop(path.name)
+
+    def _read_from(self, made: Sequence[Saved], sources: Sequence[Saved]) -> None:
+        """From now on these are read from a pack that was made of them."""
+        self._index.move(sources, made)
+        with self._available:
+            self._covered |= {group[0].path: {one.committed.key: one for one in group} for group in files(sources)}
+        for new, old in zip(made, sources, strict=True):
+            if (old.committed.key, old.path) in self._removed:  # meanwhile
+                self._set_right(new)
 
     def _remove_covered(self) -> None:
         """Remove what a larger pack holds. Who reads it meanwhile finds that."""

@@ -130,6 +130,52 @@ def test_small_files_become_one_which_is_read_and_the_others_go(
     assert counts["get"] == 1 + 1 + 2, "the manifest, the partition, and two that were not asked for before"
 
 
+def test_what_is_damaged_on_the_machine_is_not_merged(
+    machine: Machine, objects: Distant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "pays", lambda *_: True)
+    here, there = machine(), machine()
+    [saved] = here.save_all([unsaved(0, width=2)])
+    assert saved is not None
+    file = here._cache.root / saved.path.name
+    text = bytearray(file.read_bytes())
+    text[saved.segments[2].offset + 100] ^= 255
+    file.write_bytes(text)
+    here.save_all([unsaved(1, width=2)])
+    here._merger.wait()
+    assert ["corrupt" in str(error) for error in here._merger.failures] == [True]
+    here.close()
+    assert [rows(there, one) for one in there.find_all([key(0), key(1)])] == [tables(0), tables(1)]
+
+
+def test_what_is_not_believed_goes_from_all_places(
+    machine: Machine, objects: Distant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "pays", lambda *_: True)
+    here, there = machine(), machine()
+    for part in range(3):
+        here.save_all([unsaved(part, width=3)])
+    here._merger.wait()
+    [found] = there.find_all([key(1)])
+    there.set_aside(found, tmp_path)
+    assert [one.committed.key.part for one in here.find_all([key(part) for part in range(3)])] == [0, 2]
+    assert len([*tmp_path.glob("*.json")]) == 2
+
+
+def test_what_was_removed_before_it_is_merged_does_not_come_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "pays", lambda *_: True)
+    here, there = machine(), machine()
+    [first] = here.save_all([unsaved(0, width=3)])
+    assert first is not None
+    here.remove(first)
+    here.save_all([unsaved(1, width=3)])
+    here.save_all([unsaved(2, width=3)])
+    here._merger.wait()
+    assert [one.committed.key.part for one in there.find_all([key(part) for part in range(3)])] == [1, 2]
+
+
 def test_who_found_the_original_goes_on_when_it_is_gone(
     machine: Machine, objects: Distant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,8 +380,8 @@ _KINDS = {"PUT": "put", "GET": "get", "HEAD": "head", "POST": "delete", "DELETE"
 
 def test_the_benchmark_shows_fewer_requests_and_the_same_rows() -> None:
     told: list[str] = []
-    done = run(PackOptions(24, 24, 0.004, repeat=0), told.append)
-    assert done.fewer >= 3 and len(told) == 2
+    done = run(PackOptions(16, 16, 0.004, repeat=0), told.append)
+    assert done.fewer >= 2 and len(told) == 2
     assert "times fewer requests" in summary(done)
 
 
