@@ -94,11 +94,14 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
     def growth(self) -> float:
-        """The memory of the last fifth of the run, next to that after it was warm."""
+        """The least memory in the last fifth of the run, next to that after it was warm.
+
+        The least, since what is not given back raises it, while more clients served at a time do not.
+        """
         last = self.samples[-1].at
         early = [one.rss for one in self.samples if WARM * last <= one.at < (WARM + 0.2) * last]
         late = [one.rss for one in self.samples if one.at >= 0.8 * last]
-        return median(late) / median(early) - 1.0 if early and late else 0.0
+        return min(late) / min(early) - 1.0 if early and late else 0.0
 
     def shares(self) -> dict[str, float]:
         """The part of the slot seconds that each tenant had, over that which its weight says."""

@@ -9,7 +9,9 @@ import pytest
 import soak_clients
 from soak_clients import TENANTS, Clients, Report, Sample, perform
 
+from qoop.engine.history import ShareTold
 from qoop.job import Job
+from qoop.planner.plan import Resources
 
 
 def clients(folder: Path, spill: Path) -> Clients:
@@ -40,9 +42,9 @@ def test_a_job_that_never_ends_an_unfair_share_and_memory_that_grows_are_found(
     fair.slot_seconds["many"] += 20
     with pytest.raises(AssertionError, match="of its share"):
         fair.check()
-    fair.samples += [Sample(at, 120, 1, 1, 1) for at in range(10, 12)]
+    fair.samples += [Sample(at, 120, 1, 1, 1) for at in range(10, 15)]
     with pytest.raises(AssertionError, match="memory grew"):
         fair.check()
     monkeypatch.setattr(soak_clients, "QUERIES", (96,))
-    monkeypatch.setattr(Job, "history", lambda job: [None])
+    monkeypatch.setattr(Job, "history", lambda job: [ShareTold(0.0, Resources())])
     assert perform(clients(benchmark_data("tpcds", 0.01), tmp_path)).problems
