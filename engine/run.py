@@ -659,16 +659,16 @@ class Run:
 
     def _clear_up(self) -> None:
         """Stop and release what the last event left without use; end if all is done."""
-        if self._frontier is None or self.state.final:  # then all has been let go of
+        if self._frontier is None or self.state.final:  # then nothing is left
             return
         if self._frontier.surplus or self._frontier.spare or self._frontier.spoiled:
-            self._let_go(*self._frontier.drain())
+            self._drain(*self._frontier.drain())
         if self._frontier.root.complete:
             self._decide(State.SUCCEEDED, None)
         elif self.ending:
             self._conclude()
 
-    def _let_go(self, surplus: list[TaskNode], spare: list[TaskNode], spoiled: list[TaskNode]) -> None:
+    def _drain(self, surplus: list[TaskNode], spare: list[TaskNode], spoiled: list[TaskNode]) -> None:
         if spoiled:
             self._spoil(spoiled)
         if surplus:

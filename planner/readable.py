@@ -62,7 +62,7 @@ def _of(select: exp.Select) -> Iterator[str]:
         yield _short(f"filter: {_conjuncts(where.this)}")
 
 
-def _conjuncts(condition: exp.Expression | None) -> str:
+def _conjuncts(condition: exp.Expr | None) -> str:
     """A condition without parentheses that nobody needs."""
     if condition is None:
         return ""
@@ -70,17 +70,17 @@ def _conjuncts(condition: exp.Expression | None) -> str:
     return " and ".join(_text(part.unnest()) for part in parts)
 
 
-def _key(item: exp.Expression) -> str:
+def _key(item: exp.Expr) -> str:
     return _text(item).replace(" NULLS LAST", "").removesuffix(" ASC")
 
 
-def _text(node: exp.Expression) -> str:
+def _text(node: exp.Expr) -> str:
     """The SQL of an expression as its user would write it."""
     made = node.copy().transform(_plain)
     return readable_name(_TRANSFERRED.sub(r"\1", str(made.sql(dialect="duckdb"))))
 
 
-def _plain(node: exp.Expression) -> exp.Expression:
+def _plain(node: exp.Expr) -> exp.Expr:
     """``greatest(x)`` is x: it keeps DuckDB from looking through a column."""
     return node.this if node.key == "greatest" and not node.expressions else node
 

@@ -145,7 +145,7 @@ class FromClause:
         return exp.Lateral(this=exp.Subquery(this=node.this.copy()), alias=node.args["alias"].copy())
 
     def lateral(self, node: exp.Expression, kind: JoinKind, joins: Sequence[exp.Join]) -> Relation:
-        """What is joined so far with a derived table that reads its columns: a join on what correlates them."""
+        """The join of all before it with a derived table that reads their columns, on what correlates them."""
         inner = _lateral(node)
         if inner is None or kind not in ("inner", "left") or any(join.args.get("using") for join in joins):
             raise Unsupported(f"a {kind} join with LATERAL")

@@ -1,4 +1,4 @@
-"""What a query's stages turned out to be, in lines for EXPLAIN ANALYZE: operators, wall time, skew, where time went."""
+"""Lines for EXPLAIN ANALYZE on stages that have run: operators, wall time, skew, where the time went."""
 
 from __future__ import annotations
 
