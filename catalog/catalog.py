@@ -73,9 +73,10 @@ class Catalog:
         self._add(*tables)
         return tables
 
-    def register_database(self, path: str | os.PathLike[str]) -> tuple[Table, ...]:
-        """Register every table of a DuckDB file; one outside the schema ``main`` as ``schema.table``."""
-        tables = open_database(source_path(path))
+    def register_database(self, path: str | os.PathLike[str], database: str = "") -> tuple[Table, ...]:
+        """Register every table of a DuckDB file; one outside the schema ``main`` as ``schema.table``. database: comes
+        before the names of all."""
+        tables = open_database(source_path(path), database)
         self._add(*tables)
         return tables
 

@@ -87,6 +87,8 @@ if TYPE_CHECKING:
     from qoop.page.opening import LivePage
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.base import Scheduler
+    from qoop.statements.databases.attached import Attached
+    from qoop.statements.databases.attaching import OfDatabases
     from qoop.statements.prepared import Said
     from qoop.statements.remembered import Remembered
 
@@ -883,10 +885,13 @@ class Session:
 
     # Inside
 
-    def _said(self, asked: Said, watch: Callable[[Job], object] | None) -> Result:
-        """Do what a statement about prepared statements, variables and transactions asks for."""
+    def _said(self, asked: Said | OfDatabases, watch: Callable[[Job], object] | None) -> Result:
+        """Do what a statement about prepared statements, variables, transactions and databases asks for."""
         from qoop.statements import prepared
+        from qoop.statements.databases import attaching
 
+        if isinstance(asked, attaching.OfDatabases):
+            return self._of_databases(asked)
         if self.config.locked:  # its users are many
             raise Forbidden("a locked session has no prepared statements, variables and transactions")
         result = _done()
@@ -906,6 +911,19 @@ class Session:
             case prepared.Transaction():
                 self._remembered.transact(asked)
         return result
+
+    def _of_databases(self, asked: OfDatabases) -> Result:
+        """Do what a statement about databases asks for."""
+        with self._tables.naming():
+            found = self._attached.do(asked, self.config.locked)
+            self._tables.definitions.default = self._attached.default
+        return _done() if found is None else Result(*found)
+
+    @cached_property
+    def _attached(self) -> Attached:
+        from qoop.statements.databases.attached import Attached
+
+        return Attached(self._tables.register_database, self._tables.forget)
 
     def _see_frames(self, text: str) -> None:
         """Register the variables of the program that a query names as tables; forget those that are none any more."""

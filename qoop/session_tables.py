@@ -121,10 +121,12 @@ class SessionTables:
         with self.naming():
             self._announce(*self.catalog.register_folder(directory, wanted), place=_at("folder", directory))
 
-    def register_database(self, path: str | os.PathLike[str]) -> None:
-        """As `Session.register_database`."""
+    def register_database(self, path: str | os.PathLike[str], database: str = "") -> list[str]:
+        """As `Session.register_database`. database: comes before the names of the tables. Returns these."""
         with self.naming():
-            self._announce(*self.catalog.register_database(path), place=_at("database", path))
+            tables = self.catalog.register_database(path, database)
+            self._announce(*tables, place=_at("database", path))
+            return [table.name for table in tables]
 
     def register_path(self, path: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
         """As `Session.register_path`."""
@@ -145,6 +147,8 @@ class SessionTables:
                 self.register_folder(path)
             case Place("database", path):
                 self.register_database(path)
+                if self.catalog.find(table.name) is None:  # it was attached
+                    self.register_database(path, table.name.partition(".")[0])
 
     def look_again(self, text: str) -> None:
         """Have the tables that a text may name be what their files hold now."""

@@ -109,9 +109,12 @@ class DatabaseSource:
 
 
 def schema_of(table: Table) -> str:
-    """The schema of a DuckDB file, other than ``main``, that a table lies in: its name begins with it. Else empty."""
+    """The database and the schema that the name of a table begins with: ``schema`` where a DuckDB file was registered,
+    ``database`` or ``database.schema`` where it was attached. Else empty."""
     source = table.source
-    return source.schema if isinstance(source, DatabaseSource) and source.schema != "main" else ""
+    if not isinstance(source, DatabaseSource):
+        return ""
+    return table.name[: -len(source.table) - 1] if len(table.name) > len(source.table) else ""
 
 
 def database_alias(path: str) -> str:

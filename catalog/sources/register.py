@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -77,9 +78,14 @@ def reopen(probe: Probe, table: Table) -> Table:
     if not isinstance(table.source, DatabaseSource):
         return _open_path(probe, table.name, table.origin)
     for found in open_database(table.origin.place):
-        if found.name == table.name:
-            return found
+        if _place_in_file(found) == _place_in_file(table):
+            return replace(found, name=table.name)
     raise SourceError(f"{table.origin.place} holds no table {table.name} any more")
+
+
+def _place_in_file(table: Table) -> tuple[str, str]:
+    assert isinstance(table.source, DatabaseSource)
+    return table.source.schema, table.source.table
 
 
 def open_folder(
@@ -133,12 +139,13 @@ def _open_remote_folder(probe: Probe, place: str) -> tuple[Table, ...]:
     return tuple(_parquet_table(probe, name, versions, origins[name]) for name, versions in found.items())
 
 
-def open_database(path: str | os.PathLike[str]) -> tuple[Table, ...]:
-    """Tables of a DuckDB file; one outside the schema ``main`` is named ``schema.table``."""
+def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[Table, ...]:
+    """Tables of a DuckDB file; one outside the schema ``main`` is named ``schema.table``. database: the name that it
+    was attached by, which comes before that."""
     full = os.path.abspath(os.path.expanduser(os.fspath(path)))
     return tuple(
         _table(
-            source.table if source.schema == "main" else f"{source.schema}.{source.table}",
+            ".".join(part for part in (database, source.schema, source.table) if part and part != "main"),
             columns,
             source,
             Origin(full, ()),

@@ -14,6 +14,7 @@
     copying.py       where COPY may write
     normal_text.py   texts that say the same
     settings.py      SET options that change results
+    databases/       ATTACH, DETACH and USE
     definitions.py   views, created tables and files, by name
     views.py         queries with a name
     plain_names.py   names with schemas, and the catalog, as tables by one name

@@ -60,6 +60,8 @@ class Definitions:
         self._locked = locked
         self._made: set[str] = set()  # tables that texts have created, in lower case
         self._views = Views()
+        self.default: str | None = None
+        """The attached database that names without one are of first (USE)."""
         self._files: set[str] = set()  # paths that are tables because a query has read them
 
     def names(self) -> list[str]:
@@ -106,7 +108,7 @@ class Definitions:
         with self._lock:
             schemas = {name.lower(): schema_of(table) for name, table in self._catalog.tables().items()}
             qualified = [name for name, schema in schemas.items() if schema]
-            return plainly(text, qualified, None if self._locked else self._answer_of_catalog)
+            return plainly(text, qualified, None if self._locked else self._answer_of_catalog, self.default)
 
     def _answer_of_catalog(self, asked: str) -> str:
         from qoop.statements.session_catalog import ask_catalog

@@ -38,11 +38,14 @@ class _Place:
     written: str
 
 
-def plainly(text: str, qualified: Collection[str], catalog: Callable[[str], str] | None) -> str:
+def plainly(
+    text: str, qualified: Collection[str], catalog: Callable[[str], str] | None, default: str | None = None
+) -> str:
     """The text with every table by one name.
 
-    qualified: names of tables with a dot in them, in lower case. catalog: makes a table of what an expression tells of
-    the catalog and returns its name; None: the catalog is not to be asked.
+    qualified: names of tables with dots in them, in lower case. catalog: makes a table of what an expression tells of
+    the catalog and returns its name; None: the catalog is not to be asked. default: what a name begins with that has no
+    dot, if there is such a table.
 
     >>> plainly("SELECT s2.t2.x, t3.y FROM s2.t2 JOIN s2.T3 AS t3 USING (x)", ["s2.t2", "s2.t3"], None)
     'SELECT t2.x, t3.y FROM "s2.t2" AS t2 JOIN "s2.T3" AS t3 USING (x)'
@@ -50,10 +53,10 @@ def plainly(text: str, qualified: Collection[str], catalog: Callable[[str], str]
     'FROM "told by pragma_table_info(\\'a\\')" AS pragma_table_info WHERE pk'
     """
     may_ask = catalog is not None and _MAY_ASK_CATALOG.search(text) is not None
-    if is_long(text) or not (may_ask or any(_holds(text, name) for name in qualified)):
+    if is_long(text) or not (may_ask or default or any(_holds(text, name) for name in qualified)):
         return text
     try:
-        found = list(_places(text, qualified, catalog if may_ask else None))
+        found = list(_places(text, qualified, catalog if may_ask else None, default))
     except ParseError:  # it is told when the text is bound
         return text
     for place in sorted(found, key=lambda one: one.start, reverse=True):
@@ -66,23 +69,49 @@ def _holds(text: str, name: str) -> bool:
     return all(part in lower for part in name.split("."))
 
 
-def _places(text: str, qualified: Collection[str], catalog: Callable[[str], str] | None) -> Iterator[_Place]:
+def _places(
+    text: str, qualified: Collection[str], catalog: Callable[[str], str] | None, default: str | None
+) -> Iterator[_Place]:
     for node, named in nodes(tree_of(text)):
         match node.get("type"):
             case "BASE_TABLE" if not is_common_table(node, named):
                 schema, name = node.get("schema_name", ""), node["table_name"]
-                if f"{schema}.{name}".lower() in qualified:
-                    yield _table(text, node, f"{schema}.{name}")
+                if (known := _known(node, qualified, default)) is not None:
+                    yield _table(text, node, known)
                 elif catalog is not None and _is_of_catalog(schema, name):
                     yield _table(text, node, catalog)
             case "TABLE_FUNCTION" if catalog is not None and _is_of_catalog("", node["function"]["function_name"]):
                 yield _table(text, node, catalog)
-            case "COLUMN_REF" if len(node["column_names"]) > 2 and _has_schema(node["column_names"], qualified):
-                yield _column(text, node)
+            case "COLUMN_REF" if len(node["column_names"]) > 2:
+                before = _before_table(node["column_names"], qualified)
+                if before:
+                    yield _column(text, node, before)
 
 
-def _has_schema(names: Sequence[str], qualified: Collection[str]) -> bool:
-    return names[0].lower() in _CATALOG_SCHEMAS or ".".join(names[:2]).lower() in qualified
+def _known(node: Node, qualified: Collection[str], default: str | None) -> str | None:
+    """The name of a table with dots that a part of FROM stands for, if it does."""
+    parts = [part for part in (node.get("catalog_name", ""), node.get("schema_name", "")) if part]
+    name = node["table_name"]
+    tried = [[*parts, name]]
+    if parts and parts[-1].lower() == "main":
+        tried.append([*parts[:-1], name])
+    if default is not None:
+        tried.insert(0, [default, *parts, name])
+    return next((found for one in tried if (found := ".".join(one)).lower() in qualified), None)
+
+
+def _before_table(names: Sequence[str], qualified: Collection[str]) -> int:
+    """The number of names before that of the table, of a column with more than two."""
+    if names[0].lower() in _CATALOG_SCHEMAS:
+        return 1
+    lower = [name.lower() for name in names]
+    for count in range(1, len(names) - 1):
+        before = lower[:count]
+        if before[-1] == "main" and len(before) > 1:
+            before = before[:-1]
+        if ".".join([*before, lower[count]]) in qualified:
+            return count
+    return 0
 
 
 def _is_of_catalog(schema: str, name: str) -> bool:
@@ -105,10 +134,10 @@ def _table(text: str, node: Node, name: str | Callable[[str], str]) -> _Place:
     return _Place(start, end, _quoted(found) + alias)
 
 
-def _column(text: str, node: Node) -> _Place:
-    """A column after schema and table: the schema goes."""
+def _column(text: str, node: Node, before: int) -> _Place:
+    """A column after database, schema and table: what is before the table goes."""
     _, words = _words_around(text, node)
-    return _Place(words[0].start, words[2].start, "")
+    return _Place(words[0].start, words[2 * before].start, "")
 
 
 def _words_around(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:

@@ -32,6 +32,7 @@ from qoop.statements.reading import (
 from qoop.statements.words import Words
 
 if TYPE_CHECKING:
+    from qoop.statements.databases.attaching import OfDatabases, ShowDatabases, Use
     from qoop.statements.prepared import Said, SetVariable
 
 _MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate)\b", re.I)
@@ -95,7 +96,9 @@ class _Parsed:
 
 
 Made = CreateView | CreateTable | CreateEmpty | Change | Drop | Copy
-Statement: TypeAlias = "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said"
+Statement: TypeAlias = (
+    "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases"
+)
 
 
 @lru_cache(maxsize=128)
@@ -245,7 +248,7 @@ def _statement(item: _Parsed) -> Statement:
         analyze = words.take("ANALYZE")
         return Explain(query_text(words.rest), "analyze" if analyze else "plan")
     if item.type == duckdb.StatementType.SET:
-        return _variable(text) or _option(Words(without_end(text)))
+        return _variable(text) or _used(text) or _option(Words(without_end(text)))
     if item.type == duckdb.StatementType.CALL and words.take("CALL"):
         return Query(f"FROM {words.rest}")
     read = _OTHERS.get(item.type)
@@ -257,7 +260,7 @@ def _statement(item: _Parsed) -> Statement:
 def _not_for_a_session(kind: str) -> QueryError:
     return QueryError(f"{kind} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
                       "CREATE VIEW, CREATE TABLE, INSERT, UPDATE, DELETE, MERGE, DROP, COPY … TO, SET, RESET, "
-                      "PREPARE, EXECUTE, CALL, BEGIN, COMMIT, "
+                      "PREPARE, EXECUTE, CALL, BEGIN, COMMIT, ATTACH, DETACH, USE, "
                       "EXPLAIN, DESCRIBE, SUMMARIZE, "
                       "SHOW TABLES and SHOW FUNCTIONS; data comes in through register() or FROM 'file'")  # fmt: skip
 
@@ -282,7 +285,25 @@ def _variable(text: str) -> SetVariable | None:
     return set_variable(text)
 
 
-_OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said]] = {
+def _of_databases(reader: str, text: str) -> OfDatabases:
+    """One of the statements of :mod:`qoop.statements.databases`, which few sessions need."""
+    from qoop.statements.databases import attaching
+
+    read: Callable[[str], OfDatabases] = getattr(attaching, reader)
+    return read(text)
+
+
+def _used(text: str) -> Use | None:
+    if not Words(text).take("USE"):
+        return None
+    from qoop.statements.databases.attaching import used
+
+    return used(text)
+
+
+_OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said | OfDatabases]] = {
+    duckdb.StatementType.ATTACH: lambda text: _of_databases("attached", text),
+    duckdb.StatementType.DETACH: lambda text: _of_databases("detached", text),
     duckdb.StatementType.CREATE: created,
     duckdb.StatementType.DROP: lambda text: _said("deallocated", text) if _deallocates(text) else dropped(text),
     duckdb.StatementType.PREPARE: lambda text: _said("prepared", text),
@@ -296,12 +317,16 @@ _OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said]] = {
 }
 
 
-def _shown(words: Words) -> ShowTables | ShowFunctions | None:
-    found: ShowTables | ShowFunctions | None = None
+def _shown(words: Words) -> ShowTables | ShowFunctions | ShowDatabases | None:
+    found: ShowTables | ShowFunctions | ShowDatabases | None = None
     if words.take("SHOW", "TABLES") or words.take("SHOW", "ALL", "TABLES"):
         found = ShowTables()
     elif words.take("SHOW", "FUNCTIONS"):
         found = ShowFunctions()
+    elif words.take("SHOW", "DATABASES"):
+        from qoop.statements.databases.attaching import ShowDatabases
+
+        found = ShowDatabases()
     return found if words.next is None or words.next.says(";") else None
 
 

@@ -1,0 +1,127 @@
+"""Attached DuckDB files: names of two and three parts, USE, and what DuckDB says to the same texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import qoop
+from qoop.catalog.errors import Forbidden, QueryError, SourceError
+
+TEXTS = (
+    "SELECT * FROM shop.items ORDER BY ALL",
+    "SELECT shop.items.name, i.price FROM shop.items JOIN shop.main.items i USING (id) ORDER BY ALL",
+    "SELECT shop.old.items.id, count(*) AS n FROM shop.old.items GROUP BY ALL ORDER BY ALL",
+    "SELECT o.id FROM shop.old.items o WHERE o.id IN (SELECT id FROM SHOP.Items) ORDER BY ALL",
+    "WITH items AS (SELECT 7 AS id) SELECT * FROM items, shop.items s ORDER BY ALL",
+    "SELECT * FROM shop.items UNION ALL FROM shop.old.items ORDER BY ALL",
+    "SELECT max(price) FROM other.items",
+)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("d")
+    with duckdb.connect(str(folder / "shop.duckdb")) as made:
+        made.execute("CREATE TABLE items AS SELECT i AS id, 'n' || i AS name, i * 1.5 AS price FROM range(9) t(i)")
+        made.execute("CREATE SCHEMA old; CREATE TABLE old.items AS SELECT i % 3 AS id, '' AS name, 0.0 AS price "
+                     "FROM range(7) t(i)")  # fmt: skip
+    with duckdb.connect(str(folder / "other.duckdb")) as made:
+        made.execute("CREATE TABLE items AS SELECT 77.0 AS price")
+    return str(folder / "shop.duckdb"), str(folder / "other.duckdb")
+
+
+@pytest.fixture
+def session(files: tuple[str, str]) -> Iterator[qoop.Session]:
+    with qoop.connect(slots=1, memory="1GB") as made:
+        made.sql(f"ATTACH '{files[0]}' AS shop (READ_ONLY); ATTACH '{files[1]}'")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def oracle(files: tuple[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as made:
+        made.execute(f"ATTACH '{files[0]}' AS shop (READ_ONLY); ATTACH '{files[1]}' (READ_ONLY)")
+        yield made
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_queries_have_duckdbs_rows(session: qoop.Session, oracle: duckdb.DuckDBPyConnection, text: str) -> None:
+    theirs = oracle.execute(text)
+    ours = session.sql(text)
+    assert ours.columns == [name for name, *_ in theirs.description or ()]
+    found = ours.fetchall()
+    assert found and found == theirs.fetchall()
+
+
+def test_use_says_which_database_names_are_of(session: qoop.Session) -> None:
+    with pytest.raises(qoop.QueryError):
+        session.sql("SELECT count(*) FROM items")
+    assert session.sql("USE shop; SELECT count(*) FROM items").fetchall() == [(9,)]
+    assert session.sql("USE shop.old; SELECT count(*) FROM items").fetchall() == [(7,)]
+    assert session.sql("USE other; SELECT price FROM items").fetchall() == [(77.0,)]
+    with pytest.raises(QueryError, match="other is in use: USE memory first"):
+        session.sql("DETACH other")
+    session.sql("USE memory; CREATE TABLE items AS SELECT 1 AS own")
+    assert session.sql("SELECT own FROM items").fetchall() == [(1,)]
+
+
+def test_databases_are_shown_and_go(session: qoop.Session) -> None:
+    assert session.sql("SHOW DATABASES").fetchall() == [("memory",), ("other",), ("shop",)]
+    found = session.sql("SELECT table_schema, table_name FROM information_schema.tables ORDER BY ALL").fetchall()
+    assert ("shop", "items") in found and ("other", "items") in found
+    session.sql("DETACH other")
+    assert session.sql("SHOW DATABASES").fetchall() == [("memory",), ("shop",)]
+    with pytest.raises(qoop.QueryError):
+        session.sql("FROM other.items")
+    session.sql("DETACH DATABASE IF EXISTS other")
+    with pytest.raises(QueryError, match="there is no database other; there are memory, shop"):
+        session.sql("DETACH other")
+
+
+def test_what_is_written_to_the_file_is_seen(session: qoop.Session, tmp_path: Path) -> None:
+    path = str(tmp_path / "mine.duckdb")
+    with duckdb.connect(path) as made:
+        made.execute("CREATE TABLE items AS SELECT 77 AS price")
+    session.sql(f"ATTACH '{path}'")
+    assert session.sql("FROM mine.items").fetchall() == [(77,)]
+    with duckdb.connect(path) as made:
+        made.execute("UPDATE items SET price = 78")
+    assert session.sql("FROM mine.items").fetchall() == [(78,)]
+
+
+def test_what_is_not_attached_is_told(session: qoop.Session, files: tuple[str, str], tmp_path: Path) -> None:
+    for text, wrong in (
+        (f"ATTACH '{files[0]}' AS shop", "there is a database shop already"),
+        (f"ATTACH '{files[0]}' AS memory", "there is a database memory already"),
+        ("ATTACH 'x.db' (TYPE sqlite)", "takes READ_ONLY and TYPE duckdb here, not TYPE SQLITE"),
+        ("USE nothing", "there is no database nothing; there are memory, other, shop"),
+        ("USE shop.nothing", "there is no schema nothing with tables in shop"),
+    ):
+        with pytest.raises(QueryError, match=wrong):
+            session.sql(text)
+    with pytest.raises(SourceError):
+        session.sql(f"ATTACH '{tmp_path}/none.duckdb'")
+    assert session.sql("SHOW DATABASES").fetchall() == [("memory",), ("other",), ("shop",)]
+    session.sql(f"ATTACH IF NOT EXISTS '{files[1]}' AS shop")
+    assert session.sql("SELECT count(*) FROM shop.items").fetchall() == [(9,)]
+    session.sql(f"ATTACH OR REPLACE '{files[1]}' AS shop")
+    assert session.sql("SELECT count(*) FROM shop.items").fetchall() == [(1,)]
+
+
+def test_a_locked_session_attaches_nothing(files: tuple[str, str]) -> None:
+    with qoop.connect(slots=1, memory="1GB", locked=True) as session:
+        for text in (f"ATTACH '{files[0]}' AS shop", "USE memory", "SHOW DATABASES", "DETACH shop"):
+            with pytest.raises(Forbidden):
+                session.sql(text)
+
+
+def test_a_suspended_query_finds_its_attached_tables_again(session: qoop.Session, tmp_path: Path) -> None:
+    session.resize(slots=0)
+    job = session.submit("SELECT count(*) AS n FROM shop.old.items JOIN shop.items USING (id)")
+    job.suspend(tmp_path / "paused")
+    resumed = qoop.resume(tmp_path / "paused", slots=1, memory="500MB")
+    assert resumed.result().fetchall() == [(7,)]
