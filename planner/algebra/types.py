@@ -155,7 +155,7 @@ def names_that(names: Sequence[str], condition: str) -> frozenset[str]:
         ((kept,),) = ask(f"SELECT list_filter([{', '.join(map(_text, names))}]::VARCHAR[], {condition})")
     except duckdb.Error as error:
         raise BindError(str(error)) from error
-    return frozenset(kept)
+    return frozenset(str(name) for name in kept)  # type: ignore[attr-defined]
 
 
 def text_between(name: str, pattern: str, group: int) -> str:

@@ -17,6 +17,7 @@ from qoop.planner.algebra.relation import (
     Exchange,
     Filter,
     Join,
+    Opaque,
     Project,
     Relation,
     Scan,
@@ -71,6 +72,8 @@ class _Pruner:
                 return node if len(fields) == len(node.fields) else replace(node, fields=fields)
             case Values():
                 return _prune_values(node, needed)
+            case Opaque():
+                return _prune_opaque(node, needed)
             case Filter():
                 return with_inputs(node, (self.prune(node.input, needed | columns_of_all(node.predicates)),))
             case Project():
@@ -152,6 +155,15 @@ class _Pruner:
 
 def _columns_of_calls(calls: Iterable[WindowCall]) -> Columns:
     return columns_of_all(expr for call in calls for expr in (call.call, *call.partition_by))
+
+
+def _prune_opaque(node: Opaque, needed: Columns) -> Opaque:
+    """DuckDB reads less of a file, and puts out less, where fewer columns are asked of it."""
+    kept = tuple(column for column in node.columns if column in needed) or node.columns[:1]
+    if len(kept) == len(node.columns):
+        return node
+    names, every = (", ".join(map(str, columns)) for columns in (kept, node.columns))
+    return replace(node, sql=f"SELECT {names} FROM ({node.sql}\n) AS o({every})", columns=kept)
 
 
 def _prune_values(node: Values, needed: Columns) -> Values:

@@ -1,8 +1,7 @@
 """``SELECT DISTINCT ON (…) … ORDER BY …``: the first row of each group.
 
 It is the row that has the number 1 in its group. Where the order leaves a choice, the numbers vary, and so the block is
-a non-deterministic fragment (law 12), as any with ``row_number()`` is; where nothing but the keys is asked for, it is a
-GROUP BY.
+non-deterministic (law 12), as any with ``row_number()`` is; where nothing but the keys is asked for, it is a GROUP BY.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -41,6 +42,8 @@ class FromClause:
             return self.relation
         if node.args.get("sample"):
             return self.sampled(node)
+        if _reads_files(clause.this) and not node.args.get("joins"):  # DuckDB reads no more than the block asks for
+            raise Unsupported(f"the table function {_name_of(clause.this)}")
         first, *others = _comma_separated(clause.this, node)
         self.relation = self.chain(*first)
         for item, joins in others:
@@ -116,8 +119,8 @@ class FromClause:
                 raise Unsupported(f"{type(node).__name__} in FROM")
         if len(renamed) > len(built.columns):
             raise Unsupported(f"more names than columns in {node.alias}")
-        names = unlike_names([*renamed, *(name for name, _ in built.columns[len(renamed) :])])
-        pairs = tuple((name, expr) for name, (_, expr) in zip(names, built.columns, strict=True))
+        called = unlike_names([*renamed, *(name for name, _ in built.columns[len(renamed) :])])
+        pairs = tuple((name, expr) for name, (_, expr) in zip(called, built.columns, strict=True))
         return Source(node.alias or built.alias, pairs, built.relation)
 
     def leaf(self, node: exp.Expression, reason: str) -> Source:
@@ -138,14 +141,14 @@ class FromClause:
         aliases = {source.alias.lower() for source in self.scope.sources}
         if not any(column.table.lower() in aliases for column in node.this.find_all(exp.Column)):
             return None
-        if {key for key, part in node.args.items() if part} != {"this", "alias"} or self.builder.is_closed(
-            node.this, self.ctes
-        ):
+        inner: exp.Expression = node.args["this"]
+        plain = {key for key, part in node.args.items() if part} == {"this", "alias"}
+        if not plain or self.builder.is_closed(inner, self.ctes):
             return None
-        return exp.Lateral(this=exp.Subquery(this=node.this.copy()), alias=node.args["alias"].copy())
+        return exp.Lateral(this=exp.Subquery(this=inner.copy()), alias=node.args["alias"].copy())
 
     def lateral(self, node: exp.Expression, kind: JoinKind, joins: Sequence[exp.Join]) -> Relation:
-        """The join of all before it with a derived table that reads their columns, on what correlates them."""
+        """The items so far joined with a derived table that reads its columns: a join on what correlates them."""
         inner = _lateral(node)
         if inner is None or kind not in ("inner", "left") or any(join.args.get("using") for join in joins):
             raise Unsupported(f"a {kind} join with LATERAL")
@@ -275,6 +278,11 @@ def _only_duckdb(node: exp.Expression, tables: Collection[str], ctes: Collection
     return None
 
 
+def _reads_files(node: exp.Expression) -> bool:
+    """True for a table function over files, which has filters and columns pushed into it."""
+    return isinstance(node, exp.Table) and isinstance(node.this, exp.Func) and bool(_OVER_FILES.match(_name_of(node)))
+
+
 def _rows_of(node: exp.Expression) -> int | None:
     """The number of rows that a FROM item spells out, None where it does not."""
     call = node.this if isinstance(node, exp.Table) else node
@@ -299,7 +307,8 @@ def _is_plain(node: exp.Expression) -> bool:
     return isinstance(node, exp.Literal | exp.Null) or (isinstance(node, exp.Neg) and _is_plain(node.this))
 
 
-_NAMES = {exp.Unnest: "unnest", exp.ReadCSV: "read_csv", exp.ReadParquet: "read_parquet"}
+_OVER_FILES = re.compile(r"read_|parquet_|sniff_|glob$|\w+_scan$")
+_NAMES: dict[type, str] = {exp.Unnest: "unnest", exp.ReadCSV: "read_csv", exp.ReadParquet: "read_parquet"}
 
 
 def _name_of(node: exp.Expression) -> str:

@@ -81,7 +81,7 @@ class SelectBlock:
         """A condition with COLUMNS holds for all of them."""
         if not has_columns(condition):
             return condition
-        return exp.and_(*(expr for _, expr in expanded(condition, self.scope)), copy=False)
+        return exp.and_(*(expr for _, expr in expanded(condition, self.scope)), copy=False)  # type: ignore[return-value]
 
     # -- GROUP BY, SELECT, HAVING ------------------------------------------------------------------------------------
 

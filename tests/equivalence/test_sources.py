@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from taken_apart import Both, both
@@ -154,3 +155,13 @@ def test_random_numbers_are_not_drawn_again(world: Both) -> None:
     text = "SELECT count(DISTINCT x.r) FROM t, LATERAL (SELECT random() AS r) x"
     world.check(text)
     assert world.reasons(text) == ["LATERAL over rows that are others each time"]
+
+
+def test_a_file_in_a_join_is_read_whole_and_no_more_of_it_than_is_needed(world: Both, tmp_path: Path) -> None:
+    file = tmp_path / "some.csv"
+    file.write_text("i,k,z\n1,2,a\n3,4,b\n3,1,\n")
+    text = f"SELECT c.z, sum(t.k) FROM read_csv('{file}', header=true) AS c JOIN t ON t.i = c.i GROUP BY c.z"
+    world.check(text)
+    assert world.reasons(text) == ["the table function read_csv"]
+    (leaf,) = [stage for stage in world.staged.submit(text).plan.stages if stage.opaque]
+    assert sorted(type_ for _, type_ in leaf.columns) == ["BIGINT", "VARCHAR"]
