@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
+import json
 import socket
 import ssl
 from pathlib import Path
@@ -69,6 +70,38 @@ def test_sql_that_asks_for_more_than_tables(world: World) -> None:
         assert b"of the canary" not in reply.body
     assert sorted(world.secret.parent.iterdir()) == before
     assert len(world.sql("FROM t").rows()) == 4
+
+
+def test_the_same_texts_for_queries_that_go_on(world: World) -> None:
+    """None of them begins, or leaves a file."""
+    before = sorted(world.secret.parent.iterdir())
+    for text in FILES:
+        reply = world.ask("POST", "/queries", text.format(world.secret).encode())
+        if reply.status == 202:  # its names are looked up when it runs
+            id = json.loads(reply.body)["id"]
+            until(lambda id=id: world.ask("GET", f"/queries/{id}/result").error != "Busy")  # type: ignore[misc]
+            reply = world.ask("GET", f"/queries/{id}/result")
+            world.ask("DELETE", f"/queries/{id}")
+        assert reply.status in (400, 403), (text, reply)
+        assert b"of the canary" not in reply.body
+    assert sorted(world.secret.parent.iterdir()) == before
+
+
+HTML = "<script>alert(1)</script>"
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson", "text/csv"])
+def test_html_in_names_and_values_is_never_a_page(world: World, accept: str) -> None:
+    reply = world.sql(f"SELECT '{HTML}' AS \"{HTML}\"", accept=accept)
+    assert reply.status == 200 and reply.body.count(HTML.encode()) == 2
+    assert reply.headers["content-type"].partition(";")[0] == accept
+    assert world.sql("SELECT 1", accept="text/html").status == 406
+
+
+def test_html_in_errors_is_json(world: World) -> None:
+    for reply in (world.sql(f'SELECT "{HTML}" FROM t'), world.ask("GET", f"/queries/{HTML}")):
+        assert reply.status in (400, 404)
+        assert reply.headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize("path", ["/../../etc/passwd", "/sql/../../etc/passwd", "/queries/..%2f..%2fetc%2fpasswd", "/"])
