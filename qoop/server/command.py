@@ -50,7 +50,7 @@ def add(
     answers = "where queries that go on without their client (POST /queries) outlive the server"
     parser.add_argument("--answers", metavar="DIR", type=Path, help=answers)
     log = "a line of JSON for each message of the log (lines of text on stderr)"
-    parser.add_argument("--log", metavar="FILE", type=Path, help=log)
+    parser.add_argument("--log", metavar="FILE|-", type=Path, help=log)
     otel = "send a span of OpenTelemetry for each query, as OTEL_EXPORTER_OTLP_... say"
     parser.add_argument("--otel", action="store_true", help=otel)
     parser.add_argument("--queries", type=int, default=100, metavar="N", help="that may run at a time (100)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,12 +28,16 @@ class JsonLines(logging.Formatter):
 
 @contextmanager
 def logged(path: Path | None) -> Iterator[None]:
-    """Write messages from INFO on to the end of a file; None: leave the log as it is. Raises ConfigError."""
+    """Write messages from INFO on to the end of a file, "-" to stdout; None: leave the log as it is. Raises
+    ConfigError."""
     if path is None:
         yield
         return
     try:
-        handler = logging.FileHandler(path, encoding="utf-8")
+        to_stdout = str(path) == "-"
+        handler: logging.Handler = (
+            logging.StreamHandler(sys.stdout) if to_stdout else logging.FileHandler(path, encoding="utf-8")
+        )
     except OSError as error:
         raise ConfigError(f"cannot write the log {path}: {error.strerror}") from error
     handler.setFormatter(JsonLines())

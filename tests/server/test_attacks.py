@@ -73,7 +73,7 @@ def test_sql_that_asks_for_more_than_tables(world: World) -> None:
 
 
 def test_the_same_texts_for_queries_that_go_on(world: World) -> None:
-    """None of them begins, or leaves a file."""
+    """None of them reads, or leaves, a file, or leaves a file."""
     before = sorted(world.secret.parent.iterdir())
     for text in FILES:
         reply = world.ask("POST", "/queries", text.format(world.secret).encode())
