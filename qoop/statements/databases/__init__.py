@@ -1,4 +1,4 @@
-"""Databases beside the session's own tables: ATTACH, DETACH, USE, SHOW DATABASES, INSTALL and LOAD.
+"""Databases next to the session's own tables: ATTACH, DETACH, USE, SHOW DATABASES, INSTALL and LOAD.
 
 ::
 
