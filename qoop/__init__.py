@@ -34,7 +34,7 @@
     schedulers/         policies that grant free resources to jobs
     server/             `qoop serve`: many clients, as users with limits
     replanning/         decisions to change the plan of a running job
-    adapters/           what other tools speak: SQLAlchemy
+    adapters/           what other tools speak: SQLAlchemy, ibis
     page/               the live page: queries in a browser
     result.py           the answer
     suspend.py          writes a job to a folder, and resumes it from there

@@ -2,6 +2,7 @@
 
 ::
 
-    alchemy.py     a dialect of SQLAlchemy 2: ``create_engine("qoop:///DIR")``
-    types.py       types of DuckDB as SQLAlchemy's
+    alchemy.py       a dialect of SQLAlchemy 2: ``create_engine("qoop:///DIR")``
+    ibis_backend.py  a backend of ibis: ``ibis.qoop.connect("DIR")``
+    types.py         types of DuckDB as SQLAlchemy's
 """
