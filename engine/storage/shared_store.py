@@ -633,12 +633,18 @@ class SharedCheckpoints:
                 self._set_right(new)
 
     def _remove_covered(self) -> None:
-        """Remove what a larger pack holds. Who reads it meanwhile finds that."""
+        """Remove what a larger pack holds, if that is still there as it was written: manifests are read again for that.
+        A reader of what goes meanwhile finds the pack."""
         with self._available:
-            outputs = [next(iter(found.values())) for found in self._covered.values()]
-        names = [pack_of(one) if one.is_packed else name_of(one.committed.key) for one in outputs]
+            sources = [tuple(found.values()) for found in self._covered.values()]
+        going = {pack_of(one[0]) if one[0].is_packed else name_of(one[0].committed.key): one for one in sources}
+        folders = {name.partition("/")[0] for name in going}
+        parts = parts_of(item for folder in folders for item in self._objects.list(folder))
+        packs = {name: self._index.ask(name) for name in packs_in(parts) if name not in going}
+        packs |= {name: found for name, found in going.items() if name in parts and is_pack(name)}
+        names = sorted(_covered(parts, packs) & going.keys())
         self._objects.delete([f"{name}.json" for name in names])
-        self._objects.delete([one.path.as_posix() for one in outputs])
+        self._objects.delete([going[name][0].path.as_posix() for name in names])
 
 
 def _covered(parts: Mapping[str, Part], packs: Mapping[str, Sequence[Saved]]) -> set[str]:
