@@ -537,8 +537,10 @@ def _core(options: argparse.Namespace) -> int:
 
 
 def _decisions(options: argparse.Namespace) -> int:
-    sizes = [_positive(f"--{name}", getattr(options, name)) for name in ("jobs", "stages", "decisions")]
-    found = decision_speed.run(options.policies.split(","), *sizes, options.seed, lambda one: _tell(str(one)))
+    jobs, stages = _positive("--jobs", options.jobs), _positive("--stages", options.stages)
+    decisions = _positive("--decisions", options.decisions)
+    policies = options.policies.split(",")
+    found = decision_speed.run(policies, jobs, stages, decisions, options.seed, lambda one: _tell(str(one)))
     _write(decision_speed.to_json(found), options.json)
     return 0
 
