@@ -159,6 +159,7 @@ class Cluster:
         self._coming: dict[JobId, _Job] = {}  # whose message has not been opened
         self._waiting = Waiting()
         self._tenant_weights = dict(tenants or {})
+        self._tenant_slots: dict[str, float] = {}
         self._past: deque[PastJob] = deque(maxlen=REMEMBERED)
         self._ended = EndedJobs()
         self._done: Counter[str] = Counter()
@@ -749,9 +750,27 @@ class Cluster:
         job.run.adopt(found, now=now)
         return len(found)
 
+    def limit_tenant(self, tenant: str, slots: float) -> None:
+        """Let all jobs of a tenant together hold that many slots at most, from the next task on; infinite: any number.
+        A task that needs more runs alone."""
+        with self.lock:
+            self._tenant_slots[tenant] = slots
+
+    def _with_limited(self, jobs: Sequence[_Job]) -> Sequence[_Job]:
+        """The jobs, and all of tenants that have limits: what one of these holds, or gave back, is not the others'."""
+        if not self._tenant_slots:
+            return jobs
+        limited = [job for job in self._jobs.values() if job.request.terms.tenant in self._tenant_slots]
+        return [*jobs, *(job for job in limited if job not in jobs)]
+
+    def _left_to(self, tenant: str) -> tuple[Resources, float]:
+        """The resources that the jobs of a tenant hold, and the slots that they may hold."""
+        jobs = (job for job in self._jobs.values() if job.request.terms.tenant == tenant)
+        return sum((self._driver.used_by(job.run.job) for job in jobs), Resources()), self._tenant_slots[tenant]
+
     def _grant_all(self, now: float) -> None:
         """Start tasks until the scheduler finds none that fits."""
-        for job in self._touched():
+        for job in self._with_limited(self._touched()):
             self._waiting.put(self._request(job))
         self._driver.touched.clear()
         availability = self._driver.availability()
@@ -766,6 +785,9 @@ class Cluster:
     def _most_slots(self, grant: Grant) -> float:
         job = self._jobs[grant.job]
         most = job.run.most_slots(grant.task)
+        if job.request.terms.tenant in self._tenant_slots:
+            used, limit = self._left_to(job.request.terms.tenant)
+            most = max(1.0, min(most, limit - used.cpu))
         return most if job.replanner is None or job.replanner.slots is None else min(most, job.replanner.slots)
 
     def _start(self, grant: Grant, now: float) -> AttemptId:
@@ -773,7 +795,8 @@ class Cluster:
         spec = self._driver.apply(grant, now).spec
         if spec.most:
             self._elastic.add(grant.job)
-        self._waiting.put(self._request(self._jobs[grant.job]))
+        for job in self._with_limited([self._jobs[grant.job]]):
+            self._waiting.put(self._request(job))
         return spec.attempt
 
     def _grant_extra(self, extra: ExtraSlots, now: float) -> None:
@@ -836,7 +859,7 @@ class Cluster:
                 self._elastic.discard(name)
                 continue
             for running in found:
-                slots = run.slots_of_share(running.most)
+                slots = self._slots_of(self._jobs[name], running)
                 if (replanner := self._jobs[name].replanner) is not None and replanner.slots is not None:
                     slots = max(1.0, min(slots, replanner.slots))
                 if slots < running.resources.cpu and not wanted - {name}:
@@ -844,6 +867,14 @@ class Cluster:
                 resources = regranted(running, slots, self._driver.available(running.machine))
                 if resources is not None:
                     self._order(name, run.regrant(running.attempt, resources, now=now))
+
+    def _slots_of(self, job: _Job, running: Running) -> float:
+        """The slots that an elastic attempt is to have: those of its share, within the limit of its tenant."""
+        slots, tenant = job.run.slots_of_share(running.most), job.request.terms.tenant
+        if tenant not in self._tenant_slots:
+            return slots
+        used, limit = self._left_to(tenant)
+        return max(1.0, min(slots, limit - used.cpu + running.resources.cpu))
 
     def _next_grant(
         self, requests: Sequence[Request], availability: Availability, now: float
@@ -878,6 +909,8 @@ class Cluster:
         used, ready, asked = self._driver.used_by(run.job), run.ready(), job.request.terms
         if replanner is not None and replanner.slots is not None:
             ready = within(ready, used, replanner.slots)
+        if asked.tenant in self._tenant_slots:
+            ready = within(ready, *self._left_to(asked.tenant))
         return Request(
             run.job, job.arrival, asked.weight, used, ready, job.remaining_work,
             replanner.wanted if replanner is not None else None,

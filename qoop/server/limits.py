@@ -15,12 +15,14 @@ MINUTE = 60.0
 
 @value
 class Limits:
-    """longest_query: in seconds. rows: of an answer. queries: that may run at a time. rate: requests a minute."""
+    """longest_query: in seconds. rows: of an answer. queries: that may run at a time. rate: requests a minute. slots:
+    that tasks may hold at a time, of a tenant alone."""
 
     longest_query: float = math.inf
     rows: float = math.inf
     queries: float = math.inf
     rate: float = math.inf
+    slots: float = math.inf
 
     @classmethod
     def of(cls, place: str, table: Mapping[str, object]) -> Limits:
@@ -29,6 +31,7 @@ class Limits:
 
 
 LIMITS = tuple(field.name for field in fields(Limits))
+OF_USERS = tuple(name for name in LIMITS if name != "slots")
 
 
 def _limit(place: str, option: str, table: Mapping[str, object]) -> float:

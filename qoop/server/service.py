@@ -44,6 +44,8 @@ class Service:
         self._running: dict[tuple[str, str], UserQuery] = {}
         self._closing = False
         self._rates = Rates()
+        for tenant, limits in users.tenants.items():
+            session.cluster.limit_tenant(tenant, limits.slots)
 
     @property
     def closing(self) -> bool:

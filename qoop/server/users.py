@@ -12,6 +12,7 @@ It is TOML, with a table for each user. ``qoop serve --new-user NAME`` prints on
 
     [tenants.dashboards]      # the same limits, for all of its users together
     queries = 10
+    slots = 2                 # that their tasks may hold at a time
 
 The file holds digests only. That of a token is a plain SHA-256, as tokens are 256 random bits, and so is quick; that of
 a password is scrypt, and one that was right is remembered by a digest under a key of this process.
@@ -33,9 +34,9 @@ from typing import Any
 
 from qoop.catalog.errors import ConfigError, NotKnown
 from qoop.catalog.value import value
-from qoop.server.limits import LIMITS, Limits
+from qoop.server.limits import LIMITS, OF_USERS, Limits
 
-_OPTIONS = ("token", "password", "tenant", *LIMITS)
+_OPTIONS = ("token", "password", "tenant", *OF_USERS)
 _TENANTS = "tenants"
 """The table of the file that is not of a user."""
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -76,6 +77,11 @@ class Users:
     def of_name(self, name: str) -> User | None:
         """The user of that name, if there still is one."""
         return ANYBODY if self._users is None else self._users.get(name)
+
+    @property
+    def tenants(self) -> Mapping[str, Limits]:
+        """The limits of tenants, by name."""
+        return self._tenants
 
     def of_tenant(self, tenant: str) -> Limits:
         """The limits of all users of a tenant together."""

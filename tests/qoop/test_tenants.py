@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qoop
@@ -17,6 +17,7 @@ from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Demand
 from qoop.engine.history import Decided, Ended, ShareTold
+from qoop.engine.state import State
 from qoop.engine.task import TaskId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
@@ -144,3 +145,31 @@ def test_plans_are_compared_on_whole_slots_however_many_jobs_there_are() -> None
         decided = [one for job in jobs for one in job.history() if isinstance(one, Decided)]
     assert all(one.after.cpu == 1 for one in decided)
     assert not [one for one in decided if "share rose" in one.cause]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("xy"), st.integers(1, 12)), min_size=1, max_size=6),
+    st.integers(2, 8),
+    st.integers(1, 4),
+)
+@settings(deadline=None, max_examples=30)
+def test_a_tenant_holds_no_more_slots_than_its_limit_and_all_of_its_jobs_end(
+    jobs: list[tuple[str, int]], slots: int, limit: int
+) -> None:
+    clock = VirtualClock()
+    cluster = Cluster(SimulatedBackend({"m": Resources(slots, 1e12)}, clock), clock=clock, thread=False)
+    cluster.limit_tenant("x", limit)
+    handles = [
+        cluster.submit(JobRequest(plan(f"p{number}", tasks), terms=Terms(tenant)))
+        for number, (tenant, tasks) in enumerate(jobs)
+    ]
+    most = {"x": 0.0, "y": 0.0}
+    while cluster.busy:
+        cluster.step(0.25)
+        for tenant in most:
+            held = sum(cluster.used_by(one.id).cpu for one in handles if one.terms.tenant == tenant)
+            most[tenant] = max(most[tenant], held)
+    assert all(one.state is State.SUCCEEDED for one in handles)
+    assert most["x"] <= limit
+    tasks_of_y = sum(tasks for tenant, tasks in jobs if tenant == "y")
+    assert most["y"] >= min(tasks_of_y, slots - min(limit, slots)), "what the limit leaves is for others"

@@ -108,7 +108,10 @@ def test_the_file_has_tenants(tmp_path: Path) -> None:
     assert users.of_token("a token").limits == Limits(rate=60)
     for more, wrong in (
         ("[tenants.night]\nqueries = 3", "limits of night, which no user is of"),
-        ("[tenants.day]\nslotz = 3", "tenants.day has no option slotz; there are longest_query, rows, queries, rate"),
+        (
+            "[tenants.day]\nslotz = 3",
+            "tenants.day has no option slotz; there are longest_query, rows, queries, rate",
+        ),
         ("[tenants.day]\nrate = 0", "tenants.day: rate must be a number above 0, not 0"),
         ("[tenants]\nday = 3", "must be tables of limits"),
     ):
