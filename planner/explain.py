@@ -13,7 +13,6 @@ from typing import Any
 
 from qoop.planner.estimate.observed import Observation
 from qoop.planner.plan import Plan, Stage, StageId, StageInput
-from qoop.planner.readable import readable_name
 
 FORMAT = 1
 """Of :func:`as_json`; raised when a field means something else than before."""
@@ -65,11 +64,18 @@ class _Tree:
         for item in stage.stage_inputs:
             yield from self.input(stage, item, indent)
 
+    def names(self, keys: Sequence[str]) -> Sequence[str]:
+        """Names of columns, without what stands for their meaning where there is more to tell."""
+        if not self.more:
+            return keys
+        from qoop.planner.readable import readable_name  # few plans are analysed
+
+        return [readable_name(key) for key in keys]
+
     def input(self, stage: Stage, item: StageInput, indent: str) -> Iterator[str]:
         producer = self.plan.by_id[item.stage]
         how = "broadcast" if item.mode == "all" and stage.width > 1 else _HOW[item.mode]
-        names = map(readable_name, producer.layout.keys) if self.more else producer.layout.keys
-        keys = f" by {', '.join(names)}" if item.mode == "partition" else ""
+        keys = f" by {', '.join(self.names(producer.layout.keys))}" if item.mode == "partition" else ""
         again = " (see above)" if producer.id in self.drawn else ""
         yield f"{indent}  {how}{keys} {producer.id}{again}"
         if not again:

@@ -463,8 +463,8 @@ class LocalBackend:
         job, durable = spec.attempt.task.job, spec.durable
         with writing:
             committed = self.store.put(committed, job, made.tables, durable, attempt.check, origin, made.mapped)
-        del made  # if it was spilled, this frees it
-        self._relief.relieve(_CROWDED)
+            del made  # if it was spilled, this frees it
+            self._relief.relieve(_CROWDED)
         rest = time.perf_counter() - began - reading.seconds - writing.seconds
         return committed, TaskAccount(waited, reading.seconds, rest, writing.seconds)
 

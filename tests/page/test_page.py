@@ -109,7 +109,7 @@ def test_events_come_when_something_changes(world: World) -> None:
     job.cancel()
     while told["state"] != "CANCELLED":
         told = event(stream, "job")
-    assert told["since"] is not None and len(told["tasks"]) == 1
+    assert told["since"] is not None and 0 < len(told["tasks"]) <= 2, "those that have changed"
     connection.close()
 
 
