@@ -89,7 +89,7 @@ def worst(played: Iterable[Game]) -> Fraction:
     return max(game.copies_on_held for game in played)
 
 
-@settings(max_examples=70, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(plan_sets, choices, choices, risks)
 def test_regrets_add_no_more_than_their_budget(
     plans: Plans, offers: list[int], wish: list[int], risk: Fraction
@@ -130,7 +130,7 @@ def test_other_budgets_have_no_bound(budget: Budget) -> None:
 
 def test_random_regret_never_exceeds_it_either() -> None:
     chance = Random(5)
-    for _ in range(80):
+    for _ in range(45):
         plans = theorem_2_1(chance.randint(2, 4))
         online = Wagering(
             plans, wish=wishes([chance.randrange(9) for _ in range(12)]), budget=of_the_least(Fraction(1))
