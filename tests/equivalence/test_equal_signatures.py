@@ -15,7 +15,7 @@ from witness import Witness
 
 from qoop.session import Session
 
-SAMPLE = (31, 95)
+SAMPLE = (31,)
 
 
 @pytest.fixture(scope="module")

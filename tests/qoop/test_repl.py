@@ -222,6 +222,7 @@ def test_colours_can_be_read_on_white_and_there_are_none_if_none_are_wanted(
         screen.close()
 
 
+@pytest.mark.slow
 def test_the_shell_says_what_other_programs_take_until_it_is_told_what_to_use(data: str, tmp_path: Path) -> None:
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
     screen = Screen(data, "--slots", "4", "--memory", "1GB", columns=160, home=tmp_path, QOOP_WATCH_MACHINE="on")

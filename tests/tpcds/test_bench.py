@@ -146,6 +146,7 @@ def test_an_empty_folder(benchmark_texts: None, tmp_path: Path, capsys: pytest.C
     assert "qoop:" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_cold_runs_are_processes_with_an_empty_cache(
     tpcds_small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,7 @@ def test_every_system_under_test_gives_the_right_answer_though_its_resources_cha
     assert judge(tpcds_small, QUERY, tmp_path / "answer.arrow", theirs.slice(1)) is not None
 
 
+@pytest.mark.slow
 def test_duckdb_starts_again_when_it_loses_resources(tpcds_small: Path, tmp_path: Path) -> None:
     short = LONG.replace("200000", "20000")
     with SystemUnderTest(task(tpcds_small, "restarted", tmp_path, short), tmp_path) as system:
@@ -78,6 +79,7 @@ def test_what_goes_wrong_is_told(tpcds_small: Path, tmp_path: Path) -> None:
         system.ready()
 
 
+@pytest.mark.slow
 def test_a_shrink_run_keeps_what_it_has(tpcds_small: Path, tmp_path: Path) -> None:
     options = resized.ResizedOptions(tpcds_small, queries=(3,), repeat=1, results=tmp_path / "kept.json")
     (one,) = resized.run(options, lambda _: None)
