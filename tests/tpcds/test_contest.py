@@ -107,6 +107,7 @@ def test_the_clairvoyant_schedule_loses_nothing(
     assert resized.clairvoyant(options, "SELECT 1", 3.0, Path()) == expected  # 1 s of 4 on one slot, the rest on two
 
 
+@pytest.mark.slow
 def test_kills_hit_both_sides_alike_and_the_answer_is_right(tpcds_small: Path, tmp_path: Path) -> None:
     options = interrupt.InterruptOptions(tpcds_small, (3,), seeds=1, means=(0.6,), results=tmp_path / "kept.json")
     trials = interrupt.run(options, lambda _: None)

@@ -24,7 +24,7 @@ from qoop.session import Session, connect
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
 
-SAMPLE = (1, 14, 39, 54, 72, 75, 95, 97)  # 23 goes through all pairs of its plans
+SAMPLE = (1, 14, 39, 54, 72, 75, 97)  # 23 goes through all pairs of its plans
 TRIES = 12
 """Runs until a switch comes about: in some the moment drawn comes too late."""
 SEED = int(os.environ.get("QOOP_SEED") or Random().randrange(2**32))
@@ -90,7 +90,7 @@ def check_pairs(session: Session, oracle: Oracle, number: int, seed: int) -> lis
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("number", [9, 23])
+@pytest.mark.parametrize("number", [9, pytest.param(23, marks=pytest.mark.slow)])
 def test_a_sample_of_queries_survives_every_pair_of_plans(number: int, session: Session, tpcds_oracle: Oracle) -> None:
     assert check_pairs(session, tpcds_oracle, number, SEED) == []
 
