@@ -289,16 +289,17 @@ def _of_databases(reader: str, text: str) -> OfDatabases:
     """One of the statements of :mod:`qoop.statements.databases`, which few sessions need."""
     from qoop.statements.databases import attaching
 
-    read: Callable[[str], OfDatabases] = getattr(attaching, reader)
-    return read(text)
+    read: Callable[[Words], OfDatabases] = getattr(attaching, reader)
+    return read(Words(without_end(text)))
 
 
 def _used(text: str) -> Use | None:
-    if not Words(text).take("USE"):
+    words = Words(without_end(text))
+    if not words.take("USE"):
         return None
     from qoop.statements.databases.attaching import used
 
-    return used(text)
+    return used(words)
 
 
 _OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said | OfDatabases]] = {

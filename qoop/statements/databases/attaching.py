@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QueryError
+from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
-from qoop.planner.sql.bind import without_end
-from qoop.statements.words import Words, list_items
+
+if TYPE_CHECKING:
+    from qoop.statements.words import Words
 
 _OPTIONS = ("READ_ONLY", "READONLY")
 
@@ -47,13 +50,9 @@ OWN = "memory"
 """The name that DuckDB gives to the database without a file."""
 
 
-def attached(text: str) -> Attach:
-    """The order in an ATTACH statement. Raises QueryError for what is not attached here.
-
-    >>> attached("ATTACH IF NOT EXISTS 'shop.duckdb' (READ_ONLY)")
-    Attach(path='shop.duckdb', name='shop', unless=True, replace=False)
-    """
-    words = Words(without_end(text))
+def attached(words: Words) -> Attach:
+    """The order in an ATTACH statement, ``ATTACH IF NOT EXISTS 'shop.duckdb' AS shop (READ_ONLY)``. Raises QueryError
+    for what is not attached here."""
     replace = words.take("ATTACH", "OR", "REPLACE") or not words.take("ATTACH")
     _ = words.take("DATABASE")
     unless = words.take("IF", "NOT", "EXISTS")
@@ -69,19 +68,17 @@ def _check_options(words: Words) -> None:
     told = words.parenthesised()
     if words.next is not None:
         raise QueryError(f"cannot read {words.rest!r} after ATTACH")
-    inside = Words(told[1:-1]).left if told else ()
-    for first, after in list_items(inside) if inside else ():
-        option = [word.text.upper().strip("'\"") for word in inside[first:after]]
-        if option[0] not in _OPTIONS and option != ["TYPE", "DUCKDB"]:
+    for part in (told or "")[1:-1].split(","):
+        option = [word.text.upper().strip("'\"") for word in lexed(part)]
+        if option and option[0] not in _OPTIONS and option != ["TYPE", "DUCKDB"]:
             raise QueryError(
                 f"ATTACH takes READ_ONLY and TYPE duckdb here, not {' '.join(option)}: a session reads DuckDB's files; "
                 "of other databases, COPY what is wanted into Parquet or a DuckDB file with DuckDB itself"
             )
 
 
-def detached(text: str) -> Detach:
+def detached(words: Words) -> Detach:
     """The order in a DETACH statement. Raises QueryError."""
-    words = Words(without_end(text))
     if words.take("DETACH"):
         _ = words.take("DATABASE")
         exists = words.take("IF", "EXISTS")
@@ -91,11 +88,8 @@ def detached(text: str) -> Detach:
     raise QueryError("write DETACH name")
 
 
-def used(text: str) -> Use | None:
-    """The order in a USE statement; None for another one. Raises QueryError."""
-    words = Words(without_end(text))
-    if not words.take("USE"):
-        return None
+def used(words: Words) -> Use:
+    """The order in a USE statement, after its first word. Raises QueryError."""
     name = words.dotted_name()
     if name is None or words.next is not None:
         raise QueryError("write USE name, of a database that was attached or of a schema in it")
