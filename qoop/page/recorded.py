@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import takewhile
+from math import ceil
 
 from qoop.catalog.errors import ConfigError
 from qoop.control.cluster import Cluster
@@ -38,7 +39,8 @@ class Recorded:
         self.remarks = [*recording.remarks(), *([] if found.difference is None else [str(found.difference)])]
         self._zero = recording.opened.at
         self._jobs = {handle.id: handle for handle in self._moments.jobs}
-        self._span = (0.0, round(max([at for at, _ in self._moments.taken], default=0.0), 4))
+        last = max([at for at, _ in self._moments.taken], default=0.0)
+        self._span = (0.0, ceil(last * 1e4) / 1e4)  # not before the last moment
         self._maps = PlanMaps(_BUDGET)
         self._head: Json = {
             "name": name, "version": recording.versions.get("qoop", ""), "wall": recording.opened.wall,
