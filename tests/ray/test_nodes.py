@@ -56,7 +56,7 @@ def wait_for(job: Job, what: type[Record], count: int = 1, seconds: float = 60.0
     deadline = time.monotonic() + seconds
     while len(found := [record for record in job.history() if isinstance(record, what)]) < count:
         assert time.monotonic() < deadline, f"no {what.__name__}:\n" + "\n".join(map(str, job.history()))
-        assert job.state in ("SWITCHING", "RUNNING"), "it has ended"
+        assert job.state in ("STARTING", "SWITCHING", "RUNNING"), "it has ended"
         time.sleep(0.02)
     return found
 
