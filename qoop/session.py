@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from qoop.page.opening import LivePage
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.base import Scheduler
+    from qoop.schedulers.terms import Course
     from qoop.statements.databases.attached import Attached
     from qoop.statements.databases.attaching import OfDatabases
     from qoop.statements.prepared import Said
@@ -571,10 +572,11 @@ class Session:
         resume: bool = False,
         terms: Terms | None = None,
         follows: bool = False,
+        course: Course | None = None,
     ) -> Job:
         """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`.
 
-        follows: it goes on with what another job began, and does not queue again.
+        follows: it goes on with what another job began, and does not queue again. course: of its program.
         """
         self._tables.check_open()
         terms = self._terms if terms is None else terms
@@ -592,6 +594,7 @@ class Session:
             functions=tuple(planned.bound.functions.values()),
             terms=terms,
             follows=follows,
+            course=course,
         )
         if resume:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])

@@ -46,7 +46,7 @@ from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer
 from qoop.replanning.decision import Switch
 from qoop.schedulers.base import Scheduler
-from qoop.schedulers.terms import Terms
+from qoop.schedulers.terms import Course, Terms
 
 T = TypeVar("T")
 
@@ -180,6 +180,8 @@ class SimulatedJob:
     tables: those that the plans read, where somebody wants to look at them; tasks are told of them and read none.
     limits: what it allows itself before it gives up. terms: whom it is for, and how soon it is needed.
     lighter: a plan that does less, which it takes in place of the other if it would have to queue; None: it may not.
+    course: of the program that it is a job of. then: gives, from the second in which it ended, the job that comes
+        after it, None for none.
     """
 
     name: str
@@ -190,6 +192,8 @@ class SimulatedJob:
     tables: Mapping[str, Table] = field(default_factory=_AnyTable)
     limits: Limits = USUAL_LIMITS
     lighter: Plan | None = None
+    course: Course | None = None
+    then: Callable[[float], SimulatedJob | None] | None = None
 
 
 @value
@@ -216,7 +220,7 @@ class JobRun:
 
 @value
 class SimulatedRun:
-    """jobs: in the order in which they were given. seconds: until the last one ended.
+    """jobs: in the order in which they were given, then those that came after others. seconds: until the last ended.
 
     task_events: starts of attempts and reports about them.
     """
@@ -321,23 +325,36 @@ def simulate(
     )
     handles: dict[str, JobHandle] = {}
 
+    everyone = list(jobs)
+
     def arrive(job: SimulatedJob) -> None:
         handles[job.name] = _submit(cluster, job)
+        if job.then is not None:
+            handles[job.name].when_ended(partial(go_on, job.then))
+
+    def go_on(then: Callable[[float], SimulatedJob | None]) -> None:
+        job = then(backend.clock.now())
+        if job is not None:
+            everyone.append(job)
+            backend.appoint(partial(arrive, job), backend.clock.now())
 
     for job in jobs:
         backend.appoint(partial(arrive, job), job.at)
-    while (cluster.busy or len(handles) < len(jobs)) and not (backend.idle and not cluster.waits):
+    while (cluster.busy or len(handles) < len(everyone)) and not (backend.idle and not cluster.waits):
         cluster.step()
         if check:
             cluster.check()
-    runs = tuple(_run_of(job, handles[job.name]) for job in jobs)
+    runs = tuple(_run_of(job, handles[job.name]) for job in everyone)
     cluster.close()
     return SimulatedRun(runs, max((run.ended for run in runs), default=0.0), backend.task_events)
 
 
 def _submit(cluster: Cluster, job: SimulatedJob) -> JobHandle:
     plan = job.lighter if job.lighter is not None and cluster.overloaded else job.plan
-    request = JobRequest(plan, job.tables, text=job.name, limits=job.limits, adaptive=job.adaptive, terms=job.terms)
+    request = JobRequest(
+        plan, job.tables, text=job.name, limits=job.limits, adaptive=job.adaptive, terms=job.terms,
+        course=job.course,
+    )  # fmt: skip
     return cluster.submit(request)
 
 

@@ -916,6 +916,7 @@ class Cluster:
             replanner.wanted if replanner is not None else None,
             asked.tenant, self._tenant_weights.get(asked.tenant, 1.0) if self._tenant_weights else 1.0,
             job.submitted, job.submitted + asked.deadline, asked.priority, self._driver.extra_slots(run.job),
+            job.request.course,
         )  # fmt: skip
 
     def _patience(self, timeout: float | None) -> float | None:

@@ -22,7 +22,7 @@ from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer, Useful
 from qoop.replanning.worthwhile import Worthwhile
-from qoop.schedulers.terms import Terms
+from qoop.schedulers.terms import Course, Terms
 
 
 @value
@@ -36,6 +36,7 @@ class JobRequest:
     adaptive: how it may change plan while it runs; None: it keeps the plan.
     text: of the query, for the record. functions: of Python, that its stages may call.
     follows: it goes on with what a job that was admitted began, and does not queue again.
+    course: of the program that it is a job of.
     """
 
     plan: Plan
@@ -51,6 +52,7 @@ class JobRequest:
     functions: tuple[UserFunction, ...] = ()
     terms: Terms = Terms()
     follows: bool = False
+    course: Course | None = None
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not self.timeout > 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
+from math import inf, isinf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from qoop.catalog.errors import Cancelled
@@ -20,6 +21,7 @@ from qoop.growing.notes import notes
 from qoop.growing.rounds import Begin, End, Finish, Message, Pause, Read, RoundEnded, Rounds, Show, Step, Stop
 from qoop.growing.totals import Totals
 from qoop.result import Result
+from qoop.schedulers.terms import Sampled
 
 if TYPE_CHECKING:
     from qoop.catalog.sources.pieces import Cut
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
     from qoop.growing.planning import RoundPlanning
     from qoop.growing.schedule import Schedule
     from qoop.job import Job, Planned
+    from qoop.schedulers.terms import Course
     from qoop.statements.settings import Settings
 
 
 class Starts(Protocol):
-    """Starts a job. follows: it goes on with what another began."""
+    """Starts a job. follows: it goes on with what another began. course: of the program that it is of."""
 
-    def __call__(self, planned: Planned, *, follows: bool = False) -> Job: ...
+    def __call__(self, planned: Planned, *, follows: bool = False, course: Course | None = None) -> Job: ...
 
 
 @value
@@ -99,6 +102,7 @@ class GrowingAnswer:
         self._editions: list[Edition] = []
         self._made: Edition | None = None
         self._jobs: list[Job] = []
+        self._error = self._first_error = inf  # of the last edition, and of the first that had one
         self._exact = self._begin_exact()
         self._send(Begin())
 
@@ -152,6 +156,8 @@ class GrowingAnswer:
             try:
                 found = self._estimated(number, self._jobs[number].result())
                 self._made = self._edition(number, found)
+                self._error = inf if found.worst is None else found.worst
+                self._first_error = self._error if isinf(self._first_error) else self._first_error
             except BaseException:
                 if self._ended():
                     return
@@ -202,7 +208,13 @@ class GrowingAnswer:
         growing = self._growing
         pieces = growing.cut.of(growing.schedule.pieces_of(number, rest))
         text = growing.growth.rest_sql if rest else growing.growth.round_sql
-        return growing.start(self._plans().plan(text, pieces), follows=number > 0)
+        return growing.start(self._plans().plan(text, pieces), follows=number > 0, course=self._course(number, rest))
+
+    def _course(self, number: int, rest: bool) -> Sampled:
+        schedule, goal = self._growing.schedule, 0.0 if self._rounds.finishing else self._growing.goal.error
+        drawn, pieces = schedule.ends[number - 1] if number else 0, len(schedule.order)
+        after = pieces if rest else schedule.ends[number]
+        return Sampled(self._error, self._first_error, goal, drawn, after, pieces, schedule.ends[0])
 
     def _forget_plans(self) -> None:
         if self._planning is not None:

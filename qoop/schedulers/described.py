@@ -27,6 +27,7 @@ MODULES = {
     "Urgency": "urgency",
     "Learned": "learned",
     "Auction": "auction",
+    "Quality": "quality.sharing",
 }
 """Of each scheduler the module that has it, which is loaded when it is asked for."""
 
@@ -36,6 +37,7 @@ NAMES = {
     "urgency": "Urgency()",
     "learned": "Learned()",
     "auction": "Auction()",
+    "quality": "Quality()",
 }
 """The policies of :data:`qoop.options.SCHEDULERS`, with their usual parameters."""
 

@@ -108,6 +108,11 @@ class Waiting(Sequence["Request"]):
         for tenant, _ in self._ordered(capacity):
             yield list(tenant.waiting.values())
 
+    def with_active(self, capacity: Resources) -> Iterator[tuple[Sequence[Request], Sequence[Request]]]:
+        """The requests of each tenant as `by_tenant` has them, with those of all its active jobs."""
+        for tenant, _ in self._ordered(capacity):
+            yield list(tenant.waiting.values()), list(tenant.active.values())
+
     def _ordered(self, capacity: Resources) -> list[tuple[_Tenant, Request]]:
         """Tenants of which jobs wait by share, with the first of these jobs."""
         tenants = [(tenant, first) for tenant in self._tenants.values() if (first := tenant.first(capacity))]

@@ -8,5 +8,6 @@
     measures.py   times, finish-time fairness and deadlines of a run; ratios over seeds
     pictures.py   curves over load, and the distribution of fairness
     learning.py   weights for the learned policy
+    growing/      growing answers that share simulated machines
     commands.py   ``qoop bench load`` and ``qoop bench learn``
 """

@@ -1,0 +1,7 @@
+"""Growing answers that share a simulated cluster, under each scheduler: ``qoop bench grow``.
+
+::
+
+    answers.py     a growing answer that is drawn: its work, and its error after each round
+    playing.py     many of them, with exact queries, on a simulated cluster, and what came of it
+"""
