@@ -26,6 +26,7 @@
     statements/         statements other than SELECT: views, COPY, SET, parameters
     duckdb_plans.py     DuckDB's own plans of queries, and what they took
     growing/            answers that grow more certain while more is read
+    iterating/          steps in SQL that are repeated until a loss falls no more
     plan_memo.py        plans of texts that were planned before
     plan_cache.py       the store of those plans
     calibrated.py       the cost constants of this machine

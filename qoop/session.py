@@ -84,6 +84,8 @@ if TYPE_CHECKING:
     from qoop.control.tenants import TenantStatus
     from qoop.drawing.explaining import Format
     from qoop.growing.answer import Answer
+    from qoop.iterating.curves import Kind
+    from qoop.iterating.iteration import Iteration
     from qoop.page.opening import LivePage
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.base import Scheduler
@@ -564,6 +566,40 @@ class Session:
         busy = (lambda: self.cluster.overloaded) if if_busy else None
         cut_short = partial(self.cluster.cut_short, terms.tenant) if if_busy else None
         return ask(query, self._tables, self.planning, self.config, goal, seed, begin, busy, cut_short)
+
+    @interruptible()
+    def iterate(
+        self,
+        step: str,
+        start: object,
+        *,
+        loss: str = "loss",
+        until: float = 1e-3,
+        most: int = 100,
+        former: str = "former",
+        curve: Kind | None = None,
+        weight: float = 1.0,
+        tenant: str | None = None,
+    ) -> Iteration:
+        """Repeat a query over its own answer until a loss falls no more, and return at once; see docs/growing.md.
+
+        step: the query. It reads tables, and the answer of the step before as the table `former`.
+        start: what the first step reads there: a query, or data as for `register`.
+        loss: the column of the step's rows whose sum is its loss.
+        until: the end, where the loss changes by no more than that part of its largest fall in a step. most: steps.
+        curve: the way in which the loss falls, for `scheduler="quality"`: "sublinear" (gradient descent), "superlinear"
+        (quasi-Newton methods); None: whichever fits.
+        weight, tenant: as for `submit`.
+
+        Raises as `submit` does, and ConfigError.
+        """
+        from qoop.iterating.asking import iterated
+
+        terms = self._terms_with(weight, tenant, None, None)
+        text = query_text(step)
+        first = self.sql(start) if isinstance(start, str) else start
+        begin = partial(self.start, resume=False, terms=terms)
+        return iterated(text, first, self._tables, self.planning, begin, loss, until, most, former, curve)
 
     def start(
         self,

@@ -58,6 +58,11 @@ class SessionTables:
         self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
 
     @property
+    def locked(self) -> bool:
+        """See `qoop.connect`."""
+        return self._locked
+
+    @property
     def closed(self) -> bool:
         """True if nothing may be asked any more."""
         return self._closed

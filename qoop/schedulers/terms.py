@@ -77,8 +77,8 @@ class Sampled:
     start: int
 
     def predicted(self, drawn: int) -> float:
-        """The error once that number of pieces is read: it falls as the square root of 1/n - 1/N does (Cochran, Sampling
-        Techniques, 3rd ed., 1977, equation 2.22).
+        """The error once that number of pieces is read: it falls as the square root of 1/n - 1/N does (Cochran,
+        Sampling Techniques, 3rd ed., 1977, equation 2.22).
 
         >>> round(Sampled(0.08, 0.08, 0.01, 64, 128, 1024, 64).predicted(256), 4)
         0.0358

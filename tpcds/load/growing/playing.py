@@ -35,7 +35,7 @@ POLICIES = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """What arrives. load: work offered, as a part of what the slots can do. seconds: in which it arrives.
+    """The arrivals. load: work offered, as a part of what the slots can do. seconds: in which it arrives.
 
     stop: the part of the answers that end at their goal; the others go on until they are exact."""
 

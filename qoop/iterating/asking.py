@@ -1,0 +1,46 @@
+"""From a step in SQL to its iteration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+from qoop.catalog.errors import ConfigError
+from qoop.iterating.curves import Kind
+from qoop.iterating.iteration import Iteration, Starts
+from qoop.iterating.planning import StepPlanning
+from qoop.iterating.steps import Steps
+from qoop.options import jobs, part
+
+if TYPE_CHECKING:
+    from qoop.planning import QueryPlanning
+    from qoop.session_tables import SessionTables
+
+
+def iterated(
+    text: str,
+    first: object,
+    tables: SessionTables,
+    planning: QueryPlanning,
+    start: Starts,
+    loss: str,
+    until: float,
+    most: int,
+    former: str,
+    curve: Kind | None,
+) -> Iteration:
+    """See `Session.iterate`. first: the table that the first step reads. Raises ConfigError."""
+    part("until", until)
+    jobs("most", most)
+    if curve is not None and curve not in get_args(Kind):
+        raise ConfigError(f"curve must be one of {', '.join(get_args(Kind))}, not {curve!r}")
+    if not former.isidentifier():
+        raise ConfigError(f"former must be a name that needs no quotes, not {former!r}")
+    tables.look_again(text)
+    if former.lower() in tables.named(text):
+        raise ConfigError(f"there is a table {former} already: give another name as former")
+    plans = StepPlanning(text, former, tables, planning.apart)
+    try:
+        return Iteration(first, plans, start, Steps(int(most), until), loss, curve)
+    except BaseException:
+        plans.close()
+        raise

@@ -1,0 +1,109 @@
+"""The program of a repeated step: what comes next. Pure: a message in, the next orders out.
+
+============  ======================================  =====================================
+state         message                                 orders
+============  ======================================  =====================================
+new           `Begin`                                 `Run` the first step
+running k     `StepEnded`, the loss still falls       `Run` step k + 1, then `Show` step k
+running k     `StepEnded`, it falls no more           `Show` step k, `End`
+any           `Stop`                                  `End`, with the step before as the last
+ended         anything                                none: it was late
+============  ======================================  =====================================
+
+The end is where the loss changes by no more than a part of its largest fall so far, in one step. After SLAQ (Zhang,
+Stafman, Or and Freedman, SoCC 2017, section 3.1), which tells jobs apart by that normalised change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from qoop.catalog.value import value
+
+
+@value
+class Begin:
+    """Begin."""
+
+
+@value
+class StepEnded:
+    """A step has ended. loss: that it reports."""
+
+    number: int
+    loss: float
+
+
+@value
+class Stop:
+    """Somebody has seen enough."""
+
+
+@value
+class Run:
+    """Run a step over the answer of the one before."""
+
+    number: int
+
+
+@value
+class Show:
+    """Show the answer of a step."""
+
+    number: int
+
+
+@value
+class End:
+    """Nothing more will come. Whatever still runs is not needed."""
+
+
+Message = Begin | StepEnded | Stop
+Order = Run | Show | End
+Why = Literal["", "the loss falls no more", "the most steps were done", "it was stopped"]
+
+
+@value
+class Steps:
+    """most: steps at most. until: the part of the largest fall of the loss that is no fall any more.
+
+    why: it has ended; empty: it has not.
+
+    >>> at, orders = Steps(10, 0.1).after(Begin())
+    >>> at, orders = at.after(StepEnded(0, 9.0)); orders
+    (Run(number=1), Show(number=0))
+    >>> at, orders = at.after(StepEnded(1, 5.0)); at.largest
+    4.0
+    >>> at, orders = at.after(StepEnded(2, 4.8)); orders, at.why
+    ((Show(number=2), End()), 'the loss falls no more')
+    """
+
+    most: int
+    until: float
+    state: Literal["new", "running", "ended"] = "new"
+    number: int = 0
+    losses: tuple[float, ...] = ()
+    largest: float = 0.0
+    why: Why = ""
+
+    def after(self, message: Message) -> tuple[Steps, tuple[Order, ...]]:
+        """The next state, and what is to be done."""
+        match self.state, message:
+            case "new", Begin():
+                return replace(self, state="running"), (Run(0),)
+            case (("new" | "running"), Stop()):
+                return replace(self, state="ended", why="it was stopped"), (End(),)
+            case "running", StepEnded(number, loss) if number == self.number:
+                return self._step_ended(loss)
+        return self, ()
+
+    def _step_ended(self, loss: float) -> tuple[Steps, tuple[Order, ...]]:
+        fall = self.losses[-1] - loss if self.losses else 0.0
+        now = replace(self, losses=(*self.losses, loss), largest=max(self.largest, fall))
+        shown = Show(self.number)
+        if self.losses and abs(fall) <= self.until * now.largest:
+            return replace(now, state="ended", why="the loss falls no more"), (shown, End())
+        if self.number + 1 == self.most:
+            return replace(now, state="ended", why="the most steps were done"), (shown, End())
+        return replace(now, number=self.number + 1), (Run(self.number + 1), shown)
