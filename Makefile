@@ -15,7 +15,7 @@ INSTALL := -m pip install --quiet --quiet --disable-pip-version-check
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-package test-pythons soak soak-clients soak-sim soak-packs attack fuzz test-duckdb2 test-queries-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-package test-pythons soak soak-clients soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-queries-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -28,6 +28,7 @@ help:
 	@echo "make soak-clients  CLIENTS=50 for MINUTES=10 in one session: nothing lost, memory flat, shares fair; SEED, SHARE=0.01"
 	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
 	@echo "make soak-packs    RUNS=1000 schedules of faults for packed outputs in a store; SEED, FIRST as above"
+	@echo "make soak-growing  RUNS=500 schedules of kills, switches and resizes while answers grow; SEED, FIRST as above"
 	@echo "make attack        odd texts, damaged files, little memory, kills; takes SERIES=a,b SEED=n RUNS=n SHARE=0.1"
 	@echo "make fuzz          RUNS=100000 random queries against DuckDB, half of them on DuckDB 2; SEED, PROCESSES"
 	@echo "make check         lint and types only"
@@ -87,6 +88,9 @@ soak-sim: $(READY)
 
 soak-packs: $(READY)
 	$(BIN)/python tests/stores/pack_faults.py --runs $(or $(RUNS),1000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
+
+soak-growing: $(READY)
+	$(BIN)/python tests/growing --runs $(or $(RUNS),500) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
 
 attack: $(READY)
 	$(BIN)/python tests/attack $(if $(SERIES),--series $(SERIES)) $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(SHARE),--share $(SHARE))

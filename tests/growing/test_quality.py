@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scheduler_world import Known, empty, fill, request
 
 import qoop
 from qoop.control.messages import JobRequest
@@ -23,10 +22,6 @@ from qoop.schedulers.described import made
 from qoop.schedulers.quality.sharing import Quality
 from qoop.schedulers.terms import Course, Sampled, Stepped
 from qoop.tpcds.load.growing.playing import Drawing, play
-
-sys.path.append(str(Path(__file__).parent.parent / "qoop"))
-
-from scheduler_world import Known, empty, fill, request
 
 NEW = Sampled(math.inf, math.inf, 0.01, 0, 64, 1024, 64)
 WIDE = Sampled(0.2, 0.2, 0.01, 64, 128, 1024, 64)

@@ -41,7 +41,7 @@ class Drawing:
 
     load: float
     seed: int
-    seconds: float = 1800.0
+    seconds: float = 900.0
     tenants: int = 3
     stop: float = 0.5
 

@@ -1,0 +1,36 @@
+"""Some schedules of kills, switches and resizes while answers grow. `make soak-growing` does 500."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from growing_soak import World, assert_alike, perform, schedule, world
+
+RUNS = 20
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder: Path = tmp_path_factory.mktemp("growing")
+    return world(folder)
+
+
+@pytest.mark.timeout(300)
+def test_no_edition_is_wrong_or_lost_whatever_goes_wrong(known: World) -> None:
+    seed, happened = str(random.SystemRandom().randrange(10**6)), Counter[str]()
+    for place in range(RUNS):
+        print(f"make soak-growing SEED={seed} FIRST={place} RUNS=1")
+        happened += perform(schedule(seed, place), known)
+    print(happened)
+    for what in ("editions", "switches of plan", "failures injected"):
+        assert happened[what] > 0, f"nothing of that: {what}"
+
+
+def test_the_judge_sees_a_wrong_figure(known: World) -> None:
+    right = known.undisturbed(0, 0)
+    with pytest.raises(AssertionError, match="should be"):
+        assert_alike(right[0], right[1])
+    assert_alike(right[0][::-1], right[0])
