@@ -15,7 +15,7 @@ from sqlglot import exp
 from qoop.catalog.errors import QueryError
 from qoop.growing.core import Core, around_of, cores
 from qoop.growing.figures import Reading, figure_of
-from qoop.growing.growth import UNBOUNDED, Growth, NotGrowing
+from qoop.growing.growth import UNBOUNDED, Growth, NotGrowing, pairs, triples
 from qoop.growing.names import Names, has_aggregates, sources_of
 from qoop.growing.refused import Refused
 from qoop.growing.round_sql import rest_sql, round_sql, tail_sql
@@ -95,14 +95,15 @@ def _growth(bound: Bound, core: Core, tables: Mapping[str, Table], describe: Cal
         reading.final(one, place in figures and figures[place].kind == "ratio") for place, one in enumerate(values)
     ]
     tail = tail_sql(select, reading, names)
-    pairs = {(one.y, one.x) for one in figures.values() if one.x is not None}
     named = {own[place][0].lower(): place for place in figures}
     around = None if core.around is None else around_of(core, tables, named)
+    needed = pairs(figures.values()), triples(figures.values())
+    text = round_sql(select, alias, keys, reading.measures, *needed)
     limited = select.args.get("limit") is not None or select.args.get("offset") is not None
     return Growth(
         fact, tuple(key.sql("duckdb") for key in keys), tuple(reading.measures), tuple(reading.terms),
         tuple(figures.values()), tuple(items), tail, limited, bound.columns,
-        round_sql(select, alias, keys, reading.measures, pairs), rest_sql(select, keys, reading.measures),
+        text, rest_sql(select, keys, reading.measures),
         own, around, _ranked(select, names, figures),
     )  # fmt: skip
 

@@ -13,8 +13,13 @@ from qoop.growing.refused import Refused
 
 _OPS: dict[type[exp.Expression], Op] = {
     exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
+    exp.Variance: "var_samp", exp.VariancePop: "var_pop",
+    exp.Stddev: "stddev_samp", exp.StddevSamp: "stddev_samp", exp.StddevPop: "stddev_pop",
 }  # fmt: skip
-_KINDS: dict[Op, Kind] = {"count": "total", "sum": "total", "avg": "ratio", "min": "extreme", "max": "extreme"}
+_KINDS: dict[Op, Kind] = {
+    "count": "total", "sum": "total", "avg": "ratio", "min": "extreme", "max": "extreme",
+    "var_samp": "variance", "var_pop": "variance", "stddev_samp": "deviation", "stddev_pop": "deviation",
+}  # fmt: skip
 _FRACTIONS = ("DECIMAL", "DOUBLE", "FLOAT")
 
 
@@ -99,6 +104,10 @@ class Reading:
             return Term(op, self.measure(node.sql("duckdb"), op))
         if op == "avg":
             return Term(op, self.measure(_as(node, exp.Sum)), self.measure(_as(node, exp.Count)))
+        if _KINDS[op] in ("variance", "deviation"):
+            value = exp.cast(exp.paren(call.this.copy()), "DOUBLE")
+            squares = self.measure(_as(node, exp.Sum, exp.Mul(this=value.copy(), expression=value.copy())))
+            return Term(op, squares, self.measure(_as(node, exp.Count)), self.measure(_as(node, exp.Sum, value)))
         return Term(op, self.measure(node.sql("duckdb")))
 
     def measure(self, sql: str, merged_by: MergedBy = "sum") -> int:
@@ -115,11 +124,11 @@ def is_aggregate(node: exp.Expression) -> bool:
     return isinstance(call, exp.AggFunc) and not isinstance(call, exp.Grouping)
 
 
-def _as(node: exp.Expression, kind: type[exp.AggFunc]) -> str:
-    """The same aggregate with another function."""
+def _as(node: exp.Expression, kind: type[exp.AggFunc], of: exp.Expression | None = None) -> str:
+    """The same aggregate with another function, and perhaps of something else."""
     made = node.copy()
     call = made.this if isinstance(made, exp.Filter) else made
-    other = kind(this=call.this.copy())
+    other = kind(this=call.this.copy() if of is None else of)
     if call is made:
         return other.sql("duckdb")
     call.replace(other)
@@ -137,7 +146,7 @@ def _linear(reading: Reading, expr: exp.Expression) -> Figure | None:
     """A figure of any place; None for an expression that is none."""
     if is_aggregate(expr):
         term = reading.terms[reading.term(expr)]
-        return Figure(0, _KINDS[term.op], term.y, term.x)
+        return Figure(0, _KINDS[term.op], term.y, term.x, z=term.z, of_sample=term.op.endswith("samp"))
     match expr:
         case exp.Paren():
             return _linear(reading, expr.this)

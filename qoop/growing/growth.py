@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.growing.core import Around
 
-Op = Literal["count", "sum", "avg", "min", "max"]
+Op = Literal["count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop"]
 MergedBy = Literal["sum", "min", "max"]
-Kind = Literal["total", "ratio", "extreme", "derived"]
+Kind = Literal["total", "ratio", "variance", "deviation", "extreme", "derived"]
 
 UNBOUNDED: tuple[Kind, ...] = ("extreme", "derived")
 """Figures without an interval; nothing waits for them."""
@@ -30,11 +30,15 @@ class Measure:
 
 @value
 class Term:
-    """An aggregate of the query. y, x: places among the measures. An average has both, the others y alone."""
+    """An aggregate of the query. y, x: places among the measures. An average has both, the others y alone.
+
+    A variance or deviation has y, the squares, x, the number of rows, and z, their values.
+    """
 
     op: Op
     y: int
     x: int | None = None
+    z: int | None = None
 
 
 @value
@@ -42,6 +46,7 @@ class Figure:
     """A column of the answer that is estimated. place: among the columns. scale: what it is multiplied by.
 
     total: `scale` times measure y. ratio: `scale` times y / x. extreme: the least or greatest, so far.
+    variance, deviation: of rows, from squares y, number x and values z; of_sample: over one less than their number.
     derived: something else that is computed from estimates.
     """
 
@@ -50,6 +55,8 @@ class Figure:
     y: int
     x: int | None = None
     scale: float = 1.0
+    z: int | None = None
+    of_sample: bool = False
 
 
 @value
@@ -99,6 +106,22 @@ class Growth:
         """The figures whose intervals are shown."""
         shown = {place for place, _ in self.shown.values()}
         return tuple(one for one in self.figures if one.place in shown)
+
+
+def triples(figures: Iterable[Figure]) -> tuple[tuple[int, int, int], ...]:
+    """The measures y, z and x of each figure that has three."""
+    return tuple(sorted({(one.y, one.z, one.x) for one in figures if one.z is not None and one.x is not None}))
+
+
+def pairs(figures: Iterable[Figure]) -> set[tuple[int, int]]:
+    """The pairs of measures whose products the figures need."""
+    found = set()
+    for one in figures:
+        if one.x is not None:
+            found.add((one.y, one.x))
+        if one.x is not None and one.z is not None:
+            found |= {(one.y, one.z), (one.z, one.x)}
+    return found
 
 
 @value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.catalog.value import value
-from qoop.growing.estimators import ratio, skewness, total
+from qoop.growing.estimators import ratio, skewness, total, variance
 from qoop.growing.estimators.student import quantile
 from qoop.growing.growth import UNBOUNDED
 
@@ -68,6 +68,10 @@ class Sums(Protocol):
         """The moments of a pair of measures."""
         ...
 
+    def triple_moments(self, y: int, z: int, x: int) -> np.ndarray:
+        """The sums of the products of three measures."""
+        ...
+
 
 def at_look(figures: Sequence[Figure], totals: Sums, schedule: Schedule, drawn: int, goal: Goal) -> Intervals:
     """The intervals at a look that is not the last; those of the level that is kept for the goal if they meet it."""
@@ -93,8 +97,10 @@ def intervals(figures: Sequence[Figure], totals: Sums, look: Look) -> Intervals:
             continue
         with np.errstate(all="ignore"):
             estimate, error, trusted, tail = (
-                _total(figure, totals, look) if figure.kind == "total" else _ratio(figure, totals, look)
-            )
+                _total(figure, totals, look) if figure.kind == "total"
+                else _ratio(figure, totals, look) if figure.kind == "ratio"
+                else _spread(figure, totals, look)
+            )  # fmt: skip
             half = np.where(trusted & ~tail, t * error * abs(figure.scale), np.nan)
             estimate = estimate * figure.scale
             low[figure.place], high[figure.place] = estimate - half, estimate + half
@@ -127,6 +133,23 @@ def _ratio(figure: Figure, totals: Sums, look: Look) -> _Found:
         look.drawn, look.pieces, x
     )
     return y.sums / x.sums, error, trusted & (x.squares > 0), _is_heavy(y, look) | _is_heavy(x, look)
+
+
+def _spread(figure: Figure, totals: Sums, look: Look) -> _Found:
+    import numpy as np
+
+    y, z, x = figure.y, figure.z, figure.x
+    assert z is not None and x is not None
+    q, s, n = (totals.moments(one) for one in (y, z, x))
+    pair = totals.pair_moments
+    powers = variance.Powers(q, s, n, pair(y, z), pair(y, x), pair(z, x), totals.triple_moments(y, z, x))
+    found, error = powers.estimate(figure.of_sample), variance.standard_error(look.drawn, look.pieces, powers)
+    steady = ratio.is_steady(look.drawn, look.pieces, n)
+    trusted = skewness.enough(look.drawn, powers.squares(), powers.cubes()) & steady
+    if figure.kind == "deviation":
+        found = np.sqrt(found)
+        error = error / (2 * found)
+    return found, error, trusted & (found > 0) & (n.squares > 0), _is_heavy(q, look) | _is_heavy(n, look)
 
 
 def _is_heavy(y: Moments, look: Look) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 A round gives for each group the number of its pieces, and of each measure ``t``, what it is over all pieces read, in
 its own type, with ``s``, ``q`` and ``c``, the sums of the pieces' values, squares and cubes, and ``g``, the greatest of
-them; for pairs of measures the sums of the products ``yx``, ``yyx`` and ``yxx``.
+them; for pairs of measures the sums of the products ``yx``, ``yyx`` and ``yxx``, for threes ``yzx``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ def round_sql(
     keys: Sequence[exp.Expression],
     measures: Sequence[Measure],
     pairs: Collection[tuple[int, int]],
+    triples: Collection[tuple[int, int, int]] = (),
 ) -> str:
     """The query of a round. fact: the name of the table of pieces in it."""
     piece = exp.Alias(this=exp.column(PIECE, fact, quoted=True), alias="piece")
     within = _grouped(select, [piece], keys, measures, "m")
-    columns = ", ".join([*(f"k{place}" for place in range(len(keys))), *_sums(measures, pairs)])
+    columns = ", ".join([*(f"k{place}" for place in range(len(keys))), *_sums(measures, pairs, triples)])
     ending = f" GROUP BY {', '.join(str(place + 1) for place in range(len(keys)))}" if keys else ""
     return f"SELECT {columns} FROM ({within}) AS per_piece{ending}"
 
@@ -62,7 +63,9 @@ def _grouped(
     return within.sql("duckdb") + (f" GROUP BY {', '.join(by)}" if by else "")
 
 
-def _sums(measures: Sequence[Measure], pairs: Collection[tuple[int, int]]) -> Iterator[str]:
+def _sums(
+    measures: Sequence[Measure], pairs: Collection[tuple[int, int]], triples: Collection[tuple[int, int, int]]
+) -> Iterator[str]:
     yield "count(*) AS pieces"
     for place, measure in enumerate(measures):
         yield f"{measure.merged_by}(m{place}) AS t{place}"
@@ -75,6 +78,8 @@ def _sums(measures: Sequence[Measure], pairs: Collection[tuple[int, int]]) -> It
         yield f"sum({a} * {b}) AS yx_{y}_{x}"
         yield f"sum({a} * {a} * {b}) AS yyx_{y}_{x}"
         yield f"sum({a} * {b} * {b}) AS yxx_{y}_{x}"
+    for y, z, x in triples:
+        yield f"sum({' * '.join(f'coalesce(m{one}, 0)::DOUBLE' for one in (y, z, x))}) AS yzx_{y}_{z}_{x}"
 
 
 _POWERS = (("s", ""), ("q", " ** 2"), ("c", " ** 3"))

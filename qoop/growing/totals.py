@@ -106,6 +106,10 @@ class Totals:
         """The moments of a pair of measures."""
         return PairMoments(*(self._numbers[f"{name}_{y}_{x}"] for name in ("yx", "yyx", "yxx")))
 
+    def triple_moments(self, y: int, z: int, x: int) -> np.ndarray:
+        """The sums of the products of three measures."""
+        return self._numbers[f"yzx_{y}_{z}_{x}"]
+
     def _read(self) -> dict[str, np.ndarray]:
         """All sums of powers, at once: each question to DuckDB costs some milliseconds."""
         names = [name for name in self._types if name[0] not in "kt"]
@@ -206,12 +210,21 @@ class Totals:
         return type_.startswith(NUMBERS)
 
     def _estimate(self, term: Term, scale: float | None) -> str:
+        if term.z is not None:
+            return _spread_sql(term)
         if term.x is not None:
             return f"(t{term.y} / nullif(t{term.x}, 0))"
         found = f"coalesce(t{term.y}, 0)" if term.op == "count" else f"t{term.y}"
         if scale is None or term.op in ("min", "max"):
             return found
         return f"TRY_CAST({found}::DOUBLE * {scale!r} AS {self._types[f't{term.y}']})"
+
+
+def _spread_sql(term: Term) -> str:
+    """A variance or deviation of the rows read, which is an estimate of that of all."""
+    rows = f"nullif({f't{term.x} - 1' if term.op.endswith('samp') else f't{term.x}'}, 0)"
+    found = f"(greatest(t{term.y} - t{term.z}::DOUBLE ** 2 / nullif(t{term.x}, 0), 0) / {rows})"
+    return f"sqrt{found}" if term.op.startswith("stddev") else found
 
 
 NUMBERS = ("DECIMAL", "DOUBLE", "FLOAT", "HUGEINT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT", "U")

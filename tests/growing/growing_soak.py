@@ -90,7 +90,7 @@ class World:
 
 
 def world(folder: Path) -> World:
-    """The tables, made anew."""
+    """The tables, made again."""
     rng = np.random.default_rng(1)
     sales = pa.table({
         "id": rng.integers(0, 6, ROWS).astype(np.int32),

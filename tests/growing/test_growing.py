@@ -92,6 +92,28 @@ def test_intervals_hold_the_truth_and_shrink(session, data):
     assert widths[0] > widths[1] > widths[-1] == 0.0
 
 
+SPREADS = """SELECT shop, stddev(price) AS dev, var_samp(amount) AS var, stddev_pop(price) FILTER (amount > 3) AS few,
+             var_pop(CASE WHEN note IS NULL THEN amount END) AS noted, 2 * stddev_samp(amount) AS twice,
+             stddev_samp(price) / avg(price) AS cov
+           FROM sales JOIN shops USING (id) GROUP BY shop ORDER BY shop"""
+
+
+def test_variances_and_deviations_have_intervals_and_end_exact(session, data):
+    truth = exact(data, SPREADS)
+    first, *_, last = session.approximate(SPREADS, error=0, seed=1, confidence=0.999).editions()
+    for mine, theirs in zip(without_bounds(last.result), truth, strict=True):
+        assert mine[0] == theirs[0] and mine[1:] == pytest.approx(theirs[1:], rel=1e-9)
+    for row, right in zip(first.result.arrow().to_pylist(), truth, strict=True):
+        for place, name in enumerate(("dev", "var", "few", "noted", "twice"), 1):
+            assert row[f"{name}_low"] < right[place] < row[f"{name}_high"] < 1.3 * right[place]
+            assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
+        assert row["cov"] == pytest.approx(right[6], rel=0.2) and row["cov_low"] is None
+    *_, early = session.approximate("SELECT stddev(price) AS s FROM sales", error=0.05, seed=1).editions()
+    assert not early.exact and early.error <= 0.05
+    one = "SELECT id, var_samp(price) AS v FROM sales WHERE price = 10 GROUP BY id ORDER BY id"
+    assert session.approximate(one, error=0).result().fetchall() == exact(data, one), "of equal values it is nothing"
+
+
 def test_it_stops_at_the_bound_and_says_what_was_read(session):
     *_, last = session.approximate("SELECT sum(amount) AS s FROM sales", error=0.02, seed=1).editions()
     assert not last.exact and 0 < last.share < 1 and last.error <= 0.02

@@ -30,7 +30,10 @@ _PIECES, _ROWS = 1024, 200
 """Pieces of a table, and rows of each."""
 
 FIGURES = (Figure(0, "total", 0), Figure(1, "total", 1), Figure(2, "ratio", 1, 0), Figure(3, "ratio", 1, 2))
-"""Count, sum, average and ratio of sums, over these measures: rows, y and x."""
+"""Count, sum, average and ratio of sums, over these measures: rows, y, x and the squares of y."""
+
+SPREADS = (Figure(0, "variance", 3, 0, z=1), Figure(1, "deviation", 3, 0, z=1))
+"""Variance and standard deviation of y."""
 
 ERRORS = (0.1, 0.05, 0.02)
 
@@ -55,6 +58,10 @@ class Drawn:
         """See `qoop.growing.totals.Totals.pair_moments`."""
         a, b = self.totals[y], self.totals[x]
         return PairMoments((a * b).sum(0), (a * a * b).sum(0), (a * b * b).sum(0))
+
+    def triple_moments(self, y: int, z: int, x: int) -> np.ndarray:
+        """See `qoop.growing.totals.Totals.triple_moments`."""
+        return (self.totals[y] * self.totals[z] * self.totals[x]).sum(0)  # type: ignore[no-any-return]
 
 
 @value
@@ -88,28 +95,30 @@ def table(kind: str, rng: np.random.Generator) -> np.ndarray:
         group = np.searchsorted(np.cumsum([0.6, 0.3, 0.09, 0.009, 0.001]), rng.random(rows) * 0.999_999)
     groups = int(group.max()) + 1
     place = np.repeat(np.arange(_PIECES), _ROWS) * groups + group
-    sums = [np.bincount(place, weights, _PIECES * groups) for weights in (np.ones(rows), y, x)]
-    return np.stack(sums).reshape(3, _PIECES, groups)
+    sums = [np.bincount(place, weights, _PIECES * groups) for weights in (np.ones(rows), y, x, y * y)]
+    return np.stack(sums).reshape(4, _PIECES, groups)
 
 
 KINDS = ("plain", "sorted", "clustered", "heavy", "rare", "skewed")
 
 
-def grown(totals: np.ndarray, error: float, confidence: float, seed: int) -> Outcome:
+def grown(
+    totals: np.ndarray, error: float, confidence: float, seed: int, figures: Sequence[Figure] = FIGURES
+) -> Outcome:
     """Let the figures of a table grow until the bound is met."""
     import numpy as np
 
     rounds = schedule(_PIECES, seed)
-    truth = _truth(totals)
-    missed = {one.place: np.zeros(totals.shape[2], bool) for one in FIGURES}
-    had = {one.place: np.zeros(totals.shape[2], bool) for one in FIGURES}
+    truth = _truth(totals, figures)
+    missed = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
+    had = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
     program, _ = Rounds(len(rounds.ends), error).after(Begin())
     for number, end in enumerate(rounds.ends):
         look = Look(end, _PIECES, 0.0)
         read = Drawn(totals[:, list(rounds.order[:end])])
         seen = read.totals[0].sum(0) > 0
         found = (
-            Intervals({}, {}, 0.0) if look.is_whole else at_look(FIGURES, read, rounds, end, Goal(error, confidence))
+            Intervals({}, {}, 0.0) if look.is_whole else at_look(figures, read, rounds, end, Goal(error, confidence))
         )
         for place in found.low:
             is_shown = np.isfinite(found.low[place]) & seen
@@ -132,14 +141,17 @@ def _worst(found: Intervals, seen: np.ndarray, look: Look) -> float | None:
 
     if look.is_whole:
         return 0.0
-    low = np.stack([found.low[one.place][seen] for one in FIGURES])
-    high = np.stack([found.high[one.place][seen] for one in FIGURES])
+    low = np.stack([found.low[one][seen] for one in sorted(found.low)])
+    high = np.stack([found.high[one][seen] for one in sorted(found.low)])
     worst = float(np.max((high - low) / np.abs(high + low)))
     return worst if np.isfinite(worst) else None
 
 
-def _truth(totals: np.ndarray) -> Mapping[int, np.ndarray]:
-    rows, y, x = totals.sum(1)
+def _truth(totals: np.ndarray, figures: Sequence[Figure]) -> Mapping[int, np.ndarray]:
+    rows, y, x, squares = totals.sum(1)
+    if figures is SPREADS:
+        spread = squares / rows - (y / rows) ** 2
+        return {0: spread, 1: spread**0.5}
     return {0: rows, 1: y, 2: y / rows, 3: y / x}
 
 
@@ -148,14 +160,16 @@ def _holds(found: Intervals, place: int, truth: Mapping[int, np.ndarray]) -> np.
     return (found.low[place] - slack <= truth[place]) & (truth[place] <= found.high[place] + slack)  # type: ignore[no-any-return]
 
 
-def run(draws: int, confidence: float, seed: int) -> Iterator[tuple[str, float, Sequence[Outcome]]]:
+def run(
+    draws: int, confidence: float, seed: int, figures: Sequence[Figure] = FIGURES
+) -> Iterator[tuple[str, float, Sequence[Outcome]]]:
     """The outcomes of each kind of table and each bound."""
     import numpy as np
 
     for kind in KINDS:
         tables = [table(kind, np.random.default_rng((seed, draw))) for draw in range(draws)]
         for error in ERRORS:
-            yield kind, error, [grown(one, error, confidence, draw) for draw, one in enumerate(tables)]
+            yield kind, error, [grown(one, error, confidence, draw, figures) for draw, one in enumerate(tables)]
 
 
 def line(kind: str, error: float, outcomes: Sequence[Outcome]) -> str:
@@ -175,9 +189,10 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     parser.add_argument("--draws", type=int, default=200, help="tables of each kind")
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--spreads", action="store_true", help="variances and deviations in place of sums")
     options = parser.parse_args(arguments)
     say("data        bound  early ends  read   shown   cover    ever  covered at every look")
-    for found in run(options.draws, options.confidence, options.seed):
+    for found in run(options.draws, options.confidence, options.seed, SPREADS if options.spreads else FIGURES):
         say(line(*found))
 
 
