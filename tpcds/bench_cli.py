@@ -27,6 +27,7 @@ from qoop.tpcds.bench import (
 )
 from qoop.tpcds.bench.system_under_test import KINDS
 from qoop.tpcds.load import commands as load_commands
+from qoop.tpcds.load.growing import commands as growing_commands
 from qoop.tpcds.map import commands as the_map
 from qoop.tpcds.packed import bench as packed
 from qoop.tpcds.queries import parse_selection
@@ -61,6 +62,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_short(commands)
     load_commands.add_command(commands)
     load_commands.add_learning(commands)
+    growing_commands.add_command(commands)
     _add_ray_spot(commands)
     packed.add_command(commands, _write)
     suite.add_commands(commands)

@@ -4,4 +4,7 @@
 
     answers.py     a growing answer that is drawn: its work, and its error after each round
     playing.py     many of them, with exact queries, on a simulated cluster, and what came of it
+    predicting.py  the error to come, as predicted, against what it was
+    real.py        growing queries at once on this machine
+    commands.py    ``qoop bench grow``
 """
