@@ -1,7 +1,7 @@
 """Growing queries over TPC-DS asked at the same moment on this machine, under one scheduler after the other.
 
-Those of the benchmark have so many groups that, at small scales, hardly one has intervals before it is exact. These
-have few: sums over three fact tables, by what their dimensions say.
+The queries of the benchmark have many groups: at small scales hardly any group has an interval before it is
+exact. These have few: sums over three fact tables, by what their dimensions say.
 """
 
 from __future__ import annotations
