@@ -24,11 +24,15 @@ _CONFIG = {
 
 
 class Instance:
-    """access: what it may open; None: whatever it is told to. sealed: its options cannot be changed any more."""
+    """access: what it may open; None: whatever it is told to. sealed: its options cannot be changed any more.
+
+    tasks: that it has run or begun.
+    """
 
     def __init__(self, spill: Path) -> None:
         self.access: Access | None = None
         self.sealed = False
+        self.tasks = 0
         self.connection = open_duckdb(temp_directory=str(spill))
         silence(self.connection)
         for name, value in _CONFIG.items():

@@ -55,6 +55,9 @@ _PUSHES_INTO_ARROW = duckdb.__version__.startswith("1.")
 
 _IN_DOUBT = "in doubt"
 
+WORN = 1_000
+"""Tasks after which an instance gives way to a new one: each query leaves some KB in DuckDB until it is closed."""
+
 
 class Kernel:
     """Runs one task at a time; only `interrupt` and `regrant` may be called from other threads.
@@ -249,8 +252,9 @@ class Kernel:
         users = spec.stage.opaque is not None
         options, access = _options(spec), _access(spec)
         found = self._instances.get(users)
-        if found is None or not found.serves(access, options):
+        if found is None or found.tasks >= WORN or not found.serves(access, options):
             found = self._instances[users] = self._open(found, access)
+        found.tasks += 1
         found.configure(options)
         if users and spec.locked:
             found.seal()

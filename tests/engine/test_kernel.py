@@ -16,6 +16,7 @@ import pytest
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import DiskFull, ExecutionError, OutOfMemory, SourceError, TableChanged
 from qoop.catalog.table import Table
+from qoop.engine import kernel as kernels
 from qoop.engine.failures import Stopped, to_failure
 from qoop.engine.kernel import Kernel, disabled_optimizers, with_scans
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
@@ -390,3 +391,18 @@ def test_after_a_setting_was_refused_the_next_task_has_what_it_asks_for(kernel: 
     with pytest.raises(duckdb.Error):
         kernel.run(a_spec(zone, settings=(("default_order", "sideways"),)), lambda name: NOTHING[name])
     assert asked() == "Asia/Tokyo"
+
+
+def test_a_worn_instance_gives_way_to_a_new_one(
+    tmp_path: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each query leaves memory in DuckDB until the instance is closed; the new one may open what that one could."""
+    monkeypatch.setattr(kernels, "WORN", 3)
+    table = parquet_table(tmp_path / "t.parquet", "FROM range(10) t(x)")
+    stage = a_scan(table, "SELECT sum(x) AS s FROM t", (("s", "HUGEINT"),))
+    used = []
+    for _ in range(7):
+        (answer,) = run(kernel, a_spec(stage, tables={"t": table}))
+        assert rows(answer) == [(45,)]
+        used.append(kernel._connection)
+    assert [len({id(one) for one in used[:3]}), len({id(one) for one in used})] == [1, 3]
