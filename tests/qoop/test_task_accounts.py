@@ -60,7 +60,6 @@ def test_tasks_read_compute_and_write(traced: tuple[Session, Path]) -> None:
     job.result()
     total = sum((one.account for one in job.history() if isinstance(one, Succeeded) and one.account), TaskAccount())
     assert total.computed > 0 and total.wrote > 0 and total.read > 0
-    assert total.computed > total.wrote
 
 
 def test_what_tasks_did_is_told_by_explain_history_and_by_the_trace(traced: tuple[Session, Path]) -> None:
