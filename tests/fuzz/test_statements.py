@@ -388,7 +388,15 @@ REJECTED = [
 ]
 
 
-@pytest.mark.parametrize("text", ACCEPTED, ids=lambda text: text[:70].replace("\n", " "))
+OFTEN = 3
+"""One statement in that number is among the fast tests."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [text if place % OFTEN == 0 else pytest.param(text, marks=pytest.mark.slow) for place, text in enumerate(ACCEPTED)],
+    ids=lambda text: text[:70].replace("\n", " "),
+)
 def test_accepted(everything: World, text: str) -> None:
     theirs = everything.theirs(text)
     assert not isinstance(theirs, duckdb.Error), theirs

@@ -292,7 +292,7 @@ def trees(draw: st.DrawFn) -> Relation:
     return tree(draw(st.integers(1, 4)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(relation=trees(), limit=st.sampled_from([0, 10_000]))
 def test_reordered_relations_give_the_same_rows(
     database: duckdb.DuckDBPyConnection, relation: Relation, limit: int

@@ -48,7 +48,7 @@ def literal(column: str, number: int) -> str:
     return f"'2020-01-{number % 28 + 1:02}'"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.sampled_from(COLUMNS),
     st.booleans(),

@@ -281,7 +281,7 @@ class Lot:
             self.world.cluster.resize(self.random.randint(0, 8), None, notice)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 100_000))
 def test_whatever_happens_a_rerun_comes_to_the_same(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     world = Lot(seed).run()

@@ -90,6 +90,7 @@ def test_a_shrink_run_keeps_what_it_has(tpcds_small: Path, tmp_path: Path) -> No
     assert "more than 5 % behind" in resized.table([one])
 
 
+@pytest.mark.slow
 def test_a_run_that_is_given_more_is_compared_with_a_schedule_that_knew(tpcds_small: Path) -> None:
     options = resized.ResizedOptions(tpcds_small, resized.ARRIVE, (3,), repeat=1, kinds=("qoop", "restarted"))
     (one,) = resized.run(options, lambda _: None)
