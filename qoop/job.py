@@ -165,8 +165,8 @@ class Job:
 
     @property
     def state(self) -> str:
-        """The job's state, STARTING, RUNNING or SWITCHING to another plan, or how it ended: SUCCEEDED, FAILED,
-        CANCELLED or SUSPENDED."""
+        """The job's state: STARTING until it has a plan, QUEUED until its first task begins, RUNNING, SWITCHING to
+        another plan, or how it ended: SUCCEEDED, FAILED, CANCELLED or SUSPENDED."""
         return self._handle.told_state
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -77,11 +77,21 @@ class JobHandle:
 
     @property
     def told_state(self) -> str:
-        """The state for people: a job that has no plan yet is STARTING, one that was suspended SUSPENDED."""
+        """The state for people: a job that has no plan yet is STARTING, one none of whose tasks has begun QUEUED, one
+        that was suspended SUSPENDED."""
         state = self._run.state
+        if not state.final and self._waits_for_its_turn():
+            return "QUEUED"
         if state is State.SWITCHING and not self._run.plans:
             return "STARTING"
         return "SUSPENDED" if state.final and isinstance(self._run.error, Suspended) else state.value
+
+    def _waits_for_its_turn(self) -> bool:
+        """True if the job is not admitted yet, or has a plan and no task that a slot has begun."""
+        with self._cluster.lock:
+            if self._cluster.place_in_queue(self.id) is not None:
+                return True
+            return bool(self._run.plans) and waited(self._run.history, math.inf) == math.inf
 
     @property
     def error(self) -> QoopError | None:

@@ -121,6 +121,11 @@ class Account:
         return len(self.names) - 1
 
     @property
+    def waits(self) -> bool:
+        """True if it has a plan, and no slot has begun a task of it."""
+        return bool(self.names) and all(task.state == "QUEUED" for task in self.tasks.values())
+
+    @property
     def used(self) -> Resources:
         """The resources of running tasks."""
         return sum((task.resources for task in self.running.values()), Resources())

@@ -52,9 +52,8 @@ class SeenJob:
     def state(self) -> str:
         """As the page tells it."""
         account = self.account
-        if account.ended is None and account.first_task is None and self.expected.place is not None:
-            return "QUEUED"
-        return account.state
+        waits = self.expected.place is not None or account.waits
+        return "QUEUED" if account.ended is None and waits else account.state
 
 
 @value

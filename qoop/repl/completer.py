@@ -19,6 +19,10 @@ _NO_ALIAS = {
     "limit", "union", "except", "intersect", "select", "semi", "anti", "natural", "asof", "qualify", "window", "set",
     "as", "from", "positional", "lateral", "sample", "tablesample", "offset", "values",
 }  # fmt: skip
+_TAKE_FILES = {
+    "i", "read", "include", "timeline", "o", "output", "save", "export", "profile", "suspend", "resume", "e", "edit",
+    "import",
+}  # fmt: skip
 _ENDS_FROM = {"where", "group", "order", "having", "limit", "union", "except", "intersect", "select", "qualify"}
 
 
@@ -235,8 +239,10 @@ def _of_command(line: str, names: Names, commands: Sequence[str]) -> list[Offer]
         mark = line[0]
         known = [mark + name for name in commands if name.startswith(line[1:])]
         return [Offer(name, len(line), "command") for name in known]
-    if word[1:] in ("i", "read", "include", "timeline", "o", "output", "export", "profile", "suspend", "resume"):
+    if word[1:] in _TAKE_FILES:
         return _files(rest)
+    if word[1:] == "register":  # PATH, or NAME PATH
+        return _files(rest.rpartition(" ")[2])
     if word[1:] in ("d", "describe", "schema", "tables", "dt"):
         return _matching(rest, ((name, "table") for name in names.tables))
     if word[1:] == "resize":

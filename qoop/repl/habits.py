@@ -34,7 +34,7 @@ def edit(shell: Shell, path: str) -> None:
     else:
         with tempfile.TemporaryDirectory(prefix="qoop-edit-") as folder:
             draft = Path(folder) / "query.sql"
-            draft.write_text(shell.last_text, encoding="utf-8")
+            draft.write_text(_with_its_end(shell.last_text), encoding="utf-8")
             _edited(draft)
             text = _read(draft)
     if not text.strip() or not is_whole(text):
@@ -42,6 +42,17 @@ def edit(shell: Shell, path: str) -> None:
         return
     shell.say(text.strip("\n"))
     shell.run_script(text)
+
+
+def _with_its_end(text: str) -> str:
+    """A query as its author has written it, with the ; that it is run by: saved unchanged it runs, as in psql.
+
+    >>> _with_its_end("SELECT 1"), _with_its_end("SELECT 1 -- one"), _with_its_end("")
+    ('SELECT 1;\\n', 'SELECT 1 -- one\\n;\\n', '')
+    """
+    if not text.strip() or is_whole(text):
+        return text
+    return f"{text};\n" if is_whole(f"{text};") else f"{text}\n;\n"
 
 
 def _edited(path: Path) -> None:

@@ -125,7 +125,7 @@ class Shell:
         return self._last_text
 
     def begin(self, text: str) -> None:
-        """Have a text at the next prompt, for the user to go on with."""
+        """Have a text at the next prompt, for the user to go on with in the line below it."""
         self._begun_text = text
 
     def last_query(self) -> str:
@@ -259,7 +259,8 @@ class Shell:
         try:
             with patch_stdout(raw=True):
                 begun, self._begun_text = self._begun_text, ""
-                return prompt.prompt(default=begun)
+                # on a line of its own a command is one; right behind the text it would be a part of it
+                return prompt.prompt(default=f"{begun}\n" if begun else "")
         except EOFError:
             return "\\q"
 

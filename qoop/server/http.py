@@ -44,7 +44,7 @@ from qoop.catalog.errors import (
     TooOften,
 )
 from qoop.server.answers import FORMS, chosen_form, in_blocks
-from qoop.server.kept import DONE, RUNNING, Kept, KeptQueries
+from qoop.server.kept import DONE, QUEUED, RUNNING, Kept, KeptQueries
 from qoop.server.manners import Manners
 from qoop.server.queries import UserQuery
 from qoop.server.service import Service
@@ -246,7 +246,12 @@ class _Answer(Response):
 
 
 def _running(query: UserQuery) -> dict[str, object]:
-    return {"id": query.id, "state": RUNNING, "sql": query.text, "seconds": round(query.seconds, 3)}
+    return {"id": query.id, "state": _now(query), "sql": query.text, "seconds": round(query.seconds, 3)}
+
+
+def _now(query: UserQuery) -> str:
+    """The state of a query that has not ended: queued until its first task begins."""
+    return QUEUED if query.job is not None and query.job.state == "QUEUED" else RUNNING
 
 
 def _kept(kept: Kept, query: UserQuery | None) -> dict[str, object]:
@@ -256,6 +261,7 @@ def _kept(kept: Kept, query: UserQuery | None) -> dict[str, object]:
     told["rows"] = kept.rows if query is None else query.rows
     if query is not None and query.job is not None:
         status = query.job.status()
+        told["state"] = _now(query) if kept.state == RUNNING else kept.state
         told["fraction"] = round(status.progress.fraction, 4)
         told["left"] = None if status.left is None else round(status.left.likely, 3)
     return told | ({"error": kept.error, "message": kept.message} if kept.error else {})

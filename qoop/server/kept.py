@@ -45,7 +45,7 @@ _KEEP = 3600.0
 _MOST = 100
 """Answers of a user that are kept; the oldest go first."""
 
-RUNNING, DONE, FAILED, CANCELLED = "running", "done", "failed", "cancelled"
+QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 
 
 @value

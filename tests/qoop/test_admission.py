@@ -44,11 +44,25 @@ def test_the_others_wait_in_a_queue_in_which_tenants_take_turns() -> None:
     jobs = [cluster.submit(JobRequest(plan(f"p{n}", 4), terms=Terms(tenant))) for n, tenant in enumerate("xxxy")]
     cluster.step(0.0)
     assert [job.status().place for job in jobs] == [None, 1, 2, 3]
+    assert [job.told_state for job in jobs] == ["RUNNING", "QUEUED", "QUEUED", "QUEUED"]
     assert jobs[1].status().share is None
     while cluster.busy:
         cluster.step()
         cluster.check()
     assert [begun(job) for job in jobs] == pytest.approx([0.0, 2.0, 4.0, 6.0])  # x had no job when its turn came again
+    cluster.close()
+
+
+def test_a_job_that_no_slot_has_begun_is_queued() -> None:
+    cluster = cluster_of(2)
+    first = cluster.submit(JobRequest(plan("p", 2)))
+    cluster.step(0.1)
+    second = cluster.submit(JobRequest(plan("q", 2)))
+    cluster.step(0.1)
+    assert (first.told_state, second.told_state) == ("RUNNING", "QUEUED"), "both slots are the first one's"
+    cluster.step()
+    assert (first.told_state, second.told_state) == ("SUCCEEDED", "RUNNING")
+    second.cancel()
     cluster.close()
 
 

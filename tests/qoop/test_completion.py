@@ -55,6 +55,12 @@ def test_columns_of_what_is_read(text: str, first: list[str], names: Names) -> N
     assert offered(text, names) == first
 
 
+@pytest.mark.parametrize("command", [".import", "\\e", "\\register", "\\register name", "\\save", "\\read"])
+def test_files_are_offered_behind_commands_that_take_one(command: str, names: Names) -> None:
+    folder = names.tables["folder"][0][0]
+    assert offered(f"{command} {folder}/a.p‸", names) == ["a.parquet"]
+
+
 def test_columns_of_a_file(names: Names) -> None:
     path = Path(names.tables["folder"][0][0]) / "a.parquet"
     assert offered(f"select from_‸ from '{path}'", names) == ["from_file"]

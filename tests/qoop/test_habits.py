@@ -66,6 +66,9 @@ def test_the_editor_has_the_last_query_and_what_is_whole_runs(
     assert "afterwards" in do("\\e")
     monkeypatch.setenv("EDITOR", editor(tmp_path, 'printf "SELECT 1," > "$1"'))
     assert do("\\e") == "" and shell._begun_text == "SELECT 1,"
+    do("SELECT 19 AS saved -- as it was")
+    monkeypatch.setenv("EDITOR", "true")
+    assert "19 │" in do("\\e"), "a query that is saved unchanged runs"
     shell._begun_text = ""
     monkeypatch.setenv("EDITOR", editor(tmp_path, "exit 3"))
     assert "has ended with 3; nothing is taken over" in do("\\e")

@@ -62,7 +62,9 @@ def test_the_prompt_completes_colours_and_runs_several_lines(screen: Screen) -> 
     screen.wait("\\resize", "leave")
     screen.type("select 1,{enter}\\help mode{enter}")  # a command in the midst of a statement, which goes on behind it
     screen.wait("how they are printed")
-    screen.type("{enter}17 as nine;{enter}")
+    screen.type("\\help mode{enter}")  # and the next one, too: it stands on a line of its own
+    screen.wait_now("how they are printed", times=2)
+    screen.type("17 as nine;{enter}")
     screen.wait("nine", "17 │")
     screen.type("select 1{enter}\\q{enter}")
     assert screen.end() == 0
