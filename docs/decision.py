@@ -1,6 +1,6 @@
 """Draw docs/decision.svg: one decision of the re-planner, with all that it looked at. Run by `make picture`.
 
-The plans are those of query 17 of TPC-DS at scale 10. The query runs in virtual time on the engine's own core, where
+The plans are those of query 78 of TPC-DS at scale 10. The query runs in virtual time on the engine's own core, where
 every task takes what it was estimated to take, so the picture comes out the same each time.
 """
 
@@ -29,13 +29,13 @@ from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
 
-QUERY, SCALE = 17, 10.0
+QUERY, SCALE = 78, 10.0
 FULL, LESS = Resources(4, 16e9), Resources(1, 1e9)
-PART = 0.7
+PART = 0.3
 """The part of the undisturbed time after which the slots go."""
 
-_BOX, _GAP, _ROW, _LEFT, _TOP, _BARS = 30, 6, 74, 150, 92, 430
-_WIDE = 900
+_BOX, _GAP, _ROW, _LEFT, _TOP = 30, 6, 74, 150, 92
+_WIDE = 1000
 _DONE, _PART, _TO_DO, _NEEDLESS, _INK, _BAR, _CHOSEN = (
     "#5fae57", "#bfe0bb", "#ffffff", "#e4e4e0", "#222222", "#9fb4c7", "#2f6f9f",
 )  # fmt: skip
@@ -90,7 +90,7 @@ def as_believed(spec: TaskSpec) -> Outcome:
 
 def draw(question: Question, switch: Switch, record: Decided) -> str:
     """The decision as SVG: a row for each plan, its stages on the left, its time on the right."""
-    rows = len(question.options)
+    rows, bars = len(question.options), _bars(question)
     foot = wrap(f"{record}.", 130)
     high = _TOP + rows * _ROW + 16 + 16 * len(foot)
     parts = [
@@ -100,9 +100,9 @@ def draw(question: Question, switch: Switch, record: Decided) -> str:
         _text(20, 30, f"The slots fall from {FULL.cpu:g} to {LESS.cpu:g}. Which plan goes on?", 17, "bold"),
         _text(_WIDE - 20, 30, f"query {QUERY} of TPC-DS, scale {SCALE:g}, virtual time", 12, "normal", "end"),
         _text(_LEFT, 58, "Finished stages count for every plan", 13, "bold"),
-        _text(_BARS, 58, "When each plan would end on the new share", 13, "bold"),
-        f'<line x1="{_BARS + 5}" x2="{_BARS + 5}" y1="66" y2="78" stroke="#c0392b" stroke-width="2"/>',
-        _text(_BARS + 12, 76, "another plan is chosen only if it ends before this line", 11, "normal"),
+        _text(bars, 58, "When each plan would end on the new share", 13, "bold"),
+        f'<line x1="{bars + 5}" x2="{bars + 5}" y1="66" y2="78" stroke="#c0392b" stroke-width="2"/>',
+        _text(bars + 12, 76, "another plan is chosen only if it ends before this line", 11, "normal"),
         *_legend(),
         *(part for place in range(rows) for part in _row(question, switch, place)),
         *(
@@ -150,16 +150,21 @@ def _stages(question: Question, place: int, top: float) -> Iterator[str]:
         yield _text(x + _BOX / 2, top + 19, stage.id, 11, "normal", "middle", colour)
 
 
+def _bars(question: Question) -> int:
+    """The place at which times begin: behind the stages of the plan that has most of them."""
+    return max(430, _LEFT + max(len(option.stages) for option in question.options) * (_BOX + _GAP) + 24)
+
+
 def _times(question: Question, place: int, seconds: float, top: float, chosen: bool) -> Iterator[str]:
-    longest = max(one.seconds for one in question.remaining)
-    scale = (_WIDE - _BARS - 90) / longest
+    longest, bars = max(one.seconds for one in question.remaining), _bars(question)
+    scale = (_WIDE - bars - 90) / longest
     yield (
-        f'<rect x="{_BARS}" y="{top + 4}" width="{seconds * scale:.1f}" height="22" rx="3" '
+        f'<rect x="{bars}" y="{top + 4}" width="{seconds * scale:.1f}" height="22" rx="3" '
         f'fill="{_CHOSEN if chosen else _BAR}"/>'
     )
-    yield _text(_BARS + max(seconds, _limit(question, place)) * scale + 8, top + 20, f"{seconds:.2f} s", 13, "bold")
+    yield _text(bars + max(seconds, _limit(question, place)) * scale + 8, top + 20, f"{seconds:.2f} s", 13, "bold")
     if place != question.running:
-        x = _BARS + _limit(question, place) * scale
+        x = bars + _limit(question, place) * scale
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top - 2}" y2="{top + 32}" stroke="#c0392b" stroke-width="2"/>'
         yield _text(x, top + 46, f"{_limit(question, place):.2f} s", 11, "normal", "middle")
 

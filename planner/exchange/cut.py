@@ -438,7 +438,10 @@ def _sources(node: Relation, names: Mapping[int, str]) -> str:
     return _sources(node.inputs[0], names) if node.inputs else "values"
 
 
-_SIGNS = {"inner": "⋈", "left": "⟕", "right": "⟖", "full": "⟗", "semi": "⋉", "anti": "▷", "mark": "∈"}
+_SIGNS = {
+    "inner": "⋈", "left": "left ⋈", "right": "right ⋈", "full": "full ⋈", "semi": "⋉", "anti": "▷", "mark": "∈",
+}  # fmt: skip
+"""Those for outer joins are in few fonts."""
 
 
 def _inner_sources(node: Relation, names: Mapping[int, str]) -> str:

@@ -63,7 +63,7 @@ def page(title: str, *parts: str) -> str:
 _STYLE = (
     f"body{{font-family:{FONT};font-size:14px;color:#222;background:#fff;"
     "max-width:1200px;margin:24px auto;padding:0 16px}"
-    "svg{width:100%;height:auto}table{border-collapse:collapse}td,th{padding:2px 12px 2px 0;text-align:left;"
+    "svg{max-width:100%;height:auto}table{border-collapse:collapse}td,th{padding:2px 12px 2px 0;text-align:left;"
     "vertical-align:top}th{font-weight:600;border-bottom:1px solid #ccc}td.n{text-align:right;font-variant-numeric:"
     "tabular-nums}.bar:hover{opacity:.75}"
 )

@@ -53,7 +53,7 @@ def as_svg(profile: CapacityProfile, title: str, region_seconds: float = REGION_
     place = _Place(seconds, top)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="{escape(FONT)}"'
-        ' font-size="12" fill="#333">',
+        f' width="{_WIDTH}" height="{_HEIGHT}" font-size="12" fill="#333">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="#fff"/>',
         f'<text x="16" y="25" font-size="14" font-weight="bold">{escape(title)}</text>',
         *_legend(),

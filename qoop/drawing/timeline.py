@@ -263,7 +263,7 @@ def draw(what: Timeline, title: str) -> str:
     height = scale.bottom + 64 + len(legend) * _LINE
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" font-family="{FONT}"'
-        ' font-size="12" fill="#333">',
+        f' width="{_WIDTH}" height="{height:.0f}" font-size="12" fill="#333">',
         f'<rect width="{_WIDTH}" height="{height:.0f}" rx="6" fill="#fff"/>',
         f'<text x="16" y="25" font-size="14" font-weight="bold">{escape(title)}</text>',
         *_key(what),

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from qoop.catalog.errors import ConfigError
-from qoop.drawing.picture import save
+from qoop.drawing.drawing import draw_plan
+from qoop.drawing.picture import page, save
+from qoop.planner.plan import Plan, Stage
 
 DRAWING = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 10"><rect width="20" height="10" fill="#c00"/></svg>'
 
@@ -36,3 +38,10 @@ def test_png_without_its_extra_says_what_to_install(tmp_path: Path, monkeypatch:
     monkeypatch.setitem(__import__("sys").modules, "resvg_py", None)
     with pytest.raises(ConfigError, match=r"qoop\[plot\]"):
         save(DRAWING, tmp_path / "a.png")
+
+
+def test_a_page_shows_a_narrow_picture_at_its_own_width() -> None:
+    plan = Plan((Stage("a", "", (), (("x", "INTEGER"),), 1, "s1"),), (("x", "INTEGER"),))
+    picture = draw_plan(plan).svg()
+    assert float(picture.split('width="')[1].split('"')[0]) < 1200  # of the page
+    assert "svg{max-width:100%;height:auto}" in page("a plan", picture)
