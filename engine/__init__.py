@@ -14,6 +14,7 @@
     kernel.py        runs one task at a time
     instance.py      the DuckDB that a task runs in: its files and options
     functions/       functions of Python inside a kernel
+    profiling/       what DuckDB says of a task that has run
     one_pipeline.py  finds queries whose rows can leave DuckDB as a stream
     stage_sql.py     checks that a stage's SQL only reads its inputs
     storage/         committed outputs

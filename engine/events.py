@@ -12,7 +12,7 @@ from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
 from qoop.engine.digest import Digest
 from qoop.engine.functions.measured import FunctionCalls
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskAccount, TaskId, TaskSpec
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskAccount, TaskId, TaskProfile, TaskSpec
 from qoop.planner.plan import Resources
 
 
@@ -57,11 +57,13 @@ class Begun:
 
 @value
 class TaskSucceeded:
-    """The attempt's output is committed. account: where its seconds went, if its machine tells."""
+    """The attempt's output is committed. account: where its seconds went, if its machine tells. profile: what DuckDB
+    tells of it, where that was wanted."""
 
     attempt: AttemptId
     committed: Committed
     account: TaskAccount | None = None
+    profile: TaskProfile | None = None
 
 
 @value

@@ -8,7 +8,7 @@ from qoop.catalog.errors import Cancelled, QoopError, Revoked
 from qoop.catalog.value import value
 from qoop.engine.events import Committed
 from qoop.engine.functions.measured import FunctionCalls
-from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId, TaskAccount
+from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId, TaskAccount, TaskProfile
 from qoop.planner.plan import Resources, StageId
 
 Record = Union[
@@ -119,13 +119,15 @@ class Regranted:
 
 @value
 class Succeeded:
-    """used: False: nothing of the plan needed the output (any more). account: where the seconds went, if known."""
+    """used: False: nothing of the plan needed the output (any more). account: where the seconds went, if known.
+    profile: what DuckDB told of it, under EXPLAIN ANALYZE."""
 
     at: float
     attempt: AttemptId
     committed: Committed
     used: bool
     account: TaskAccount | None = None
+    profile: TaskProfile | None = None
 
     @property
     def key(self) -> CheckpointKey:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import duckdb
 
 from qoop.catalog.access import Access
 from qoop.catalog.functions.function import UserFunction
@@ -69,6 +72,19 @@ class Instance:
                 if self._applied.get(name) != value:
                     other.execute(f"SET {name} = {as_value(value)}")
                     self._applied[name] = value
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Work on another connection meanwhile, with the same options: some belong to a connection."""
+        usual, self.connection = self.connection, self.connection.cursor()
+        try:
+            silence(self.connection)
+            for name, value in (_CONFIG | self._applied).items():
+                self.connection.execute(f"SET {name} = {as_value(value)}")
+            yield self.connection
+        finally:
+            other, self.connection = self.connection, usual
+            other.close()
 
     def serves(self, access: Sequence[Access] | None, options: Mapping[str, object]) -> bool:
         """True if a task that must be able to open this, and nothing else, can have these options here."""

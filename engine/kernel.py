@@ -24,6 +24,7 @@ from functools import reduce
 from itertools import count
 from operator import or_
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -42,8 +43,11 @@ from qoop.engine.instance import Instance, as_value
 from qoop.engine.one_pipeline import has_several_pipelines, through_one_pipeline
 from qoop.engine.storage.growing import Begin, InMemory, Made
 from qoop.engine.storage.partition import cut, quoted, with_partition_number, without_number
-from qoop.engine.task import AttemptId, TaskSpec
+from qoop.engine.task import AttemptId, TaskProfile, TaskSpec
 from qoop.planner.plan import Resources, Stage, TableInput
+
+if TYPE_CHECKING:
+    from qoop.engine.profiling.reading import Profiler
 
 BATCH_ROWS = 131_072  # rows of a record batch put out; a power of two, to which DuckDB rounds its buffers up
 _BATCH_BYTES = 16 << 20  # that a batch should not exceed by much, as far as the width of rows is known
@@ -82,6 +86,8 @@ class Kernel:
         ledger = ledger or Ledger()
         self._calls, self._filters = Calls(ledger), Filters(ledger)
         self._lock = threading.Lock()
+        self._profiler: Profiler | None = None
+        self.profile: TaskProfile | None = None  # of the last task, if it was wanted
         self._running: tuple[AttemptId, Instance] | None = None  # that can be granted other resources
         self._regranting = threading.Lock()  # held while it is
 
@@ -115,6 +121,8 @@ class Kernel:
         with contextlib.ExitStack() as undo:
             self._forget_footers(spec)
             instance = self._instance(spec)
+            self._profiler = undo.enter_context(_profiler(spec, instance))
+            self.profile = None
             self._connection = instance.connection
             self._add_functions(spec, instance)
             sql = self._in_order(self._bind(spec, instance, read, undo), spec, instance)
@@ -148,6 +156,8 @@ class Kernel:
         """The rows, if they are of the versions of the tables that were planned for."""
         try:
             made = self._query(sql, spec, between, begin)
+            if self._profiler is not None:
+                self.profile = self._profiler.profile(operators=spec.stage.opaque is not None)
             _check_tables(spec)
         except (duckdb.Error, CatalogError):
             self._footers = dict.fromkeys(self._footers, _IN_DOUBT)
@@ -326,6 +336,19 @@ class Kernel:
             undo.callback(self._connection.execute, f"DETACH {quoted(alias)}")
             attached[alias] = path
         return table.scan(item.columns, split)
+
+
+@contextlib.contextmanager
+def _profiler(spec: TaskSpec, instance: Instance) -> Iterator[Profiler | None]:
+    """A profiler of the queries of a task, on a connection of their own; None where none is wanted, or the options of
+    the instance are sealed."""
+    if not spec.profiled or instance.sealed:
+        yield None
+        return
+    from qoop.engine.profiling.reading import Profiler  # few queries are analysed
+
+    with instance.apart() as connection:
+        yield Profiler(connection, spec.resources.memory, alone=spec.resources.cpu <= 1 and spec.most < 2)
 
 
 def _check_tables(spec: TaskSpec) -> None:

@@ -470,8 +470,8 @@ class Run:
                 self._queued(id)
             case Begun(id):
                 self._begun(id)
-            case TaskSucceeded(id, committed, account):
-                self._succeeded(id, committed, account)
+            case TaskSucceeded():
+                self._succeeded(event)
             case CallsSeen(id, called) if id.task.job == self.job and id.number in self._attempts:
                 self.history.append(Called(self._at, id, called))
             case TaskFailed(id, error, retryable):
@@ -526,13 +526,14 @@ class Run:
             self.history.append(Began(self._at, id, attempt.key, attempt.machine, waited))
         attempt.begin(self._now)
 
-    def _succeeded(self, id: AttemptId, committed: Committed, account: TaskAccount | None) -> None:
+    def _succeeded(self, event: TaskSucceeded) -> None:
         """Take the output if it is new and may be used; give it back to the store if nobody will ever read it.
 
         A report of an attempt that is not alive (a duplicate, or of a machine thought lost) proves nothing:
         its output may have been released since. So it is given back, unless another attempt is about to put
         out the same.
         """
+        id, committed, account = event.attempt, event.committed, event.account
         key = committed.key
         task = self._node(key)
         attempt = self._end_attempt(id, task)
@@ -542,7 +543,7 @@ class Run:
             self._demands.took(attempt.stage, committed.seconds)
             if self._data_locality is not None:
                 self._data_locality.made(key, attempt.machine)
-        self.history.append(Succeeded(self._at, id, committed, used, account))
+        self.history.append(Succeeded(self._at, id, committed, used, account, event.profile))
         if taken:
             self._add(committed)
             if account is not None:
@@ -880,6 +881,7 @@ class Run:
             functions=self._functions,
             most=attempt.most,
             extra=attempt.extra,
+            profiled=self._limits.profiled,
         )
 
     def _saves(self, stage: StageId) -> bool:

@@ -71,6 +71,7 @@ class Limits:
         of it starts any more, and `Run.stuck` is the error, until a switch to a plan without it, or `fail`.
     near: True: of equal ready tasks one is begun whose input lies on the machine (`data_locality`).
     locked: True: tasks run where DuckDB opens no file but those of their tables (`kernel`).
+    profiled: True: DuckDB's profiles of the tasks are wanted, which cost a short query up to a tenth of its time.
     """
 
     max_attempts: int = 4
@@ -80,6 +81,7 @@ class Limits:
     leave_exhausted: bool = False
     near: bool = False
     locked: bool = False
+    profiled: bool = False
 
 
 USUAL_LIMITS = Limits()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -148,6 +148,51 @@ class TaskAccount:
 
 
 @value
+class OperatorSeen:
+    """An operator of DuckDB's plan. depth: below the root, whose is 0. detail: what it works on, in a line. seconds:
+    of all threads, without those of the operators below it. rows: that it has put out."""
+
+    depth: int
+    name: str
+    detail: str
+    seconds: float
+    rows: int
+
+
+@value
+class TaskProfile:
+    """A task, or several, as DuckDB tells of them.
+
+    peak_memory: most bytes that DuckDB held at a time. spilled: most bytes that lay in its temporary files. read: bytes
+    that were read from files, of what was spilled too; None: not told. cpu_seconds: of its operators in all threads.
+    operators: of a stage that runs whole, in depth-first order.
+    """
+
+    peak_memory: int
+    spilled: int
+    read: int | None
+    cpu_seconds: float
+    operators: tuple[OperatorSeen, ...] = ()
+
+
+def together(profiles: Iterable[TaskProfile | None]) -> TaskProfile | None:
+    """The tasks of a stage as one: the most memory and spill of any, the sum of the rest; None: none is known.
+
+    >>> together([TaskProfile(5, 0, 10, 1.0), None, TaskProfile(3, 2, 20, 0.5)])
+    TaskProfile(peak_memory=5, spilled=2, read=30, cpu_seconds=1.5, operators=())
+    """
+    known = [one for one in profiles if one is not None]
+    if not known:
+        return None
+    reads = [one.read for one in known if one.read is not None]
+    return TaskProfile(
+        max(one.peak_memory for one in known), max(one.spilled for one in known),
+        sum(reads) if len(reads) == len(known) else None, sum(one.cpu_seconds for one in known),
+        known[0].operators if len(known) == 1 else (),
+    )  # fmt: skip
+
+
+@value
 class TaskSpec:
     """All a backend needs to run one attempt, wherever it runs.
 
@@ -159,7 +204,7 @@ class TaskSpec:
     answer: the output is part of the answer, which the session reads though its machine be gone by then.
     locked: the stage must open no file but those of its tables. functions: of Python, that it may call.
     most: slots that it can be granted while it runs; 0: it keeps its resources to the end.
-    extra: it runs on a slot that its machine has not got.
+    extra: it runs on a slot that its machine has not got. profiled: its profile is wanted.
     """
 
     attempt: AttemptId
@@ -176,3 +221,4 @@ class TaskSpec:
     functions: tuple[UserFunction, ...] = ()
     most: int = 0
     extra: bool = False
+    profiled: bool = False

@@ -609,10 +609,12 @@ class Session:
         terms: Terms | None = None,
         follows: bool = False,
         course: Course | None = None,
+        profiled: bool = False,
     ) -> Job:
         """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`.
 
-        follows: it goes on with what another job began, and does not queue again. course: of its program.
+        follows: it goes on with what another job began, and does not queue again. course: of its program. profiled: its
+        history tells what DuckDB says of its tasks.
         """
         self._tables.check_open()
         terms = self._terms if terms is None else terms
@@ -626,7 +628,7 @@ class Session:
             reuse=resume,
             adaptive=_for_deadline(planned.adaptive, terms.deadline),
             text=planned.bound.text,
-            limits=Limits(near=self.config.ray is not None, locked=self.config.locked),
+            limits=Limits(near=self.config.ray is not None, locked=self.config.locked, profiled=profiled),
             functions=tuple(planned.bound.functions.values()),
             terms=terms,
             follows=follows,
@@ -1037,7 +1039,7 @@ class Session:
         """Run a query, throw its rows away and explain the plan that it ended with."""
         from qoop.drawing.explaining import explained_plan
 
-        job = self.start(self.planning.plan(text))
+        job = self.start(self.planning.plan(text), profiled=True)
         _answer(job, watch)
         plans = job.plans
         seen = outputs(plans[-1], committed(job.history()))

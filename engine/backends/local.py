@@ -428,7 +428,7 @@ class LocalBackend:
             with attempt.lock:
                 attempt.kernel = kernel
             try:
-                return [TaskSucceeded(spec.attempt, *self._run(kernel, attempt, waited))]
+                return [TaskSucceeded(spec.attempt, *self._run(kernel, attempt, waited), kernel.profile)]
             finally:
                 with attempt.lock:
                     attempt.kernel = None

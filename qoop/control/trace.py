@@ -2,7 +2,7 @@
 
 As JSON lines (law 8: no pickle), each written once the tick is over::
 
-    {"format": "qoop-trace", "version": 9, "qoop": "0.1"}
+    {"format": "qoop-trace", "version": 10, "qoop": "0.1"}
     {"in": "Opened", "at": 0.0, "machines": {"local": {"cpu": 4, "memory": 8e9}}, …}
     {"define": "5e1f…", "kind": "Stage", "value": {…}}      a stage or plan; said once, later named by its digest
     {"tick": 1, "at": 0.25}
@@ -71,9 +71,10 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 9
-READABLE = (8, VERSION)
-"""The versions that can be read: one of 8 tells nothing of attempts that wait, and not where their seconds went."""
+VERSION = 10
+READABLE = (8, 9, VERSION)
+"""The versions that can be read: one of 8 tells nothing of attempts that wait, and not where their seconds went; one
+before 10 nothing of what DuckDB told of them under EXPLAIN ANALYZE."""
 
 EVENTS = (
     Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, MachineJoined, MachineLost,

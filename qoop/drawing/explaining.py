@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from qoop.catalog.errors import ConfigError
-from qoop.drawing.analysis import analysis
+from qoop.drawing.analysis import analysis, stage_profiles
 from qoop.drawing.drawing import Drawing, draw_alternatives, draw_plan, draw_plans
 from qoop.drawing.picture import page
 from qoop.engine.history import Record
@@ -37,8 +37,9 @@ def explained_plan(
         return "\n".join([*changed, explain(plan, seen, more)])
     if format == "json":
         told = as_json(plan, seen)
+        profiles = stage_profiles(plan, history)
         for stage in told["stages"]:
-            stage |= {"notes": list(more[stage["id"]])} if more else {}
+            stage |= {"notes": list(more[stage["id"]]), "profile": profiles[stage["id"]]} if more else {}
         return _json({**told, "switches": switches})
     return _picture(draw_plan(plan, seen), explain(plan, seen, more), format)
 

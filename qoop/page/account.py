@@ -33,7 +33,16 @@ from qoop.engine.history import (
     Switched,
     Waiting,
 )
-from qoop.engine.task import AttemptId, CheckpointKey, Content, MachineId, TaskAccount, content_of
+from qoop.engine.task import (
+    AttemptId,
+    CheckpointKey,
+    Content,
+    MachineId,
+    TaskAccount,
+    TaskProfile,
+    content_of,
+    together,
+)
 from qoop.planner.plan import Plan, Resources, Stage
 
 _EVENTS = (CapacityAnnounced, CapacityTold, DeadlineTold, Ended, Lost, MemoryExhausted, MemoryRaised, Redone)
@@ -44,6 +53,7 @@ class Task:
     """One attempt. begun: when it was granted its slots, or waited no more at its machine; state: QUEUED until then.
     plan: the place of the plan it was started for among those that ran. version: of the account, when
     it changed last. fraction: of its work that is done, if its kernel can tell. account: its seconds, once it is done.
+    profile: what DuckDB told of it, under EXPLAIN ANALYZE.
     """
 
     attempt: AttemptId
@@ -59,6 +69,7 @@ class Task:
     fraction: float | None = None
     error: str | None = None
     account: TaskAccount | None = None
+    profile: TaskProfile | None = None
 
 
 @dataclass(slots=True)
@@ -70,7 +81,7 @@ class Parts:
     seconds: float = 0.0
     rows: int = 0
     bytes: int = 0
-    peak_memory: int = 0
+    profile: TaskProfile | None = None
     begun: bool = False
     plan: int = 0
 
@@ -145,10 +156,10 @@ class Account:
             case Regranted(_, attempt, _, _, resources):
                 if attempt in self.running:
                     self._changed(self.running[attempt]).resources = resources
-            case Succeeded(at, attempt, committed, used, spent):
+            case Succeeded(at, attempt, committed, used, spent, profile):
                 if attempt in self.running:
-                    self.running[attempt].account = spent
-                self._make(committed) if used else None
+                    self.running[attempt].account, self.running[attempt].profile = spent, profile
+                self._make(committed, profile) if used else None
                 self._end(attempt, at, "SUCCEEDED" if used else "STOPPED", committed)
             case Failed(at, attempt, _, error):
                 self._end(attempt, at, "STOPPED" if isinstance(error, Revoked) else "FAILED", None, str(error))
@@ -220,13 +231,13 @@ class Account:
             found = self.parts[key.content] = Parts(plan=self.plan)
         return found
 
-    def _make(self, made: Committed) -> None:
+    def _make(self, made: Committed, profile: TaskProfile | None) -> None:
         parts = self._of(made.key)
         parts.present.add(made.key.part)
         parts.seconds += made.seconds
         parts.rows += sum(made.rows)
         parts.bytes += sum(made.bytes)
-        parts.peak_memory = max(parts.peak_memory, made.peak_memory)
+        parts.profile = together([parts.profile, profile])
 
     def _lose(self, keys: Iterable[CheckpointKey]) -> None:
         for key in keys:

@@ -14,7 +14,7 @@ from typing import Any
 from qoop.catalog.value import value
 from qoop.control.tenants import TenantStatus
 from qoop.engine.history import Decided, Record
-from qoop.engine.task import content_of
+from qoop.engine.task import TaskProfile, content_of
 from qoop.page.account import Account, Parts, Task, done_of, fraction_of
 from qoop.page.moment import Expected, MachineNow, Moment
 from qoop.planner.plan import Plan, Resources, Stage
@@ -190,7 +190,7 @@ def _stages(job: SeenJob, place: int) -> list[Json]:
                 "running": running[content] - queued[content],
                 "queued": queued[content],
                 **_made(parts),
-                "spilled": None,
+                **_profiled(parts.profile if parts is not None else None),
                 "carried": place > 0 and parts is not None and parts.plan < place and bool(parts.present),
             }
         )
@@ -215,13 +215,22 @@ def _fixed(stage: Stage) -> Json:
 
 def _made(parts: Parts | None) -> Json:
     if parts is None or not parts.seconds:
-        return {"rows": None, "bytes": None, "seconds": None, "peak_memory": None}
+        return {"rows": None, "bytes": None, "seconds": None}
     return {
         "rows": parts.rows,
         "bytes": parts.bytes,
         "seconds": _number(parts.seconds),
-        "peak_memory": parts.peak_memory or None,
     }
+
+
+def _profiled(profile: TaskProfile | None) -> Json:
+    """The profile of a task or a stage, under EXPLAIN ANALYZE."""
+    if profile is None:
+        return {"peak_memory": None, "spilled": None, "read": None, "cpu_seconds": None}
+    return {
+        "peak_memory": profile.peak_memory, "spilled": profile.spilled, "read": profile.read,
+        "cpu_seconds": _number(profile.cpu_seconds),
+    }  # fmt: skip
 
 
 def _task(task: Task, job: SeenJob) -> Json:
@@ -238,6 +247,7 @@ def _task(task: Task, job: SeenJob) -> Json:
         "end": _number(task.ended, job.offset),
         "state": task.state,
         "account": _spent(task),
+        **_profiled(task.profile),
         "rows": sum(made.rows) if made is not None else None,
         "bytes": sum(made.bytes) if made is not None else None,
         "fraction": _number(task.fraction),

@@ -261,7 +261,7 @@ class _Reader:
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise ConfigError(f"{self._name} is no trace of qoop: it does not begin with a line that says so")
         if header.get("version") not in READABLE:
-            known = " and ".join(map(str, READABLE))
+            known = ", ".join(map(str, READABLE[:-1])) + f" and {READABLE[-1]}"
             raise ConfigError(f"the trace {self._name} is of version {header.get('version')}; only {known} can be read")
         try:
             self._chain.opened(line)

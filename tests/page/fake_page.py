@@ -180,6 +180,8 @@ def stage(id: str, inputs: tuple[str, ...] = (), plan: str = "A", **fields: Any)
         "seconds": 3.2,
         "spilled": None,
         "peak_memory": 4.2e8,
+        "read": 5.5e7,
+        "cpu_seconds": 2.9,
         "carried": False,
         "whole": False,
         "sql": f"SELECT * FROM table_{id}",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,8 @@ import pytest
 import qoop
 from qoop.__main__ import main
 from qoop.drawing.analysis import StageRun
+from qoop.engine.history import Succeeded
+from qoop.retrace.rerun import read_trace, rerun
 from qoop.session import Session
 
 TEXT = "SELECT k, name, sum(v) AS total FROM sales JOIN kinds USING (k) WHERE v > 10 GROUP BY k, name ORDER BY k"
@@ -49,6 +52,45 @@ def test_analyze_says_what_the_stages_turned_out_to_be(session: Session) -> None
     for told in ("filter: v > 10", "group by: k, name", "order: k"):
         assert any(note.startswith(told) for note in notes) and told in text, (told, notes)
     assert sum(note.startswith("time: ") and "computing" in note for note in notes) == len(plan["stages"])
+
+
+def test_analyze_of_duckdbs_own_plan_has_its_operators(tmp_path: Path) -> None:
+    pq.write_table(KINDS, tmp_path / "kinds.parquet")
+    text = "SELECT name, count(*) FROM kinds WHERE k > 1 GROUP BY name"
+    with qoop.connect(slots=2, memory="500MB", staged=False) as session:
+        session.register_folder(tmp_path)
+        [stage] = json.loads(session.explain(text, analyze=True, format="json"))["stages"]
+        told = session.explain(text, analyze=True)
+    profile = stage["profile"]
+    assert 0 < profile["peak_memory"] < 250e6 and profile["spilled"] == 0 and 0 <= profile["cpu_seconds"] < 5
+    operators = {one["name"]: one for one in profile["operators"]}
+    assert operators["HASH_GROUP_BY"]["rows"] == 5 and "kinds.parquet" in operators["TABLE_SCAN"]["detail"]
+    assert operators["TABLE_SCAN"]["depth"] > operators["HASH_GROUP_BY"]["depth"]
+    assert "of memory at most" in told and "hash group by (#0; count_star()): 5 rows, " in told
+
+
+def test_what_stages_spill_and_read_is_told_and_costs_no_others_anything(tmp_path: Path) -> None:
+    rows = 2_000_000
+    path, trace = tmp_path / "wide.parquet", tmp_path / "t.jsonl"
+    duckdb.sql(
+        f"COPY (SELECT range * 7919 % {rows} AS k, repeat('x', 20) || range AS s FROM range({rows})) TO '{path}'"
+    )
+    text = "SELECT k, s FROM wide ORDER BY s DESC"
+    with qoop.connect(slots=1, memory="160MB", staged=True, trace=trace) as session:
+        session.register_path(path)
+        stages = json.loads(session.explain(text, analyze=True, format="json"))["stages"]
+        job = session.submit(text + " LIMIT 3")
+        assert job.result().fetchall()[0][1] == f"{'x' * 20}999999"
+        assert all(record.profile is None for record in job.history() if isinstance(record, Succeeded))
+    profiles = [stage["profile"] for stage in stages]
+    assert all(0 < one["peak_memory"] <= 80e6 for one in profiles), profiles
+    assert max(one["spilled"] for one in profiles) > 10e6
+    assert sum(one["read"] for one in profiles) > 10e6  # the table's, and what was spilled
+    assert all(one["operators"] == [] for one in profiles)  # of planned stages their own text tells
+    again = rerun(read_trace(trace))
+    assert again.difference is None
+    told = [one.profile for one in again.jobs[0].history if isinstance(one, Succeeded)]
+    assert told and max(one.spilled for one in told if one is not None) == max(one["spilled"] for one in profiles)
 
 
 def test_analyze_speaks_of_columns_as_the_text_does() -> None:

@@ -428,7 +428,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 9', '"version": 5'), "is of version 5; only 8 and 9"),
+        (tamper("qoop-trace", '"version": 10', '"version": 5'), "is of version 5; only 8, 9 and 10"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

@@ -77,6 +77,8 @@ export function openStage(view, id, plan) {
       ["Output", stage.bytes === null ? null : words.bytes(stage.bytes)],
       ["Spilled", stage.spilled ? words.bytes(stage.spilled) : null],
       ["Peak memory", stage.peak_memory === null ? null : words.bytes(stage.peak_memory)],
+      ["Read", stage.read === null ? null : words.bytes(stage.read)],
+      ["CPU", stage.cpu_seconds === null ? null : words.seconds(stage.cpu_seconds)],
       ["Inputs", stage.inputs.join(", ")],
       ["Taken over", stage.carried ? "its outputs were made by an earlier plan" : null],
       ["Runs whole", stage.opaque],

@@ -132,7 +132,8 @@ export class JobPanel {
 
   fillStages(stages) {
     const names = [...new Set(stages.map((stage) => stage.id))];
-    const heads = ["Stage", "What", "Plan", "Tasks", "Rows estimated", "Rows", "Compared", "Time estimated", "Time", "Output", "Peak", "Spilled"];
+    const profiled = stages.some((stage) => stage.peak_memory !== null); // by EXPLAIN ANALYZE alone
+    const heads = ["Stage", "What", "Plan", "Tasks", "Rows estimated", "Rows", "Compared", "Time estimated", "Time", "Output", ...(profiled ? ["Peak", "Spilled", "Read", "CPU"] : [])];
     const line = (stage) => [
       this.stageButton(stage, seriesOf(names, stage.id)),
       words.shorten(stage.label, 60) + (stage.carried ? " (taken over)" : "") + (stage.opaque ? ` (runs whole: ${stage.opaque})` : ""),
@@ -144,8 +145,7 @@ export class JobPanel {
       words.seconds(stage.seconds_estimated),
       words.seconds(stage.seconds),
       words.bytes(stage.bytes),
-      words.bytes(stage.peak_memory),
-      stage.spilled ? words.bytes(stage.spilled) : words.NONE,
+      ...(profiled ? [words.bytes(stage.peak_memory), stage.spilled ? words.bytes(stage.spilled) : words.NONE, words.bytes(stage.read), words.seconds(stage.cpu_seconds)] : []),
     ];
     refill(this.stages, table(heads, stages.map(line), { text: [0, 1, 2, 6], wide: 1, label: "Estimates of the stages" }));
   }
