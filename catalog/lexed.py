@@ -7,7 +7,7 @@ before the next one belongs to it, but for white space and comments at its end.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple, cast
@@ -62,6 +62,26 @@ def lexed(text: str) -> tuple[Lexeme, ...]:
     starts = _starts(text)
     words = (_word(text[start:after], start) for start, after in pairwise([*starts, len(text)]))
     return tuple(_joined(word for word in words if word is not None))
+
+
+def list_items(words: Sequence[Lexeme], first: int = 0, ends: tuple[str, ...] = ()) -> Iterator[tuple[int, int]]:
+    """The places of a list's items, from the first to that after the last, up to one of the words or a parenthesis.
+
+    >>> words = lexed("f(a, b), [c, d]) x")
+    >>> [" ".join(word.text for word in words[first:after]) for first, after in list_items(words)]
+    ['f ( a , b )', '[ c , d ]']
+    """
+    depth = 0
+    for place in range(first, len(words)):
+        text = words[place].text
+        if depth == 0 and (text == ")" or words[place].says(*ends)):
+            yield first, place
+            return
+        if depth == 0 and text == ",":
+            yield first, place
+            first = place + 1
+        depth += (text in "([{") - (text in ")]}")
+    yield first, len(words)
 
 
 def _starts(text: str) -> list[int]:

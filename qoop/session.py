@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import pyarrow as pa
 
 from qoop.calibrated import calibration_path, load
-from qoop.catalog.errors import ConfigError, Forbidden, QoopError, Suspended
+from qoop.catalog.errors import ConfigError, Forbidden, QoopError, QueryError, Suspended
 from qoop.catalog.paths import absolute
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import chosen_key
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from qoop.schedulers.terms import Course
     from qoop.statements.databases.attached import Attached
     from qoop.statements.databases.attaching import OfDatabases
+    from qoop.statements.macros.reading import OfMacros
     from qoop.statements.prepared import Said
     from qoop.statements.remembered import Remembered
 
@@ -926,13 +927,17 @@ class Session:
 
     # Inside
 
-    def _said(self, asked: Said | OfDatabases, watch: Callable[[Job], object] | None) -> Result:
-        """Do what a statement about prepared statements, variables, transactions and databases asks for."""
+    def _said(self, asked: Said | OfDatabases | OfMacros, watch: Callable[[Job], object] | None) -> Result:
+        """Do what a statement about prepared statements, variables, transactions, databases and macros asks for."""
         from qoop.statements import prepared
         from qoop.statements.databases import attaching
+        from qoop.statements.macros import reading
 
         if isinstance(asked, attaching.OfDatabases):
             return self._of_databases(asked)
+        if isinstance(asked, reading.OfMacros):
+            self._tables.definitions.define_macro(asked)
+            return _done()
         if self.config.locked:  # its users are many
             raise Forbidden("a locked session has no prepared statements, variables and transactions")
         result = _done()
@@ -992,7 +997,7 @@ class Session:
         """A query with the values of variables, and with those that its PIVOTs find in the data. asked: answers a
         query, by default as `sql`."""
         if "getvariable" in text.lower() and not self.config.locked:
-            text = self._remembered.written_out(text)
+            text = self._with_variables(text)
         if self.config.local_frames and not self.config.locked:
             self._see_frames(text)
         if "pivot" not in text.lower():
@@ -1000,6 +1005,19 @@ class Session:
         from qoop.statements.pivots import with_values
 
         return with_values(text, lambda query: [str(value) for (value,) in (asked or self.sql)(query).fetchall()])
+
+    def _with_variables(self, text: str) -> str:
+        """A query with the values of variables, and the columns that it has as it was given."""
+        from qoop.statements.macros.naming import with_names
+
+        written, describe = self._remembered.written_out(text), self._tables.binder.describe
+        if written == text:
+            return text
+        try:
+            wanted, now = describe(text), describe(written)
+        except QueryError:
+            return written  # its fault is told where it is planned
+        return with_names(written, [name for name, _ in now], [name for name, _ in wanted])
 
     def _writers(self, made: Result) -> int:
         """Threads that write an answer to files: a few rows are written before a second thread has begun."""

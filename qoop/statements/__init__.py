@@ -15,6 +15,7 @@
     normal_text.py   texts that say the same
     settings.py      SET options that change results
     databases/       ATTACH, DETACH and USE
+    macros/          CREATE MACRO and DROP MACRO
     definitions.py   views, created tables and files, by name
     views.py         queries with a name
     plain_names.py   names with schemas, and the catalog, as tables by one name

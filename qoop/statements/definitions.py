@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Columns, Table
     from qoop.planner.sql.bind import Binder
     from qoop.result import Result
+    from qoop.statements.macros.defined import DefinedMacros
+    from qoop.statements.macros.reading import OfMacros
     from qoop.statements.reading import Change, CreateEmpty, CreateTable, CreateView, Drop
     from qoop.statements.settings import Settings
 
@@ -60,6 +62,7 @@ class Definitions:
         self._locked = locked
         self._made: set[str] = set()  # tables that texts have created, in lower case
         self._views = Views()
+        self._macros: DefinedMacros | None = None  # once there is one
         self.default: str | None = None
         """The attached database that names without one are of first (USE)."""
         self._files: set[str] = set()  # paths that are tables because a query has read them
@@ -90,17 +93,28 @@ class Definitions:
         Raises ParseError or BindError, about the text as it was given, and SourceError for a file that cannot be read.
         """
         with self._lock:
+            written = text if self._macros is None else self._macros.expand(text)
+            read = self._as_read(written)
+            return read if self._macros is None or written == text else self._macros.named(self.plainly(text), read)
+
+    def _as_read(self, text: str) -> str:
+        """A query without macros, as it is planned."""
+        with self._lock:
             text = self.plainly(text)
             self._binder.admit(text)
             for path in () if self._locked else files_read(text, self._endings):
                 if is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
                     self._read_file(path)
             expanded = self._views.expand(text)
-            expanded = text if expanded == text else self.plainly(expanded)
+            expanded = text if expanded == text else self.plainly(self._without_macros(expanded))
             self._look_again(expanded)
             if expanded != text:
                 self._binder.describe(text)
             return expanded
+
+    def _without_macros(self, text: str) -> str:
+        """A text with those written out that views call."""
+        return text if self._macros is None else self._macros.expand(text)
 
     def plainly(self, text: str) -> str:
         """A text with each table by one name (:mod:`qoop.statements.plain_names`); what it asks of the catalog is a
@@ -135,6 +149,17 @@ class Definitions:
             body = self.plainly(view.text)
             self._binder.define(f"CREATE OR REPLACE VIEW {_quoted(view.name)}{view.columns} AS {body}")
             self._views.add(view)
+
+    def define_macro(self, asked: OfMacros) -> None:
+        """Make a macro, or drop one. Raises CatalogError, BindError; Forbidden in a locked session, of whose many users
+        one would change what the texts of others say."""
+        from qoop.statements.macros.defined import DefinedMacros
+
+        if self._locked:
+            raise Forbidden("a locked session has no macros")
+        with self._lock:
+            self._macros = self._macros or DefinedMacros(self._binder, self.plainly)
+            self._macros.do(asked)
 
     def is_wanted(self, asked: CreateTable | CreateEmpty) -> bool:
         """True if a table is to be made: not if there is one and it says IF NOT EXISTS. Raises CatalogError if there is

@@ -14,7 +14,7 @@ import duckdb
 
 from qoop.catalog.asking import is_several, parsed
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import Lexeme, lexed
+from qoop.catalog.lexed import Lexeme, lexed, list_items
 from qoop.statements.parameters import literal
 from qoop.statements.words import list_items
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import lexed
+from qoop.catalog.lexed import lexed, list_items
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
-from qoop.statements.words import Words, list_items
+from qoop.statements.words import Words
 
 
 @value

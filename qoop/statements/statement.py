@@ -33,9 +33,11 @@ from qoop.statements.words import Words
 
 if TYPE_CHECKING:
     from qoop.statements.databases.attaching import OfDatabases, ShowDatabases, Use
+    from qoop.statements.macros.reading import OfMacros
     from qoop.statements.prepared import Said, SetVariable
 
 _MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate)\b", re.I)
+_MAY_BE_MACRO = re.compile(r"\b(?:macro|function)\b", re.I)
 _IS_QUERY = re.compile(r"\s*(?:select|from|with|values)\b", re.I)
 
 What = Literal["plan", "analyze", "alternatives", "history", "approximate"]
@@ -97,7 +99,7 @@ class _Parsed:
 
 Made = CreateView | CreateTable | CreateEmpty | Change | Drop | Copy
 Statement: TypeAlias = (
-    "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases"
+    "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases | OfMacros"
 )
 
 
@@ -259,8 +261,8 @@ def _statement(item: _Parsed) -> Statement:
 
 def _not_for_a_session(kind: str) -> QueryError:
     return QueryError(f"{kind} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
-                      "CREATE VIEW, CREATE TABLE, INSERT, UPDATE, DELETE, MERGE, DROP, COPY … TO, SET, RESET, "
-                      "PREPARE, EXECUTE, CALL, BEGIN, COMMIT, ATTACH, DETACH, USE, "
+                      "CREATE VIEW, CREATE TABLE, CREATE MACRO, INSERT, UPDATE, DELETE, MERGE, DROP, COPY … TO, "
+                      "SET, RESET, PREPARE, EXECUTE, CALL, BEGIN, COMMIT, ATTACH, DETACH, USE, "
                       "EXPLAIN, DESCRIBE, SUMMARIZE, "
                       "SHOW TABLES and SHOW FUNCTIONS; data comes in through register() or FROM 'file'")  # fmt: skip
 
@@ -302,11 +304,27 @@ def _used(text: str) -> Use | None:
     return used(words)
 
 
-_OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said | OfDatabases]] = {
+def _of_macros(reader: str, text: str) -> OfMacros | None:
+    """One of the statements of :mod:`qoop.statements.macros`, which few sessions need; None for another one."""
+    if _MAY_BE_MACRO.search(text) is None:
+        return None
+    from qoop.statements.macros import reading
+
+    read: Callable[[Words], OfMacros | None] = getattr(reading, reader)
+    return read(Words(without_end(text)))
+
+
+def _dropped(text: str) -> Drop | Said | OfMacros:
+    if _deallocates(text):
+        return _said("deallocated", text)
+    return _of_macros("macro_dropped", text) or dropped(text)
+
+
+_OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said | OfDatabases | OfMacros]] = {
     duckdb.StatementType.ATTACH: lambda text: _of_databases("attached", text),
     duckdb.StatementType.DETACH: lambda text: _of_databases("detached", text),
-    duckdb.StatementType.CREATE: created,
-    duckdb.StatementType.DROP: lambda text: _said("deallocated", text) if _deallocates(text) else dropped(text),
+    duckdb.StatementType.CREATE: lambda text: _of_macros("macro_created", text) or created(text),
+    duckdb.StatementType.DROP: lambda text: _dropped(text),
     duckdb.StatementType.PREPARE: lambda text: _said("prepared", text),
     duckdb.StatementType.EXECUTE: lambda text: _said("executed", text),
     duckdb.StatementType.TRANSACTION: lambda text: _said("transaction", text),

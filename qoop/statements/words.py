@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from qoop.catalog.asking import ask
 from qoop.catalog.lexed import Lexeme, lexed
 
@@ -85,23 +83,3 @@ class Words:
             if depth == 0:
                 return self._text[first.start : word.end]
         return None
-
-
-def list_items(words: Sequence[Lexeme], first: int = 0, ends: tuple[str, ...] = ()) -> Iterator[tuple[int, int]]:
-    """The places of a list's items, from the first to that after the last, up to one of the words or a parenthesis.
-
-    >>> words = lexed("f(a, b), [c, d]) x")
-    >>> [" ".join(word.text for word in words[first:after]) for first, after in list_items(words)]
-    ['f ( a , b )', '[ c , d ]']
-    """
-    depth = 0
-    for place in range(first, len(words)):
-        text = words[place].text
-        if depth == 0 and (text == ")" or words[place].says(*ends)):
-            yield first, place
-            return
-        if depth == 0 and text == ",":
-            yield first, place
-            first = place + 1
-        depth += (text in "([{") - (text in ")]}")
-    yield first, len(words)

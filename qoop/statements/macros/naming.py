@@ -1,0 +1,61 @@
+"""Texts whose columns have other names: those of the text that the user wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qoop.catalog.lexed import Lexeme, lexed, list_items
+
+_ENDS = (
+    "FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT",
+    "USING", "SAMPLE", ";",
+)  # fmt: skip
+
+
+def with_names(text: str, now: Sequence[str], wanted: Sequence[str]) -> str:
+    """The query with columns of these names. now: those it has.
+
+    >>> with_names("SELECT (a * 2), b FROM t ORDER BY 1", ["(a * 2)", "b"], ["twice(a)", "b"])
+    'SELECT (a * 2) AS "twice(a)", b FROM t ORDER BY 1'
+    """
+    if list(now) == list(wanted):
+        return text
+    words = lexed(text)
+    items = _columns(words)
+    if len(items) != len(wanted):  # a star stands for several: DuckDB keeps the order of what it selects from
+        return f"FROM ({text}\n) AS renamed({', '.join(map(_quoted, wanted))})"
+    done, pieces = 0, []
+    for (_, after), name, new in zip(items, now, wanted, strict=True):
+        if name != new:
+            pieces += [text[done : words[after - 1].end], f" AS {_quoted(new)}"]
+            done = words[after - 1].end
+    return "".join([*pieces, text[done:]])
+
+
+def _columns(words: Sequence[Lexeme]) -> list[tuple[int, int]]:
+    """The places of the columns of the outer SELECT; none if there is no such list."""
+    depth = 0
+    for place, word in enumerate(words):
+        if depth == 0 and word.says("SELECT"):
+            return list(list_items(words, _past_distinct(words, place + 1), _ENDS))
+        depth += (word.text in "([{") - (word.text in ")]}")
+    return []
+
+
+def _past_distinct(words: Sequence[Lexeme], place: int) -> int:
+    if words[place].says("ALL"):
+        return place + 1
+    if not words[place].says("DISTINCT"):
+        return place
+    if not words[place + 1].says("ON"):
+        return place + 1
+    depth = 0
+    for at in range(place + 2, len(words)):
+        depth += (words[at].text == "(") - (words[at].text == ")")
+        if depth == 0:
+            return at + 1
+    return place
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
