@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
@@ -103,9 +104,9 @@ class PastJob:
     slots: float
     alone: Alone
 
-    @property
+    @cached_property
     def rho(self) -> float | None:
-        """See `rho_of`."""
+        """See `rho_of`. It takes a simulation, and is asked for again and again."""
         return rho_of(self.seconds, self.slots, self.alone)
 
 

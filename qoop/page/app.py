@@ -50,7 +50,7 @@ _KINDS = {
 }  # fmt: skip
 _OVERVIEW, _JOB = 0.5, 0.25
 """Seconds between two looks at least."""
-_PART = 0.004
+_PART = 0.003
 """The most of a processor that the looks of one stream may take: where a look costs more, there are fewer."""
 _ALIVE = 10.0
 """Seconds after which something is sent, so that a browser that is gone is noticed."""

@@ -23,7 +23,7 @@ from qoop.page.views import Json, Powers, SeenJob, job_view, overview
 if TYPE_CHECKING:
     from qoop.session import Session
 
-_BUDGET = 0.002
+_BUDGET = 0.001
 """Seconds of work on a map of plans at a time."""
 
 
@@ -52,7 +52,7 @@ class Live:
     def job(self, id: JobId, at: float | None = None, since: int | None = None) -> Json:
         """One job; see `job_view`. Raises ConfigError."""
         found = self._find(id)
-        now = self._moment([found])
+        now = self._moment([found], tenants=False)
         seen = self._seen(found, now)
         return job_view(seen, self._maps.of(seen, [size for _, size in now.sizes]), since)
 
@@ -96,10 +96,10 @@ class Live:
             raise ConfigError(f"there is no job {id} here")
         return found
 
-    def _moment(self, jobs: list[JobHandle | EndedJob]) -> Moment:
+    def _moment(self, jobs: list[JobHandle | EndedJob], tenants: bool = True) -> Moment:
         session = self._session()
         why = session.held_back if session is not None else ""
-        return moment_of(self._cluster, [job for job in jobs if isinstance(job, JobHandle)], why)
+        return moment_of(self._cluster, [job for job in jobs if isinstance(job, JobHandle)], why, tenants)
 
     def _seen(self, job: JobHandle | EndedJob, now: Moment) -> SeenJob:
         account = self._accounts.setdefault(job.id, Account())

@@ -46,14 +46,15 @@ class Moment:
     sizes: tuple[tuple[float, Resources], ...] = ()
 
 
-def moment_of(cluster: Cluster, jobs: Iterable[JobHandle], why: str = "") -> Moment:
-    """The moment that is now. jobs: those that have not ended. why: machines have less than at the start."""
+def moment_of(cluster: Cluster, jobs: Iterable[JobHandle], why: str = "", tenants: bool = True) -> Moment:
+    """The moment that is now. jobs: those that have not ended. why: machines have less than at the start. tenants: with
+    these, which takes a look at all jobs."""
     known = {job.id: job.status() for job in jobs}
     machines = cluster.machines().items()
     return Moment(
         cluster.now() - cluster.opened,
         tuple(MachineNow(name, one.capacity, one.capacity - one.free, why) for name, one in machines),
-        tuple(cluster.tenants(known)),
+        tuple(cluster.tenants(known)) if tenants else (),
         {name: _expected(status) for name, status in known.items()},
         tuple((at - cluster.opened, size) for at, size in cluster.sizes()),
     )

@@ -98,6 +98,35 @@ def test_a_switch_comes_to_the_screen_and_two_clicks_open_it(browser: Chromium, 
         quiet(tab, page)
 
 
+def test_every_decision_is_two_clicks_from_the_picture(browser: Chromium, page: FakePage) -> None:
+    """Some hundredths of a second lie between decisions, so that many share a mark."""
+    times = [2.0, 2.01, 2.02, 2.03, 9.0, 14.0, 14.01]
+    told = [fake.decision(at, switched=n in (2, 5)) | {"words": f"decision number {n}"} for n, at in enumerate(times)]
+    page.jobs["j2"] |= {"decisions": told}
+    opened = "document.querySelector('dialog[open] .words')?.innerText"
+    reached = set()
+    with browser.open(f"{page.address}#job=j2") as tab:
+        tab.wait(f"{LIVE} && document.querySelectorAll('.marks .mark').length === 3")
+        for mark in (1, 2, 3):
+            links = 1
+            for link in range(4):
+                tab.click(f".marks .mark:nth-child({mark})")
+                shown = tab.wait(opened)
+                links = tab.run("document.querySelectorAll('dialog .neighbours button').length")
+                if link < links and not tab.run(
+                    f"document.querySelectorAll('dialog .neighbours button')[{link}].disabled"
+                ):
+                    tab.click(f"dialog .neighbours li:nth-child({link + 1}) button")
+                    shown = tab.wait(f"{opened} !== {shown!r} && {opened}")
+                reached.add(shown)
+                tab.key("Escape")
+                tab.wait("!document.querySelector('dialog')")
+        assert reached == {one["words"] for one in told}
+        tab.click(".marks .mark.switched")
+        assert tab.wait(opened) == "decision number 2"  # a mark with a switch opens that
+        quiet(tab, page)
+
+
 def test_cancel_asks_first_and_resize_tells_a_refusal(browser: Chromium, page: FakePage) -> None:
     with browser.open(f"{page.address}#job=j2") as tab:
         tab.wait(LIVE)

@@ -31,8 +31,8 @@ function candidateBar(one, decision, most) {
   );
 }
 
-/** A card with one decision; arrows lead to the others. */
-export function openDecision(view, n, start) {
+/** A card with one decision; arrows lead to the others. among: those that share its mark, each of which is a click away. */
+export function openDecision(view, n, start, among = [n]) {
   const decision = view.decisions[n];
   const step = (to, label, text) =>
     h("button", { type: "button", disabled: !view.decisions[to], "aria-label": label, onclick: () => openDecision(view, to, start) }, text);
@@ -50,6 +50,7 @@ export function openDecision(view, n, start) {
         ["Planner", decision.planner_seconds === null ? null : `took ${words.seconds(decision.planner_seconds)}`],
       ]),
       decision.candidates.length ? [h("h3", {}, "What the plans would still take"), candidateBars(decision)] : null,
+      among.length > 1 ? neighbours(view, n, start, among) : null,
     ].flat(),
     [step(n - 1, "The decision before", "← Before"), step(n + 1, "The next decision", "Next →")],
   );
@@ -58,6 +59,16 @@ export function openDecision(view, n, start) {
     const to = { ArrowLeft: n - 1, ArrowRight: n + 1 }[event.key];
     if (view.decisions[to]) openDecision(view, to, start);
   });
+}
+
+/** The decisions that share a mark of the timeline. */
+function neighbours(view, n, start, among) {
+  const line = (to) => {
+    const title = `${words.clockTime(view.decisions[to].at - start, true)}  ${decisionTitle(view.decisions[to])}`;
+    const open = () => openDecision(view, to, start, among);
+    return h("li", {}, h("button", { type: "button", class: "quiet link", disabled: to === n, onclick: open }, title));
+  };
+  return [h("h3", {}, `${among.length} decisions at this mark`), h("ul", { class: "neighbours" }, among.map(line))];
 }
 
 export function facts(pairs) {

@@ -16,7 +16,7 @@ export class JobPanel {
     this.view = null;
     this.picked = null; // the plan that the reader looks at; null follows the one that runs
     const stage = (id, plan) => openStage(this.view, id, plan);
-    this.timeline = new Timeline({ clock, openStage: stage, openDecisions: (n) => openDecision(this.view, n, this.start()) });
+    this.timeline = new Timeline({ clock, openStage: stage, openDecisions: (n, among) => openDecision(this.view, n, this.start(), among) });
     const graph = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Stages" });
     const map = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Map of plans" });
     this.dag = new Dag(graph, stage);

@@ -332,7 +332,7 @@ export class Timeline {
     pen.stroke();
   }
 
-  /** Decisions closer than a mark is wide share one; its card leads through them. */
+  /** Decisions closer than a mark is wide share one; its card is that of the first switch, and lists them. */
   groups() {
     const groups = [];
     this.view.decisions.forEach((decision, n) => {
@@ -368,7 +368,7 @@ export class Timeline {
         class: switched ? "mark switched" : "mark",
         "aria-label": label,
         "data-key": `decision ${group.members[0]}`,
-        onclick: () => this.openDecisions(group.members[0]),
+        onclick: () => this.openDecisions(group.members.find((n) => this.view.decisions[n].switched) ?? group.members[0], group.members),
         onpointerenter: (event) => hint(label, event.clientX, event.clientY),
         onpointerleave: () => hint(""),
       },
