@@ -437,37 +437,39 @@ class Session:
                 return self._said(statement, watch)
         return _done()
 
-    @overload
-    def submit(
-        self,
-        text: str,
-        weight: float = 1.0,
-        timeout: float | None = None,
-        *,
-        parameters: Parameters = (),
-        resume: bool | None = None,
-        plan: Plan | None = None,
-        tenant: str | None = None,
-        priority: float | None = None,
-        deadline: float | None = None,
-        watch: Callable[[Job], object] | None = None,
-    ) -> Job: ...
+    if TYPE_CHECKING:  # typing keeps what it knows of overloads, and with it DuckDB, beyond the end of the process
 
-    @overload
-    def submit(
-        self,
-        text: str,
-        weight: float = 1.0,
-        *,
-        progressive: Literal[True],
-        error: float | None = None,
-        confidence: float | None = None,
-        parameters: Parameters = (),
-        resume: bool | None = None,
-        tenant: str | None = None,
-        priority: float | None = None,
-        deadline: float | None = None,
-    ) -> Answer: ...
+        @overload
+        def submit(
+            self,
+            text: str,
+            weight: float = 1.0,
+            timeout: float | None = None,
+            *,
+            parameters: Parameters = (),
+            resume: bool | None = None,
+            plan: Plan | None = None,
+            tenant: str | None = None,
+            priority: float | None = None,
+            deadline: float | None = None,
+            watch: Callable[[Job], object] | None = None,
+        ) -> Job: ...
+
+        @overload
+        def submit(
+            self,
+            text: str,
+            weight: float = 1.0,
+            *,
+            progressive: Literal[True],
+            error: float | None = None,
+            confidence: float | None = None,
+            parameters: Parameters = (),
+            resume: bool | None = None,
+            tenant: str | None = None,
+            priority: float | None = None,
+            deadline: float | None = None,
+        ) -> Answer: ...
 
     @interruptible()
     def submit(

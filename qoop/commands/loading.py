@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,15 @@ def loading_little() -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+        atexit.register(_thaw)
+
+
+def _thaw() -> None:
+    """Let what was loaded be freed at the end, if DuckDB complains of what is not: 2.0 does so, in forty lines."""
+    import duckdb
+
+    if not duckdb.__version__.startswith("1."):
+        gc.unfreeze()
 
 
 def _load_arrow_alone() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp, parse_one
 
-from qoop.catalog import arrow_input
+from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.value import value
 from qoop.growing.core import CORE
@@ -150,7 +150,7 @@ class Totals:
             if self._growth.around is not None:
                 self._connection.execute(f"CREATE OR REPLACE TABLE {CORE} AS {text}")
                 text = self._around_sql()
-            return self._in_order(self._connection.execute(text).to_arrow_table(), share)
+            return self._in_order(arrow_output.table(self._connection, text), share)
         finally:
             self._connection.unregister("bounds")
 

@@ -244,7 +244,8 @@ def _jobs(shell: Shell, _: str) -> None:
     rows = [_job_row(entry) for entry in entries[-20:]]
     names = ("job", "state", "done", "tasks", "time", "ends", "due", "ρ", "switches", "tenant", "query")
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    shell.show_rows(columns, right=("done", "tasks", "time", "ρ", "switches"))
+    known = {name: cells for name, cells in columns.items() if any(cells)}  # the others only take the width of these
+    shell.show_rows(known, right=[name for name in ("done", "tasks", "time", "ρ", "switches") if name in known])
 
 
 def _job_row(entry: Entry) -> tuple[str, ...]:

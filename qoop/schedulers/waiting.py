@@ -48,10 +48,13 @@ class Waiting(Sequence["Request"]):
     def __len__(self) -> int:
         return len(self._requests)
 
-    @overload
-    def __getitem__(self, place: int) -> Request: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Request]: ...
+    if TYPE_CHECKING:  # see Session.submit
+
+        @overload
+        def __getitem__(self, place: int) -> Request: ...
+        @overload
+        def __getitem__(self, place: slice) -> list[Request]: ...
+
     def __getitem__(self, place: int | slice) -> Request | list[Request]:
         return list(self._requests.values())[place]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog import arrow_output
 from qoop.catalog.errors import OutOfMemory, QueryError
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sources.files import sql_name
@@ -90,5 +91,5 @@ def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Result) -> Non
 def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Rows:
     query = f"FROM {sql_name(name)}"
     columns = describe(connection, query)
-    found: pa.Table = connection.execute(query).to_arrow_table()
+    found = arrow_output.table(connection, query)
     return found, columns

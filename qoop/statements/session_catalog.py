@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog import arrow_output
 from qoop.catalog.errors import BindError
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sources.database import schema_of
@@ -28,7 +29,7 @@ def ask_catalog(asked: str, tables: Mapping[str, Table], views: Sequence[View]) 
         _create_views(connection, views)
         connection.execute(_with_rows(tables))
         try:
-            return connection.execute(f"FROM {asked}").to_arrow_table()
+            return arrow_output.table(connection, f"FROM {asked}")
         except duckdb.Error as error:
             raise BindError(f"{asked}: {str(error).partition(chr(10))[0]}") from error
 

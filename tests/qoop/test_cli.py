@@ -35,6 +35,12 @@ def test_a_query_prints_a_table(data: str, capsys: pytest.CaptureFixture[str]) -
     assert "total" in out and "3" in out and err == ""
 
 
+def test_a_command_says_no_more_than_its_answer(data: str) -> None:
+    """DuckDB 2 warns of copies, and complains at the end of the process of all that is still there."""
+    done = call(data, "-c", "SELECT table_name FROM information_schema.tables; SELECT count(*) FROM t")
+    assert done.stderr == "" and "│ t " in done.stdout
+
+
 def test_csv_can_be_read_back(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = "SELECT b, b, a::HUGEINT AS a, [a] AS l, DATE '2020-01-02' AS d FROM t ORDER BY a"
     assert main(["-c", text, "--data", data, "--format", "csv"]) == 0

@@ -82,6 +82,12 @@ def test_a_query_runs_again_and_again(do: Callable[..., str]) -> None:
     assert "\\watch [SECONDS [TIMES]]" in do("\\watch often")
 
 
+def test_jobs_show_no_columns_that_are_empty(do: Callable[..., str]) -> None:
+    told = do("SELECT 23 AS n;", "\\jobs")
+    assert "succeeded" in told and "time" in told
+    assert "tenant" not in told and "due" not in told, "no query has a deadline or a tenant"
+
+
 def test_programs_run(
     do: Callable[..., str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
