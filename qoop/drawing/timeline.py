@@ -320,7 +320,7 @@ def _key(what: Timeline) -> Iterator[str]:
     for name, colour in shown:
         yield f'<rect x="{x}" y="38" width="12" height="12" rx="2" fill="{colour}" stroke="#999" stroke-width="0.5"/>'
         yield f'<text x="{x + 17}" y="48" fill="#777">{name}</text>'
-        x += 84
+        x += max(84, 30 + 7 * len(name))  # the width of its text, and a gap
     if len(what.share) > 0:
         yield f'<line x1="{x}" x2="{x + 14}" y1="44" y2="44" stroke="#111" stroke-width="2" stroke-dasharray="5 2"/>'
         yield f'<text x="{x + 20}" y="48" fill="#777">share</text>'
