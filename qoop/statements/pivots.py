@@ -16,7 +16,6 @@ from qoop.catalog.asking import is_several, parsed
 from qoop.catalog.errors import QueryError
 from qoop.catalog.lexed import Lexeme, lexed, list_items
 from qoop.statements.parameters import literal
-from qoop.statements.words import list_items
 
 _MAY_PIVOT = re.compile(r"\bpivot", re.I)
 _ENDS = ("USING", "GROUP", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", ";")
