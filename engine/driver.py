@@ -5,8 +5,10 @@ Not thread-safe and without a policy: its owner calls it from one thread and dec
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 from qoop.catalog.errors import PlanError
 from qoop.engine.backends.base import Backend
@@ -30,6 +32,8 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
+from qoop.engine.node_queues.ticket import Ticket
+from qoop.engine.node_queues.view import NodesView
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId
@@ -42,12 +46,14 @@ _REPORTS = TaskSucceeded, TaskFailed, TaskStopped
 
 @dataclass(slots=True)
 class _Charge:
-    """The resources that an attempt takes until it reports. extra: they are none of its machine's."""
+    """The resources that an attempt takes until it reports. extra: they are none of its machine's. waits: it has none
+    yet, but is next."""
 
     job: JobId
     machine: MachineId
     resources: Resources
     extra: bool = False
+    waits: bool = False
 
 
 class Driver:
@@ -55,7 +61,9 @@ class Driver:
 
     Resources that were taken away count as used until the attempts in them have reported: meanwhile what is free is
     negative, and nothing may be granted there. `leaving` are the notices that are pending, by machine; `touched` the
-    jobs to which anything has happened, in that order, until somebody empties it.
+    jobs to which anything has happened, in that order, until somebody empties it. Where tasks wait at machines
+    (:mod:`qoop.engine.node_queues`), `nodes` knows of them; what these will take is not free, so that less than nothing
+    is, but no job is charged for it before they begin.
     observe: is shown every event that comes in and every command that goes out.
     """
 
@@ -74,6 +82,10 @@ class Driver:
         self.runs: dict[JobId, Run] = {}
         self.touched: dict[JobId, None] = {}
         self.leaving: dict[MachineId, CapacityNotice] = {}
+        self.nodes: NodesView | None = None
+        self._promised_to: dict[JobId, Resources] = {}
+        self._arrivals: dict[JobId, int] = {}
+        self._order = count(1)
 
     @property
     def capacity(self) -> Resources:
@@ -108,6 +120,10 @@ class Driver:
         """The resources that the attempts of a job take, including those that are being stopped."""
         return self._used_by.get(job, _NOTHING)
 
+    def promised_to(self, job: JobId) -> Resources:
+        """The resources that attempts of a job, which wait at machines, will take."""
+        return self._promised_to.get(job, _NOTHING)
+
     def served(self, job: JobId, now: float) -> float:
         """Slot seconds that the attempts of a job have held."""
         return self._served.get(job, 0.0) + self.used_by(job).cpu * now
@@ -115,6 +131,7 @@ class Driver:
     def add(self, run: Run, now: float) -> None:
         """Let the run take part: it learns of the machines, and its events reach it from now on."""
         self.runs[run.job] = run
+        self._arrivals[run.job] = next(self._order)
         self.touched[run.job] = None
         joined = [MachineJoined(name, capacity) for name, capacity in self._capacity.items()]
         self.obey(run.handle(*joined, *self.leaving.values(), now=now))
@@ -124,6 +141,7 @@ class Driver:
         back, unless it is part of the answer."""
         run = self.runs.pop(job, None)
         self._served.pop(job, None)
+        self._arrivals.pop(job, None)
         if run is not None and run.state is State.SUCCEEDED:
             self._answers[job] = {fact.key for fact in run.outputs}
 
@@ -140,6 +158,8 @@ class Driver:
                 self._recharge(event.attempt, event.resources)
                 self._tell((event.attempt.task.job,), event, now)
             elif isinstance(event, Queued | Begun):
+                if isinstance(event, Begun):
+                    self._begin(event.attempt)
                 self._tell((event.attempt.task.job,), event, now)
             elif isinstance(event, ShareChanged):
                 self._tell([event.job], event, now)
@@ -152,14 +172,38 @@ class Driver:
 
     def apply(self, grant: Grant, now: float) -> Start:
         """Start the granted task. Raises PlanError if it is not ready, or the machine has not got these resources."""
-        if not grant.extra and not grant.resources.fits(self.available(grant.machine).free):
+        if not (grant.extra or grant.waits) and not grant.resources.fits(self.available(grant.machine).free):
             raise PlanError(f"task {grant.task} was granted resources that {grant.machine} has not got")
         self._now = now
         start = self.runs[grant.job].grant(grant.task, grant.machine, grant.resources, grant.extra, now=now)
-        self._charge(start.spec.attempt, _Charge(grant.job, grant.machine, grant.resources, grant.extra))
+        attempt = start.spec.attempt
+        self._charge(attempt, _Charge(grant.job, grant.machine, grant.resources, grant.extra, grant.waits))
+        if self.nodes is not None:
+            ticket = replace(self.ticket(grant, now), attempt=attempt)
+            start = Start(start.machine, replace(start.spec, ticket=ticket))
+            self.nodes.granted(grant.machine, ticket, now)
+        if grant.waits:
+            self.runs[grant.job].handle(Queued(attempt), now=now)
         self._observe(start)
         self._backend.start(start.machine, start.spec)
         return start
+
+    def ticket(self, grant: Grant, now: float) -> Ticket:
+        """All that a machine would be told of a task if it were granted now, the last of its job."""
+        run = self.runs[grant.job]
+        return Ticket(
+            AttemptId(grant.task, sys.maxsize), self._arrivals[grant.job], run.seconds_of(grant.task), now,
+            run.job_left, grant.resources, grant.waits,
+        )  # fmt: skip
+
+    def _begin(self, attempt: AttemptId) -> None:
+        """An attempt that waited runs: from now on its job has what it takes."""
+        charge = self._charges.get(attempt)
+        if charge is not None and charge.waits:
+            self._discharge(attempt, ended=False)
+            self._charge(attempt, _Charge(charge.job, charge.machine, charge.resources))
+        if self.nodes is not None:
+            self.nodes.begun(attempt, self._now)
 
     def obey(self, commands: Iterable[Command]) -> None:
         """Pass commands of a run to the backend."""
@@ -236,6 +280,8 @@ class Driver:
                 return True
             case MachineLost(machine):
                 self._capacity.pop(machine, None)
+                if self.nodes is not None:
+                    self.nodes.lost(machine)
                 for attempt in [name for name, charge in self._charges.items() if charge.machine == machine]:
                     self._discharge(attempt)
                 return True
@@ -246,9 +292,12 @@ class Driver:
         if charge.extra:
             self._extra[attempt] = charge.machine
             return
-        self._served[charge.job] = self._served.get(charge.job, 0.0) - charge.resources.cpu * self._now
         _add(self._used, charge.machine, charge.resources)
-        _add(self._used_by, charge.job, charge.resources)
+        if charge.waits:
+            _add(self._promised_to, charge.job, charge.resources)
+        else:
+            self._served[charge.job] = self._served.get(charge.job, 0.0) - charge.resources.cpu * self._now
+            _add(self._used_by, charge.job, charge.resources)
         self._availability.set_free(charge.machine, self._free(charge.machine))
 
     def _regrant(self, attempt: AttemptId, resources: Resources) -> None:
@@ -262,8 +311,8 @@ class Driver:
     def _recharge(self, attempt: AttemptId, resources: Resources) -> None:
         charge = self._charges.get(attempt)
         if charge is not None:
-            self._discharge(attempt)
-            self._charge(attempt, _Charge(charge.job, charge.machine, resources, charge.extra))
+            self._discharge(attempt, ended=False)
+            self._charge(attempt, _Charge(charge.job, charge.machine, resources, charge.extra, charge.waits))
 
     def extra(self) -> Mapping[AttemptId, MachineId]:
         """Attempts on slots that their machines have not got, in the order in which they began."""
@@ -282,22 +331,27 @@ class Driver:
             return
         if not charge.resources.fits(self.available(charge.machine).free):
             return
-        self._discharge(attempt)
+        self._discharge(attempt, ended=False)
         self._charge(attempt, _Charge(charge.job, charge.machine, charge.resources))
         if charge.job in self.runs:
             self.runs[charge.job].settle(attempt)
             self.touched[charge.job] = None  # it holds more of what there is, which its share is to say
         self._backend.settle(attempt)
 
-    def _discharge(self, attempt: AttemptId) -> None:
+    def _discharge(self, attempt: AttemptId, ended: bool = True) -> None:
         charge = self._charges.pop(attempt, None)
+        if ended and self.nodes is not None:
+            self.nodes.ended(attempt)
         self._extra.pop(attempt, None)
         if charge is None or charge.extra:
             return
-        if charge.job in self._served:
-            self._served[charge.job] += charge.resources.cpu * self._now
         _subtract(self._used, charge.machine, charge.resources)
-        _subtract(self._used_by, charge.job, charge.resources)
+        if charge.waits:
+            _subtract(self._promised_to, charge.job, charge.resources)
+        else:
+            if charge.job in self._served:
+                self._served[charge.job] += charge.resources.cpu * self._now
+            _subtract(self._used_by, charge.job, charge.resources)
         if charge.machine in self._capacity:
             self._availability.set_free(charge.machine, self._free(charge.machine))
 

@@ -260,10 +260,11 @@ class Running:
 @value
 class Grant:
     """A scheduler's decision: this task may run on this machine with these resources. extra: on a slot that the machine
-    has not got."""
+    has not got. waits: in the queue of the machine, until others that run there have ended."""
 
     job: JobId
     task: TaskId
     machine: MachineId
     resources: Resources
     extra: bool = False
+    waits: bool = False

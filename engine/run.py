@@ -74,6 +74,7 @@ from qoop.engine.history import (
     size,
 )
 from qoop.engine.invariants import check_attempts, check_frontier
+from qoop.engine.node_queues.ticket import JobLeft
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskAccount, TaskId, TaskSpec
@@ -269,6 +270,11 @@ class Run:
         self.history.append(Started(self._at, attempt.id, node.key, machine, resources, extra))
         return Start(machine, self._spec(attempt, node))
 
+    def seconds_of(self, task: TaskId) -> float:
+        """Seconds that a task of the plan should take: as long as the longest of its stage that has ended; by estimate
+        while none has."""
+        return self._demands.seconds(self._plan_frontier.nodes[task.stage])
+
     def most_slots(self, task: TaskId) -> float:
         """The slots that a task can use: of the share, where DuckDB plans the whole query; else what it asks for."""
         stage = self.plan.by_id[task.stage]
@@ -398,6 +404,11 @@ class Run:
         """Stages of the plan with tasks that have not ended, those that run included, and how many; in plan order."""
         stages = self._frontier.stages if self._frontier is not None and not self.ending else ()
         return tuple((node.stage, node.left) for node in stages if node.left)
+
+    @property
+    def job_left(self) -> JobLeft:
+        """The work and the tasks that have not ended, as nodes are told where tasks wait there."""
+        return JobLeft(self.work_left, sum(node.left for node in self._frontier.stages) if self._frontier else 0)
 
     @property
     def work_left(self) -> float:

@@ -6,11 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.catalog.value import value
 from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
+
+if TYPE_CHECKING:
+    from qoop.engine.node_queues.ticket import Ticket
 
 JobId = str
 MachineId = str
@@ -205,6 +209,7 @@ class TaskSpec:
     locked: the stage must open no file but those of its tables. functions: of Python, that it may call.
     most: slots that it can be granted while it runs; 0: it keeps its resources to the end.
     extra: it runs on a slot that its machine has not got. profiled: its profile is wanted.
+    ticket: what its node has to know where it may wait there; None: nodes have no queues.
     """
 
     attempt: AttemptId
@@ -222,3 +227,4 @@ class TaskSpec:
     most: int = 0
     extra: bool = False
     profiled: bool = False
+    ticket: Ticket | None = None

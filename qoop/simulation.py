@@ -26,6 +26,7 @@ from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import (
+    AT_ONCE,
     Happening,
     MachineShared,
     MachineSlowed,
@@ -33,10 +34,12 @@ from qoop.engine.backends.simulated import (
     SimulatedBackend,
     as_estimated,
 )
+from qoop.engine.backends.simulated_nodes import Heartbeats
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
 from qoop.engine.history import Ended, Record, Started, Switched
+from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.state import USUAL_LIMITS, Limits
 from qoop.engine.task import MachineId, TaskSpec
 from qoop.planner.collector import collector_waits
@@ -294,6 +297,8 @@ def simulate(
     kernels: Kernels | None = None,
     tenants: Mapping[str, float] | None = None,
     most_jobs: float = math.inf,
+    heartbeats: Heartbeats = AT_ONCE,
+    queueing: NodeQueueing | None = None,
 ) -> SimulatedRun:
     """Run the jobs on the fleet until all have ended, or nothing can happen any more.
 
@@ -304,12 +309,17 @@ def simulate(
     crowding: how many times as long everything takes on a machine while that many threads work there; None: as alone.
     kernels: what it costs to open, to warm and to interrupt one; None: nothing. tenants, most_jobs: see
         `Cluster`.
+    heartbeats: how long words take between the scheduler and the machines. queueing: how granted tasks wait at these;
+        None: they do not, so a slot is idle from the end of a task until another has been granted.
     Raises ConfigError if two jobs have one name.
     """
     if len({job.name for job in jobs}) < len(jobs):
         raise ConfigError("the jobs of a simulation must have names of their own")
     script = ground_truth.on(lambda: backend.machines()) if isinstance(ground_truth, World) else ground_truth
-    backend = SimulatedBackend(fleet.machines, VirtualClock(), script, kernels, alone=True, crowding=crowding)
+    backend = SimulatedBackend(
+        fleet.machines, VirtualClock(), script, kernels, alone=True, crowding=crowding, heartbeats=heartbeats,
+        queueing=queueing,
+    )  # fmt: skip
     for at, event in fleet.changes:
         backend.happen(event, at)
     planner = _VirtualPlanner(backend, decision_seconds, switch_seconds)
@@ -322,7 +332,9 @@ def simulate(
         tenants=tenants,
         watch_deadlines=False,
         most_jobs=most_jobs,
+        queueing=queueing,
     )
+    backend.left_of = cluster.left_of
     handles: dict[str, JobHandle] = {}
 
     everyone = list(jobs)

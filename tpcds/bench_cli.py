@@ -31,6 +31,7 @@ from qoop.tpcds.load.growing import commands as growing_commands
 from qoop.tpcds.map import commands as the_map
 from qoop.tpcds.packed import bench as packed
 from qoop.tpcds.queries import parse_selection
+from qoop.tpcds.queues import bench as queues
 from qoop.tpcds.scenarios import adversary, forecasts
 from qoop.tpcds.simulate import fidelity, ground_truth, measuring, shared_cluster
 from qoop.tpcds.simulate.workload import PAPER, Setting, contests, workload
@@ -65,6 +66,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     growing_commands.add_command(commands)
     _add_ray_spot(commands)
     packed.add_command(commands, _write)
+    queues.add_command(commands, _write)
     suite.add_commands(commands)
     the_map.add_commands(commands)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from qoop.catalog.errors import CheckpointError, ConfigError, QoopError, Revoked
 from qoop.catalog.value import value
 from qoop.engine.backends.shared_rate import SharedRate
+from qoop.engine.backends.simulated_nodes import Heartbeats, SimulatedNode
 from qoop.engine.backends.worker_pool import Kernels, Worker, WorkerPool
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -37,12 +38,18 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.functions.measured import FunctionCalls
+from qoop.engine.node_queues.policy import NodeQueueing
+from qoop.engine.node_queues.ticket import JobLeft
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskAccount, TaskSpec
 from qoop.planner.packing import on_threads, pace, shrunk_to_fit
 from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+AT_ONCE = Heartbeats()
+"""Words take no time."""
 
 
 @value
@@ -114,8 +121,8 @@ Device = Literal["disk", "network"]
 @dataclass(eq=False, slots=True)
 class _Running:
     """An attempt on its way. effort: None while it waits for a worker, or moves bytes, and then by which device, and
-    what follows. worker: None where there are no crews. taken, read, computed: when somebody took it up, and when it
-    had read and computed."""
+    what follows. waited: in the queue of its machine. worker: None where there are no crews. taken, read, computed:
+    when somebody took it up, and when it had read and computed."""
 
     machine: MachineId
     spec: TaskSpec
@@ -126,6 +133,7 @@ class _Running:
     moving: Device | None = None
     then: Callable[[], Sequence[Event]] = tuple
     queued: bool = False
+    waited: bool = False
     taken: float = 0.0
     read: float = 0.0
     computed: float = 0.0
@@ -148,6 +156,8 @@ class SimulatedBackend:
     alone: no other thread will wake it: `wait` returns with nothing if nothing will ever happen.
     crowding: the factor by which everything slows down on a machine where that many threads work; None: they do not
         disturb each other.
+    heartbeats: how long words take between the scheduler and its machines. queueing: how tasks wait at these; None:
+        what was granted begins. `left_of` is asked at each report of a machine where tasks wait: what jobs have left.
     `started`: all attempts so far. `task_events`: their number and that of the reports about them.
     `start`, `stop`, `wait` are for one thread; `wake`, `happen` and `appoint` for any.
     """
@@ -160,8 +170,15 @@ class SimulatedBackend:
         kernels: Kernels | None = None,
         alone: bool = False,
         crowding: Callable[[float], float] | None = None,
+        heartbeats: Heartbeats = AT_ONCE,
+        queueing: NodeQueueing | None = None,
     ) -> None:
         self.clock = clock
+        self.left_of: Callable[[JobId], JobLeft | None] = lambda _: None
+        self._heartbeats = heartbeats
+        self._queueing = queueing
+        self._nodes = {name: SimulatedNode(capacity, queueing) for name, capacity in machines.items() if queueing}
+        self._beating: set[MachineId] = set()
         self.started: list[TaskSpec] = []
         self.task_events = 0
         self._machines = dict(machines)
@@ -205,16 +222,16 @@ class SimulatedBackend:
         else:
             outcome = self._script(spec)
         self._running[spec.attempt] = running = _Running(machine, spec, outcome, self.clock.now())
-        worker_pool = self._worker_pools.get(machine)
-        worker = worker_pool.take(running) if worker_pool is not None else None
-        if worker_pool is None or worker is not None:
-            self._take_up(running, worker)
+        if self._queueing is None and not self._heartbeats.launching:
+            self._begin(running)
         else:
-            running.queued = True
-            self._plan(self.clock.now(), partial(self._tell_queued, running))
+            self._plan(self.clock.now() + self._heartbeats.launching, partial(self._arrive, running))
 
     def stop(self, attempt: AttemptId) -> None:
-        self._plan(self.clock.now() + self._kernels.stopping, lambda: self._end_stopped(attempt))
+        waits = any(attempt in node.queue for node in self._nodes.values()) if self._nodes else False
+        seconds = 0.0 if waits else self._kernels.stopping
+        at = self.clock.now() + self._heartbeats.launching + seconds
+        self._plan(at, lambda: self._end_stopped(attempt))
 
     def regrant(self, attempt: AttemptId, resources: Resources) -> None:
         self._plan(self.clock.now(), lambda: self._change_grant(attempt, resources))
@@ -324,9 +341,83 @@ class SimulatedBackend:
             events += action()
         return events
 
-    def _report(self, event: Event) -> Sequence[Event]:
+    def _report(self, machine: MachineId, event: Event) -> Sequence[Event]:
         self.task_events += 1
-        return (event,)
+        return self._told(machine, event)
+
+    def _told(self, machine: MachineId, event: Event) -> Sequence[Event]:
+        """Have the scheduler hear of something at the next report of a machine."""
+        if not self._heartbeats.seconds:
+            return (event,)
+        self._plan(self._heartbeats.next(machine, self.clock.now()), lambda: (event,))
+        return ()
+
+    def _arrive(self, running: _Running) -> Sequence[Event]:
+        """The attempt is at its machine, where it begins or waits, unless it was called back on the way."""
+        spec, node = running.spec, self._nodes.get(running.machine)
+        if self._running.get(spec.attempt) is not running:
+            return ()
+        if node is None or spec.ticket is None:
+            self._begin(running)
+            return ()
+        now = self.clock.now()
+        running.queued = True
+        begun = self._begin_all(running.machine, node.arrive(replace(spec.ticket, since=now), now))
+        if spec.attempt in node.queue:
+            running.waited = True
+            self._beat(running.machine)
+            return self._told(running.machine, Queued(spec.attempt))
+        return begun
+
+    def _begin_all(self, machine: MachineId, attempts: Sequence[AttemptId]) -> Sequence[Event]:
+        """Attempts that waited at a machine begin."""
+        events: list[Event] = []
+        for attempt in attempts:
+            running = self._running[attempt]
+            waited, running.queued = running.waited, False
+            if waited or (running.spec.ticket is not None and running.spec.ticket.waits):
+                events += self._told(machine, Begun(attempt))
+            self._begin(running)
+        return events
+
+    def _next_at(self, machine: MachineId) -> Sequence[Event]:
+        """Begin what waits at a machine and fits now."""
+        node = self._nodes.get(machine)
+        if node is None or not len(node.queue):
+            return ()
+        if not self._heartbeats.seconds:
+            self._hear(node)
+        return self._begin_all(machine, node.begin(self.clock.now()))
+
+    def _beat(self, machine: MachineId) -> None:
+        """Tell a machine, with its reports, what the jobs have left whose tasks wait there."""
+        if machine not in self._beating and self._heartbeats.seconds:
+            self._beating.add(machine)
+            self._plan(self._heartbeats.next(machine, self.clock.now()), partial(self._beats, machine))
+
+    def _beats(self, machine: MachineId) -> Sequence[Event]:
+        self._beating.discard(machine)
+        node = self._nodes.get(machine)
+        if node is not None and node.busy and len(node.queue):
+            self._hear(node)
+            self._beat(machine)
+        return ()
+
+    def _hear(self, node: SimulatedNode) -> None:
+        for job in {ticket.job for ticket in node.queue}:
+            left = self.left_of(job)
+            if left is not None:
+                node.queue.hear(job, left)
+
+    def _begin(self, running: _Running) -> None:
+        """The attempt has its slot: a worker takes it up, or will."""
+        worker_pool = self._worker_pools.get(running.machine)
+        worker = worker_pool.take(running) if worker_pool is not None else None
+        if worker_pool is None or worker is not None:
+            self._take_up(running, worker)
+        else:
+            running.queued = True
+            self._plan(self.clock.now(), partial(self._tell_queued, running))
 
     def _drop(self, key: CheckpointKey) -> None:
         if self._committed.pop(key, None) is not None:
@@ -410,12 +501,16 @@ class SimulatedBackend:
             self._devices[key].leave(running, self.clock.now())
             self._plan_moved(key)
         worker_pool = self._worker_pools.get(running.machine)
-        if worker_pool is None:
-            return
-        if running.worker is None:
+        if worker_pool is not None and running.worker is None:
             worker_pool.withdraw(running)
-        else:
+        elif worker_pool is not None and running.worker is not None:
             self._look_for_work(running.machine, worker_pool, running.worker)
+        node = self._nodes.get(running.machine)
+        if node is None:
+            return
+        node.release(running.spec.attempt)
+        if len(node.queue):  # once the end of this one is reported
+            self._plan(self.clock.now(), partial(self._next_at, running.machine))
 
     def _look_for_work(self, machine: MachineId, worker_pool: WorkerPool[_Running], worker: Worker) -> None:
         if self._worker_pools.get(machine) is not worker_pool:  # the machine is lost
@@ -497,7 +592,7 @@ class SimulatedBackend:
         del self._running[spec.attempt]
         self._leave(running)
         if outcome.error is not None:
-            return self._report(TaskFailed(spec.attempt, outcome.error, outcome.retryable))
+            return self._report(running.machine, TaskFailed(spec.attempt, outcome.error, outcome.retryable))
         parts = spec.stage.layout.parts
         size = 8 * outcome.rows if outcome.bytes is None else outcome.bytes
         seconds = self.clock.now() - running.taken
@@ -512,14 +607,15 @@ class SimulatedBackend:
             self._parts[spec.key.content] = self._parts.get(spec.key.content, 0) + 1
         else:
             known[1].add(spec.attempt.task.job)
-        return self._report(TaskSucceeded(spec.attempt, committed, running.account(self.clock.now())))
+        account = running.account(self.clock.now())
+        return self._report(running.machine, TaskSucceeded(spec.attempt, committed, account))
 
     def _end_stopped(self, attempt: AttemptId) -> Sequence[Event]:
         found = self._running.pop(attempt, None)
         if found is None:
             return ()
         self._leave(found)
-        return self._report(TaskStopped(attempt))
+        return self._report(found.machine, TaskStopped(attempt))
 
     def _change(self, event: Happening) -> Sequence[Event]:
         match event:
@@ -546,6 +642,7 @@ class SimulatedBackend:
             self._slowness,
             self._others,
             self._worker_pools,
+            self._nodes,
         ):  # who joins under its name is another one
             known.pop(machine, None)
         for attempt in [attempt for attempt, one in self._running.items() if one.machine == machine]:
@@ -558,6 +655,9 @@ class SimulatedBackend:
     def _have(self, machine: MachineId, capacity: Resources) -> None:
         """A machine of that size, with a worker for each slot; new kernels are opened while tasks run."""
         before, self._machines[machine] = self._machines.get(machine, capacity), capacity
+        if self._queueing is not None:
+            self._nodes.setdefault(machine, SimulatedNode(capacity, self._queueing)).capacity = capacity
+            self._plan(self.clock.now(), partial(self._next_at, machine))
         for key in [key for key in self._devices if key[0] == machine]:
             self._devices[key].change(_rate(capacity, key[1]), self.clock.now())
             self._plan_moved(key)
@@ -576,7 +676,10 @@ class SimulatedBackend:
         here = [
             attempt
             for attempt, running in self._running.items()
-            if running.machine == machine and attempt not in self._revoked and not running.spec.extra
+            if running.machine == machine
+            and attempt not in self._revoked
+            and not running.spec.extra
+            and not self._waits(running)
         ]
         specs = [self._running[attempt].spec for attempt in here]
         kept = shrunk_to_fit([(spec.resources, bool(spec.most)) for spec in specs], capacity)
@@ -586,6 +689,11 @@ class SimulatedBackend:
                 self._plan(self.clock.now() + self._kernels.stopping, partial(self._end_revoked, attempt))
             elif resources != spec.resources:
                 self.regrant(attempt, resources)
+
+    def _waits(self, running: _Running) -> bool:
+        """True if it has no slot yet, but waits for one."""
+        node = self._nodes.get(running.machine)
+        return node is not None and running.spec.attempt in node.queue
 
     def _change_grant(self, attempt: AttemptId, resources: Resources) -> Sequence[Event]:
         """Let an elastic attempt go on with other resources."""
@@ -600,7 +708,9 @@ class SimulatedBackend:
             effort.threads = resources.cpu
             self._plan_end(effort)
             self._crowd(running.machine)
-        return self._report(TaskRegranted(attempt, resources))
+        if running.machine in self._nodes and not running.queued:
+            self._nodes[running.machine].hold(attempt, resources)
+        return self._report(running.machine, TaskRegranted(attempt, resources))
 
     def _end_revoked(self, attempt: AttemptId) -> Sequence[Event]:
         self._revoked.discard(attempt)
@@ -608,7 +718,8 @@ class SimulatedBackend:
         if found is None:
             return ()
         self._leave(found)
-        return self._report(TaskFailed(attempt, Revoked(f"{found.machine} lost the slot"), retryable=True))
+        failed = TaskFailed(attempt, Revoked(f"{found.machine} lost the slot"), retryable=True)
+        return self._report(found.machine, failed)
 
 
 def _rate(machine: Resources, device: Device) -> float:

@@ -68,6 +68,10 @@ from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Command, Committed, Demand, Event, Grant, Release, Running, ShareChanged, SlotsChanged
 from qoop.engine.history import Decided
+from qoop.engine.node_queues.policy import NodeQueueing
+from qoop.engine.node_queues.ticket import JobLeft
+from qoop.engine.node_queues.view import NodesView
+from qoop.engine.node_queues.wait import estimated_wait
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
@@ -131,6 +135,7 @@ class Cluster:
     watch_deadlines: whether jobs are told that they will miss their deadlines.
     most_jobs: that run at a time; others queue (:mod:`qoop.control.admission`). most_queued: that wait; more are
         refused.
+    queueing: how granted tasks wait at machines, if the backend can have them wait; None: they begin at once.
     """
 
     def __init__(
@@ -147,6 +152,7 @@ class Cluster:
         watch_deadlines: bool = True,
         most_jobs: float = math.inf,
         most_queued: float = math.inf,
+        queueing: NodeQueueing | None = None,
     ) -> None:
         self.home = Home()
         self._lock = threading.RLock()
@@ -155,6 +161,11 @@ class Cluster:
         self._clock = clock or WallClock()
         self._trace = trace
         self._driver = Driver(backend, self._note)
+        self._queueing = queueing
+        self._placement = queueing.placer() if queueing is not None else None
+        self._called_back: set[AttemptId] = set()
+        if queueing is not None:
+            self._driver.nodes = NodesView()
         self._jobs: dict[JobId, _Job] = {}
         self._coming: dict[JobId, _Job] = {}  # whose message has not been opened
         self._waiting = Waiting()
@@ -451,6 +462,9 @@ class Cluster:
                 for attempt in list(self._driver.extra()):
                     self._driver.settle(attempt)
             self._grant_all(now)
+            if self._queueing is not None:
+                self._send_ahead(now)
+                self._call_back(self._queueing.call_back_after, now)
             if self._extra is not None:
                 self._grant_extra(self._extra, now)
             if self._elastic:
@@ -782,6 +796,58 @@ class Cluster:
             grant = with_spare_slots(grant, available, self._most_slots(grant))
             self._start(with_spare_memory(grant, available, self._waiting), now)
 
+    def _send_ahead(self, now: float) -> None:
+        """Have ready tasks wait where they should begin first, as far as the queues of the machines go."""
+        nodes, placement, availability = self._driver.nodes, self._placement, self._driver.availability()
+        assert nodes is not None and placement is not None
+        machines = [
+            name
+            for name, one in availability.items()
+            if one.capacity.cpu >= 1 and one.free.cpu < 1 and name not in self._driver.leaving
+        ]
+        waiting = {request.job: request for request in self._waiting} if machines else {}
+        empty = Availability((name, Available(one.capacity, one.capacity)) for name, one in availability.items())
+        left = {name: job.run.job_left for name, job in self._jobs.items()} if waiting else {}
+        while waiting:
+            grant = self._scheduler.next_grant(tuple(waiting.values()), empty, now)
+            if grant is None:
+                return
+            grant = replace(grant, waits=True)
+            fitting = [name for name in machines if grant.resources.fits(availability[name].capacity)]
+            machine = placement.choose(fitting, nodes, self._driver.ticket(grant, now), left, now)
+            if machine is None:
+                del waiting[grant.job]
+                continue
+            self._start(replace(grant, machine=machine), now)
+            job = self._jobs[grant.job]
+            left[grant.job], waiting[grant.job] = job.run.job_left, self._request(job)
+            if not waiting[grant.job].demands:
+                del waiting[grant.job]
+
+    def _call_back(self, after: float, now: float) -> None:
+        """Call back tasks that wait where no slot is left, or for longer than a slot that is idle elsewhere."""
+        nodes, availability = self._driver.nodes, self._driver.availability()
+        assert nodes is not None
+        waiting = [(attempt, machine) for attempt, machine in nodes.waiting() if attempt not in self._called_back]
+        self._called_back.intersection_update(attempt for attempt, _ in nodes.waiting())
+        idle = sum(math.floor(availability[name].free.cpu) for name in availability.open) - len(self._called_back)
+        idle = 0 if self._waiting else max(0, idle)
+        waits = {machine: estimated_wait(nodes.running(machine, now), ()) for _, machine in waiting}
+        long = [one for one in waiting if waits[one[1]] > after]
+        moved = sorted(long, key=lambda one: -waits[one[1]])[:idle]
+        gone = [one for one in waiting if availability[one[1]].capacity.cpu < 1]
+        for attempt, _ in dict.fromkeys([*gone, *moved]):
+            self._called_back.add(attempt)
+            job = self._jobs.get(attempt.task.job)
+            if job is not None:
+                why = "it waits at its machine, and another has a slot"
+                self._order(job.run.job, job.run.give_up([attempt], why, now=now))
+
+    def left_of(self, job: JobId) -> JobLeft | None:
+        """The work that a job has left, as machines are told where its tasks wait; None: it has ended."""
+        found = self._jobs.get(job)
+        return found.run.job_left if found is not None else None
+
     def _most_slots(self, grant: Grant) -> float:
         job = self._jobs[grant.job]
         most = job.run.most_slots(grant.task)
@@ -907,6 +973,8 @@ class Cluster:
     def _request(self, job: _Job) -> Request:
         run, replanner = job.run, job.replanner
         used, ready, asked = self._driver.used_by(run.job), run.ready(), job.request.terms
+        if self._queueing is not None:  # or one job would get all places in the queues
+            used = used + self._driver.promised_to(run.job)
         if replanner is not None and replanner.slots is not None:
             ready = within(ready, used, replanner.slots)
         if asked.tenant in self._tenant_slots:
