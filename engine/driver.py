@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import PlanError
 from qoop.engine.backends.base import Backend
@@ -32,13 +33,15 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
-from qoop.engine.node_queues.ticket import Ticket
-from qoop.engine.node_queues.view import NodesView
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId
 from qoop.planner.packing import Availability, Available, least
 from qoop.planner.plan import Resources
+
+if TYPE_CHECKING:
+    from qoop.engine.node_queues.ticket import Ticket
+    from qoop.engine.node_queues.view import NodesView
 
 _NOTHING = Resources()
 _REPORTS = TaskSucceeded, TaskFailed, TaskStopped
@@ -190,6 +193,8 @@ class Driver:
 
     def ticket(self, grant: Grant, now: float) -> Ticket:
         """All that a machine would be told of a task if it were granted now, the last of its job."""
+        from qoop.engine.node_queues.ticket import Ticket  # where tasks wait at nodes
+
         run = self.runs[grant.job]
         return Ticket(
             AttemptId(grant.task, sys.maxsize), self._arrivals[grant.job], run.seconds_of(grant.task), now,

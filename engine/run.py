@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from math import floor
+from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, CheckpointError, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
 from qoop.catalog.functions.function import UserFunction
@@ -74,12 +75,14 @@ from qoop.engine.history import (
     size,
 )
 from qoop.engine.invariants import check_attempts, check_frontier
-from qoop.engine.node_queues.ticket import JobLeft
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskAccount, TaskId, TaskSpec
 from qoop.planner.packing import pace
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
+
+if TYPE_CHECKING:
+    from qoop.engine.node_queues.ticket import JobLeft
 
 
 class Run:
@@ -408,6 +411,8 @@ class Run:
     @property
     def job_left(self) -> JobLeft:
         """The work and the tasks that have not ended, as nodes are told where tasks wait there."""
+        from qoop.engine.node_queues.ticket import JobLeft  # where tasks wait at nodes
+
         return JobLeft(self.work_left, sum(node.left for node in self._frontier.stages) if self._frontier else 0)
 
     @property

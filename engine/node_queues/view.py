@@ -70,3 +70,7 @@ class NodesView:
         """Seconds that each attempt which runs at a node should have left; negative: it is late."""
         node = self._nodes.get(machine)
         return [end - now for end in node.ends.values()] if node is not None else []
+
+    def next_end(self, machine: MachineId, now: float) -> float:
+        """Seconds until the first attempt that runs at a node should end; 0 where none runs."""
+        return max(0.0, min(self.running(machine, now), default=0.0))

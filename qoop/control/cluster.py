@@ -68,10 +68,6 @@ from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Command, Committed, Demand, Event, Grant, Release, Running, ShareChanged, SlotsChanged
 from qoop.engine.history import Decided
-from qoop.engine.node_queues.policy import NodeQueueing
-from qoop.engine.node_queues.ticket import JobLeft
-from qoop.engine.node_queues.view import NodesView
-from qoop.engine.node_queues.wait import estimated_wait
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
@@ -102,6 +98,9 @@ if TYPE_CHECKING:
     from qoop.control.deadlines import Deadlines
     from qoop.control.last_resort import LastResort
     from qoop.control.tenants import TenantStatus
+    from qoop.engine.node_queues.policy import NodeQueueing
+    from qoop.engine.node_queues.ticket import JobLeft
+    from qoop.engine.node_queues.view import NodesView
 
 
 @dataclass(slots=True)
@@ -165,7 +164,7 @@ class Cluster:
         self._placement = queueing.placer() if queueing is not None else None
         self._called_back: set[AttemptId] = set()
         if queueing is not None:
-            self._driver.nodes = NodesView()
+            self._driver.nodes = _nodes_view()
         self._jobs: dict[JobId, _Job] = {}
         self._coming: dict[JobId, _Job] = {}  # whose message has not been opened
         self._waiting = Waiting()
@@ -832,7 +831,7 @@ class Cluster:
         self._called_back.intersection_update(attempt for attempt, _ in nodes.waiting())
         idle = sum(math.floor(availability[name].free.cpu) for name in availability.open) - len(self._called_back)
         idle = 0 if self._waiting else max(0, idle)
-        waits = {machine: estimated_wait(nodes.running(machine, now), ()) for _, machine in waiting}
+        waits = {machine: nodes.next_end(machine, now) for _, machine in waiting}
         long = [one for one in waiting if waits[one[1]] > after]
         moved = sorted(long, key=lambda one: -waits[one[1]])[:idle]
         gone = [one for one in waiting if availability[one[1]].capacity.cpu < 1]
@@ -1051,6 +1050,12 @@ def _last_resort() -> LastResort:
     from qoop.control.last_resort import LastResort  # most jobs begin at once
 
     return LastResort()
+
+
+def _nodes_view() -> NodesView:
+    from qoop.engine.node_queues.view import NodesView  # most machines begin what they get
+
+    return NodesView()
 
 
 def _deadlines() -> Deadlines:
