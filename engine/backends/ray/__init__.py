@@ -6,6 +6,7 @@
     nodes.py         which nodes there are
     worker.py        the actor on a node, with a local backend of the node's size
     peers.py         outputs read from node to node by Arrow Flight
+    pulls.py         outputs read from several nodes at once
     tls.py           certificates of the nodes
     reservation.py   the session's resources in Ray's own accounts
     environment.py   wheels in the runtime environment, unpacked for the session

@@ -14,6 +14,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import NoReturn
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Columns, Footer, Range, Split
 from qoop.catalog.value import value
 from qoop.engine.backends.local import Read
+from qoop.engine.backends.ray.pulls import Pulls
 from qoop.engine.backends.ray.tls import Certificates, certificates
 from qoop.engine.events import Committed
 from qoop.engine.storage.checkpoint import Store
@@ -213,7 +215,9 @@ class PeerInputs:
         self.store: Store | None = None
         self.peers = Peers(tls)
         self._places: dict[CheckpointKey, Place] = {}
-        self._alone = threading.Lock()  # who fetches what all want; the others find it there then
+        self._pulls = Pulls()
+        self._lock = threading.Lock()
+        self._alone: dict[CheckpointKey, threading.Lock] = {}  # who fetches what all want; others find it there then
 
     def learn(self, place: Place, keys: Iterable[CheckpointKey]) -> None:
         """These outputs are there."""
@@ -223,6 +227,7 @@ class PeerInputs:
         """These outputs are needed no more, or no longer where they were."""
         for key in keys:
             self._places.pop(key, None)
+            self._alone.pop(key, None)
 
     def fetch(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
         """Rows of outputs that others hold; what is not to be had is left out."""
@@ -231,11 +236,22 @@ class PeerInputs:
             place = self._places.get(key)
             if place is not None:
                 by_place.setdefault(place, []).append((key, partition))
+        asks = [partial(self._from, spec, place, reads) for place, reads in by_place.items()]
         found: dict[Read, pa.Table] = {}
-        for place, reads in by_place.items():
-            found.update(self._shares(spec, place, [one for one in reads if one[1] is not None]))
-            for key in (key for key, partition in reads if partition is None):
-                found.update(self._whole(spec, place, key))
+        for rows in self._pulls.all(asks, begin=spec.attempt.task.part):
+            found.update(rows)
+        return found
+
+    def close(self) -> None:
+        """End the threads that pull, and the connections."""
+        self._pulls.close()
+        self.peers.close()
+
+    def _from(self, spec: TaskSpec, place: Place, reads: Sequence[Read]) -> Mapping[Read, pa.Table]:
+        """Rows of outputs that one process holds."""
+        found = dict(self._shares(spec, place, [one for one in reads if one[1] is not None]))
+        for key in (key for key, partition in reads if partition is None):
+            found.update(self._whole(spec, place, key))
         return found
 
     def _shares(self, spec: TaskSpec, place: Place, reads: Sequence[Read]) -> Mapping[Read, pa.Table]:
@@ -251,7 +267,9 @@ class PeerInputs:
 
     def _whole(self, spec: TaskSpec, place: Place, key: CheckpointKey) -> Mapping[Read, pa.Table]:
         assert self.store is not None
-        with self._alone:
+        with self._lock:
+            alone = self._alone.setdefault(key, threading.Lock())
+        with alone:
             if spec.shared and self.store.has(key):
                 return {}
             try:

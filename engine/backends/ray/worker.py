@@ -165,5 +165,5 @@ class NodeWorker:
     def close(self) -> None:
         """Stop everything and remove temporary files. Raises DiskFull as the local backend does."""
         self._server.shutdown()
-        self._inputs.peers.close()
+        self._inputs.close()
         self._backend.close()
