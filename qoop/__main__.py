@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from qoop.statements.statement import Statement
 
 _USAGE, _INTERRUPTED = 2, 130
-_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "slt", "page")
+_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "slt", "cluster", "page")
 """The meaning of a first word even if there is a file of that name; that one is ./tpcds."""
 
 _BENCH = "Compare with DuckDB, and plans with each other, while the resources change"
@@ -88,6 +88,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     replay_command.add(commands)
     _add_calibrate(commands)
     _add_slt(commands, words)
+    _add_cluster(commands, words)
     _add_serve(commands, words)
     _add_page(commands, words)
     _add_group(commands, words, "profile", _PROFILE, "qoop.commands.profile")
@@ -152,6 +153,14 @@ def _add_slt(commands: argparse._SubParsersAction[argparse.ArgumentParser], word
         import_module("qoop.commands.slt").add(commands)
     else:
         commands.add_parser("slt", help="Run sqllogictest files, such as those of DuckDB, and compare the answers")
+
+
+def _add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
+    """Add the command; its module is loaded only if it is asked for."""
+    if words[:1] == ["cluster"]:
+        import_module("qoop.commands.cluster").add(commands)
+    else:
+        commands.add_parser("cluster", help="Show the nodes of a Ray cluster, and the sessions that use them")
 
 
 def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:

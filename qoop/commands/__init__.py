@@ -3,6 +3,7 @@
 ::
 
     calibration.py   ``qoop calibrate``: the constants of this machine
+    cluster.py       ``qoop cluster``: nodes of a Ray cluster, and the sessions on them
     loading.py       loads Arrow without NumPy
     named.py         which tables the statements of ``qoop DIR -c`` can mean
     profile.py       ``qoop profile``: list, show, draw, convert, statistics

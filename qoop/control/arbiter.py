@@ -87,6 +87,18 @@ class Arbiter:
         self._sessions = {name: one for name, one in self._sessions.items() if now - one.heard < LEASE}
         return set(self._sessions)
 
+    def sessions(self) -> list[dict[str, Any]]:
+        """All that is known of the sessions, as `qoop cluster` shows it."""
+        now = self._now()
+        self.living()
+        return [
+            {
+                "name": name, "tenant": one.tenant, "wants": one.wants, "used": dict(one.used),
+                "given": dict(one.given), "silent": round(now - one.heard, 2),
+            }
+            for name, one in self._sessions.items()
+        ]  # fmt: skip
+
     def _taken(self, machine: MachineId, but: _Session) -> int:
         others = (one for one in self._sessions.values() if one is not but)
         return sum(max(one.used.get(machine, 0), one.given.get(machine, 0)) for one in others)
@@ -156,6 +168,11 @@ class RayArbiter:
             left = self._arbiter.leave(session)
         self._hold_resources()
         return left
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """As `Arbiter.sessions`."""
+        with self._lock:
+            return self._arbiter.sessions()
 
     def _keep_resources(self) -> None:
         errors, away = load().exceptions.RayError, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Mapping
@@ -47,6 +48,7 @@ def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
             f"{address} goes through a Ray client, which cannot reach what nodes hold: run the session on a node of "
             "the cluster (such as by `ray job submit`), with ray='auto'"
         )
+    _silence()
     if ray.is_initialized():
         connected = ray.get_runtime_context().gcs_address
         if address not in ("auto", connected):
@@ -62,9 +64,18 @@ def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
     except (OSError, ValueError, RuntimeError, AssertionError) as error:
         where = "on this machine" if address == "auto" else f"at {address}"
         raise ConfigError(
-            f"there is no Ray cluster {where} that answers (`ray start --head` begins one): {error}"
+            f"there is no Ray cluster {where} that answers (`ray start --head` begins one, `ray status` tells whether "
+            f"one runs; a session must be on a node of it): {error}"
         ) from error
     return True
+
+
+def _silence() -> None:
+    """Keep Ray's lines about nodes that are gone out of the user's terminal: Python writes warnings there where nobody
+    has given a logger a handler. Who configures logging gets them as before."""
+    logger = logging.getLogger("ray")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
 
 
 def _check(runtime_env: Mapping[str, Any] | None) -> None:

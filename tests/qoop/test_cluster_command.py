@@ -1,0 +1,71 @@
+"""`qoop cluster`: a cluster on one screen, from what was recorded of one; Ray's lines do not come to the terminal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qoop.__main__ import main
+from qoop.catalog.errors import ConfigError
+from qoop.commands.cluster import ClusterSeen, NodeSeen, SessionSeen, drawn
+from qoop.control.arbiter import Arbiter
+
+
+def forty() -> ClusterSeen:
+    nodes = tuple(NodeSeen(f"node-{number:08x}", f"10.0.0.{number}", 4, number == 39) for number in range(40))
+    names = [node.name for node in nodes]
+    long = SessionSeen("0123456789abcdef", "reports", 160.0, dict.fromkeys(names, 2), dict.fromkeys(names, 3))
+    short = SessionSeen("fedcba9876543210", "", 8.0, {names[0]: 1}, {names[0]: 1}, 2.6)
+    return ClusterSeen("10.0.0.1:6379", nodes, (long, short))
+
+
+def test_two_sessions_and_forty_nodes_fit_a_screen() -> None:
+    lines = drawn(forty(), 80).splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert lines[:3] == [
+        "10.0.0.1:6379: 40 nodes, 81 of 160 slots busy",
+        "  A  01234567 reports: 80 slots busy, 120 given, 40 waited for",
+        "  B  fedcba98: 1 slots busy, 1 given, 7 waited for, silent for 3 s",
+    ]
+    text = "\n".join(lines)
+    assert "node-00000000 AABa" in text and "node-00000001 AAa·" in text and "node-00000027 AAa· leaves" in text
+    assert sum(line.count("node-") for line in lines) == 40
+
+
+def test_what_was_recorded_is_shown_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded, again = tmp_path / "cluster.json", tmp_path / "again.json"
+    recorded.write_text(json.dumps(forty().to_json()))
+    assert main(["cluster", str(recorded), "--json", str(again)]) == 0
+    assert "40 nodes" in capsys.readouterr().out
+    assert ClusterSeen.of_json(json.loads(again.read_text())) == forty()
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no cluster that"):
+        ClusterSeen.of_json({"nodes": [{"wheels": 4}]})
+    assert main(["cluster", str(tmp_path / "none.json")]) != 0
+
+
+def test_the_arbiter_tells_what_sessions_hold() -> None:
+    arbiter = Arbiter(lambda: 1.0)
+    arbiter.tick("a", "reports", 1.0, 5.0, {"m1": 4}, {"m1": 2})
+    (told,) = arbiter.sessions()
+    assert SessionSeen(**told) == SessionSeen("a", "reports", 5.0, {"m1": 2}, {"m1": 4}, 0.0)
+    assert SessionSeen(**told).waits == 1
+
+
+def test_warnings_of_rays_logger_do_not_reach_the_terminal() -> None:
+    pytest.importorskip("ray")
+    text = (
+        "import logging; from qoop.engine.backends.ray.nodes import _silence\n"
+        "{}; logging.getLogger('ray.util').warning('a node has died')"
+    )
+    spilled = [
+        subprocess.run([sys.executable, "-c", text.format(call)], capture_output=True, text=True, check=True).stderr
+        for call in ("None", "_silence(); _silence()")
+    ]
+    assert "a node has died" in spilled[0] and not spilled[1]
