@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -51,6 +52,7 @@ _ROW_NUMBER = "file_row_number"
 # One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
 _SAMPLE_GROUPS = 32
 _READERS = 4  # threads that read whole files
+_WORTH_LEAVING = 65_536  # rows: to decode a column of them takes as long as another SELECT
 MOST_FOOTERS = 64
 """Footers of a table that are read for statistics: each takes about a millisecond."""
 
@@ -152,8 +154,14 @@ class ParquetSource:
         return "\nUNION ALL ".join(parts) if parts else no_rows(columns)
 
     def scan_runs(self, columns: Columns, runs: Sequence[Runs]) -> str | pa.Table:
-        """One SELECT a file."""
-        return "\nUNION ALL ".join(self._select_run(columns, run) for run in runs)
+        """One SELECT for each stretch of a file whose row groups all have some of the rows."""
+        apart = (one for run in runs for one in run.apart(self._borders[run.file], _WORTH_LEAVING))
+        return "\nUNION ALL ".join(self._select_run(columns, run) for run in apart)
+
+    @cached_property
+    def _borders(self) -> dict[str, tuple[int, ...]]:
+        """Of each file the rows at which its row groups begin, and the one behind the last."""
+        return {file.file.path: (0, *accumulate(file.row_groups)) for file in self.files}
 
     def _select_run(self, columns: Columns, run: Runs) -> str:
         return self._select(columns, [run.file], run.holds(_ROW_NUMBER), run.number(_ROW_NUMBER))

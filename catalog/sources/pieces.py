@@ -6,7 +6,8 @@ source, `Pieces` is a source over chosen ones. What is computed from pieces that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -53,6 +54,23 @@ class Runs:
         chosen = set(self.chosen)
         bits = "".join("1" if piece in chosen else "0" for piece in range(low, high + 1))
         return f"{within} AND get_bit('{bits}'::BIT, ({row} // {self.size} - {low})::INTEGER) = 1"
+
+    def apart(self, borders: Sequence[int], least: int) -> Iterator[Runs]:
+        """The same pieces, apart wherever whole row groups between two hold none and are worth leaving out: a range of
+        row numbers prunes row groups, a choice within it does not. borders: the row at which each group begins, and
+        that behind the last. least: rows that are worth it.
+
+        >>> [one.chosen for one in Runs("f", 100, 0, (0, 2, 7)).apart((0, 300, 600, 900), 200)]
+        [(0, 2), (7,)]
+        """
+        begin = 0
+        for place in range(1, len(self.chosen)):
+            after, before = (self.chosen[place - 1] + 1) * self.size, self.chosen[place] * self.size
+            first, last = bisect_left(borders, after), bisect_right(borders, before) - 1
+            if first < last and borders[last] - borders[first] >= least:
+                yield replace(self, chosen=self.chosen[begin:place])
+                begin = place
+        yield replace(self, chosen=self.chosen[begin:])
 
 
 @runtime_checkable

@@ -1,0 +1,42 @@
+"""Pieces of a Parquet file: the rows that are read for them, and those that are left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from qoop.catalog.sources.pieces import PIECE, Cut, cut
+from qoop.catalog.sources.probe import Probe
+from qoop.catalog.sources.register import open_source
+
+ROWS, GROUP = 1_000_000, 70_000
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Cut:
+    path = Path(tmp_path_factory.mktemp("pieces")) / "t.parquet"
+    pq.write_table(pa.table({"i": range(ROWS)}), path, row_group_size=GROUP)
+    found = cut(open_source(Probe(), "t", path), 256)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "chosen", [(3,), (0, 1, 2), (0, 128, 255), (0, 2, 40, 41, 100, 254, 255), tuple(range(0, 256, 2))]
+)
+def test_just_the_rows_of_the_pieces_are_read(pieces: Cut, chosen: tuple[int, ...]) -> None:
+    size = pieces.files[0].size
+    text = pieces.of(chosen).source.scan([("i", "BIGINT"), (PIECE, "INTEGER")], None)
+    found = duckdb.sql(f"SELECT i, {PIECE} FROM ({text}) ORDER BY i").fetchall()
+    wanted = [(row, piece) for piece in chosen for row in range(piece * size, min(ROWS, (piece + 1) * size))]
+    assert found == wanted
+
+
+def test_row_groups_without_a_piece_are_left_out(pieces: Cut) -> None:
+    few, many = (pieces.of(chosen).source.scan([("i", "BIGINT")], None) for chosen in ((0, 1, 250), range(0, 256, 2)))
+    assert isinstance(few, str) and isinstance(many, str)
+    assert few.count("SELECT") == 2 and many.count("SELECT") == 1
