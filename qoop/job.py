@@ -322,8 +322,8 @@ class Job:
         copies: whether it may go on over copies of its local files. To know them, the files of its tables are read
         through once the rest is done; a caller without time for that may leave, what is written is whole.
 
-        Raises ConfigError if it has ended, or there is something at `path`; DiskFull if that cannot be written: then it
-        goes on.
+        Raises ConfigError if it has ended, is a round of a growing answer, or there is something at `path`; DiskFull if
+        that cannot be written: then it goes on.
         """
         self._suspend(absolute(path), grace, copies)
 

@@ -72,7 +72,7 @@ from qoop.statements.statement import (
     query_text,
     statements,
 )
-from qoop.suspend import Bundle, begun, best_plan, check_tables, key_of_user, read, write
+from qoop.suspend import Bundle, begun, best_plan, check_tables, key_of_user, read, refuse_rounds, write
 
 _MANY = 1_000_000  # rows that are worth several threads to write
 
@@ -1077,6 +1077,7 @@ class Session:
         """Write the bundle of a job, and stop it. If that fails the job goes on."""
         from qoop.copies import remember
 
+        refuse_rounds(planned.tables.values())
         tables = self._tables.references(planned.tables)
         fraction, owner, bound = handle.progress().fraction, f"bundle-{handle.id}", planned.bound
         with begun(path) as draft, handle.pinned(owner, grace) as outputs:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, PlanError, SourceError, TableChanged
 from qoop.catalog.sealed import NotSealed, opened, sealed
+from qoop.catalog.sources.pieces import Pieces
 from qoop.catalog.stores.whole_file import sync_folder, write_synced
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
@@ -90,6 +91,16 @@ class Bundle:
 def references(tables: Mapping[str, Table], places: Mapping[str, Place]) -> tuple[TableRef, ...]:
     """References by which the tables of a query are found again. places: by name in lower case."""
     return tuple(TableRef(table.name, table.version, places.get(table.name.lower())) for table in tables.values())
+
+
+def refuse_rounds(tables: Iterable[Table]) -> None:
+    """Raise ConfigError for a job that reads pieces of a table: it is a round, and nobody knows its answer."""
+    for table in tables:
+        if isinstance(table.source, Pieces):
+            raise ConfigError(
+                "a round of a growing answer cannot be suspended; stop the answer, and ask for it again over the same "
+                "checkpoints, with reuse: it goes on behind the rounds that have ended"
+            )
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Answers that go on in another session over the same checkpoints: after kill -9, and after a round was suspended."""
+"""Answers that go on in another session over the same checkpoints: after kill -9, and after it was stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.catalog.errors import Suspended
+from qoop.catalog.errors import Cancelled, ConfigError
 from qoop.growing.answer import Answer
 from qoop.growing.edition import Edition
 from qoop.session import Session
@@ -99,9 +99,7 @@ def test_an_answer_goes_on_after_kill_9(sales: Path, undisturbed: list[Edition],
         assert tasks[: last + 1] == [0] * (last + 1) and tasks[-1] > 0, "what was shown is not read again"
 
 
-def test_an_answer_goes_on_after_its_round_was_suspended(
-    sales: Path, undisturbed: list[Edition], tmp_path: Path
-) -> None:
+def test_an_answer_that_was_stopped_goes_on_elsewhere(sales: Path, undisturbed: list[Edition], tmp_path: Path) -> None:
     with holding(tmp_path, sales) as (session, hold):
         answer = session.approximate(TEXT, error=0.5, seed=1)
         assert not answer.last().exact
@@ -113,10 +111,13 @@ def test_an_answer_goes_on_after_its_round_was_suspended(
         finishing.start()
         while len(answer.jobs) == rounds:
             finishing.join(0.01)
-        answer.jobs[-1].suspend(tmp_path / "suspended")
+        with pytest.raises(ConfigError, match="ask for it again"):
+            answer.jobs[-1].suspend(tmp_path / "suspended")
+        assert not (tmp_path / "suspended").exists() and answer.jobs[-1].state == "RUNNING"
+        answer.stop()
         hold.set()
         finishing.join(30.0)
-        assert isinstance(asked[0], Suspended) and blocking.result().fetchall() == [(1,)]
+        assert isinstance(asked[0], Cancelled) and blocking.result().fetchall() == [(1,)]
         assert not answer.last().exact, "the edition before is the last"
     with holding(tmp_path, sales) as (session, _):
         again = session.approximate(TEXT, error=0.5, seed=1)
