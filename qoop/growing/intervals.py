@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.catalog.value import value
@@ -31,6 +32,10 @@ class Look:
     def is_whole(self) -> bool:
         """True if all was read."""
         return self.drawn == self.pieces
+
+    def widened(self, error: np.ndarray, squares: np.ndarray, cubes: np.ndarray) -> np.ndarray:
+        """Standard errors, more where totals are skewed. squares, cubes: of the deviations."""
+        return error * skewness.wider(self.drawn, squares, cubes, NormalDist().inv_cdf(1 - self.alpha / 2))
 
 
 @value
@@ -121,7 +126,7 @@ def _total(figure: Figure, totals: Sums, look: Look) -> _Found:
     error = total.standard_error(look.drawn, look.pieces, y.sums, y.squares)
     squares, cubes = skewness.central(look.drawn, y.sums, y.squares, y.cubes)
     trusted = skewness.enough(look.drawn, squares, cubes) & (y.squares > 0)
-    return y.sums * (look.pieces / look.drawn), error, trusted, _is_heavy(y, look)
+    return y.sums * (look.pieces / look.drawn), look.widened(error, squares, cubes), trusted, _is_heavy(y, look)
 
 
 def _ratio(figure: Figure, totals: Sums, look: Look) -> _Found:
@@ -129,9 +134,9 @@ def _ratio(figure: Figure, totals: Sums, look: Look) -> _Found:
     y, x = totals.moments(figure.y), totals.moments(figure.x)
     both = totals.pair_moments(figure.y, figure.x)
     error = ratio.standard_error(look.drawn, look.pieces, y, x, both)
-    trusted = skewness.enough(look.drawn, *ratio.residual_cubes(y, x, both)) & ratio.is_steady(
-        look.drawn, look.pieces, x
-    )
+    squares, cubes = ratio.residual_cubes(y, x, both)
+    trusted = skewness.enough(look.drawn, squares, cubes) & ratio.is_steady(look.drawn, look.pieces, x)
+    error = look.widened(error, squares, cubes)
     return y.sums / x.sums, error, trusted & (x.squares > 0), _is_heavy(y, look) | _is_heavy(x, look)
 
 
@@ -146,6 +151,7 @@ def _spread(figure: Figure, totals: Sums, look: Look) -> _Found:
     found, error = powers.estimate(figure.of_sample), variance.standard_error(look.drawn, look.pieces, powers)
     steady = ratio.is_steady(look.drawn, look.pieces, n)
     trusted = skewness.enough(look.drawn, powers.squares(), powers.cubes()) & steady
+    error = look.widened(error, powers.squares(), powers.cubes())
     if figure.kind == "deviation":
         found = np.sqrt(found)
         error = error / (2 * found)
