@@ -35,7 +35,8 @@ class Look:
 
     def widened(self, error: np.ndarray, squares: np.ndarray, cubes: np.ndarray) -> np.ndarray:
         """Standard errors, more where totals are skewed. squares, cubes: of the deviations."""
-        return error * skewness.wider(self.drawn, squares, cubes, NormalDist().inv_cdf(1 - self.alpha / 2))
+        z = NormalDist().inv_cdf(1 - self.alpha / 2)
+        return error * skewness.wider(self.drawn, squares, cubes, z)  # type: ignore[no-any-return]
 
 
 @value

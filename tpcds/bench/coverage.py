@@ -1,12 +1,13 @@
 """The part of stated intervals that hold the truth, where an answer grows until its bound is met.
 
-    python -m qoop.tpcds.bench.coverage [--draws 200] [--confidence 0.95] [--seed 1]
+    python -m qoop.tpcds.bench.coverage [--draws 200] [--confidence 0.95] [--seed 1] [--rows clustered --bound 0.2]
 
 Tables are drawn whose rows are plain, sorted, in clusters, of a heavy tail (Pareto, without a variance) or in groups of
 which some are rare. Of each, a count, a sum, an average and a ratio of sums grow by the engine's own schedule, program
 and estimators (:mod:`qoop.growing`) until all intervals are narrow enough; the totals of pieces come from
 NumPy in place of SQL, so that thousands of draws take seconds. What is counted are the intervals of the last edition,
-where it is no exact one, and those figures of which any interval on the way has missed the truth.
+where it is no exact one, and those figures of which any interval on the way has missed the truth. The intervals of one
+table go together, so that the error of what is counted (±, two standard errors) is that of tables, not of intervals.
 """
 
 from __future__ import annotations
@@ -161,14 +162,19 @@ def _holds(found: Intervals, place: int, truth: Mapping[int, np.ndarray]) -> np.
 
 
 def run(
-    draws: int, confidence: float, seed: int, figures: Sequence[Figure] = FIGURES
+    draws: int,
+    confidence: float,
+    seed: int,
+    figures: Sequence[Figure] = FIGURES,
+    kinds: Sequence[str] = KINDS,
+    errors: Sequence[float] = ERRORS,
 ) -> Iterator[tuple[str, float, Sequence[Outcome]]]:
     """The outcomes of each kind of table and each bound."""
     import numpy as np
 
-    for kind in KINDS:
+    for kind in kinds:
         tables = [table(kind, np.random.default_rng((seed, draw))) for draw in range(draws)]
-        for error in ERRORS:
+        for error in errors:
             yield kind, error, [grown(one, error, confidence, draw, figures) for draw, one in enumerate(tables)]
 
 
@@ -177,10 +183,15 @@ def line(kind: str, error: float, outcomes: Sequence[Outcome]) -> str:
     shown, held = sum(one.shown for one in outcomes), sum(one.held for one in outcomes)
     looked, missed = sum(one.looked for one in outcomes), sum(one.missed for one in outcomes)
     early = sum(one.shown > 0 for one in outcomes)
-    cover = f"{held / shown:7.1%}" if shown else "      -"
+    cover = f"{held / shown:7.1%} ±{_twice_error(outcomes, held / shown):5.1%}" if shown else "      -       "
     ever = f"{1 - missed / looked:7.1%}" if looked else "      -"
     share = sum(one.share for one in outcomes) / len(outcomes)
     return f"{kind:10} {error:6.0%} {early:6}/{len(outcomes)} {share:6.0%} {shown:7} {cover} {looked:7} {ever}"
+
+
+def _twice_error(outcomes: Sequence[Outcome], part: float) -> float:
+    """Of the part of the intervals that hold, which is a ratio over tables: twice its standard error."""
+    return 2 * sum((one.held - part * one.shown) ** 2 for one in outcomes) ** 0.5 / sum(one.shown for one in outcomes)  # type: ignore[no-any-return]
 
 
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = print) -> None:
@@ -190,9 +201,14 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--spreads", action="store_true", help="variances and deviations in place of sums")
+    parser.add_argument("--rows", choices=KINDS, help="tables of this kind only")
+    parser.add_argument("--bound", type=float, help="this bound only")
     options = parser.parse_args(arguments)
-    say("data        bound  early ends  read   shown   cover    ever  covered at every look")
-    for found in run(options.draws, options.confidence, options.seed, SPREADS if options.spreads else FIGURES):
+    say("data        bound  early ends  read   shown   cover            ever  covered at every look")
+    kinds = (options.rows,) if options.rows else KINDS
+    errors = (options.bound,) if options.bound else ERRORS
+    figures = SPREADS if options.spreads else FIGURES
+    for found in run(options.draws, options.confidence, options.seed, figures, kinds, errors):
         say(line(*found))
 
 
