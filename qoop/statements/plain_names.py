@@ -122,7 +122,7 @@ def _is_of_catalog(schema: str, name: str) -> bool:
 
 def _table(text: str, node: Node, name: str | Callable[[str], str]) -> _Place:
     """A table, or a function with its arguments, in FROM. name: in its place, or what makes it of the text there."""
-    before, words = _words_around(text, node)
+    before, words = _words_around(text, node) if "query_location" in node else _words_described(text)
     count = _dotted(words)
     last = words[count - 1]
     if node["type"] == "TABLE_FUNCTION":
@@ -145,6 +145,14 @@ def _words_around(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexe
     start = len(text.encode()[: node.get("query_location", 0)].decode())
     words = lexed(text)
     place = next((place for place, word in enumerate(words) if word.start >= start), len(words))
+    return words[:place], words[place:]
+
+
+def _words_described(text: str) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:
+    """The same of the table behind a DESCRIBE or the like, of which DuckDB 2 tells no place."""
+    words = lexed(text)
+    ends = (place + 1 for place, word in enumerate(words) if word.says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW"))
+    place = next(ends, len(words))
     return words[:place], words[place:]
 
 

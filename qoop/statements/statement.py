@@ -251,12 +251,31 @@ def _statement(item: _Parsed) -> Statement:
         return Explain(query_text(words.rest), "analyze" if analyze else "plan")
     if item.type == duckdb.StatementType.SET:
         return _variable(text) or _used(text) or _option(Words(without_end(text)))
+    if item.type == duckdb.StatementType.PRAGMA:
+        return _told_by_pragma(words)
     if item.type == duckdb.StatementType.CALL and words.take("CALL"):
         return Query(f"FROM {words.rest}")
     read = _OTHERS.get(item.type)
     if read is None:
         raise _not_for_a_session(item.type.name)
     return read(text)
+
+
+_SHOW_TABLES = """SELECT name FROM (
+    SELECT table_name AS name FROM duckdb_tables() WHERE schema_name = 'main'
+    UNION ALL SELECT view_name FROM duckdb_views() WHERE schema_name = 'main') ORDER BY name"""
+
+
+def _told_by_pragma(words: Words) -> Query:
+    """What a PRAGMA tells, which is a SELECT to DuckDB 1. Raises QueryError for one that does something."""
+    kind = "PRAGMA" if words.take("PRAGMA") else "IMPORT"
+    if kind == "PRAGMA" and words.take("SHOW_TABLES"):
+        return Query(_SHOW_TABLES)
+    name = words.take_name() if kind == "PRAGMA" else None
+    given = words.parenthesised()
+    if name is None or given is None:
+        raise _not_for_a_session(kind)
+    return Query(f"SELECT * FROM pragma_{name.lower()}{given}")
 
 
 def _not_for_a_session(kind: str) -> QueryError:
