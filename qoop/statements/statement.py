@@ -263,7 +263,7 @@ def _statement(item: _Parsed) -> Statement:
 
 _SHOW_TABLES = """SELECT name FROM (
     SELECT table_name AS name FROM duckdb_tables() WHERE schema_name = 'main'
-    UNION ALL SELECT view_name FROM duckdb_views() WHERE schema_name = 'main') ORDER BY name"""
+    UNION ALL SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal) ORDER BY name"""
 
 
 def _told_by_pragma(words: Words) -> Query:
