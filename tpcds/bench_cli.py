@@ -33,6 +33,7 @@ from qoop.tpcds.packed import bench as packed
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.queues import bench as queues
 from qoop.tpcds.scenarios import adversary, forecasts
+from qoop.tpcds.serving import bench as serving
 from qoop.tpcds.simulate import fidelity, ground_truth, measuring, shared_cluster
 from qoop.tpcds.simulate.workload import PAPER, Setting, contests, workload
 from qoop.tpcds.suite import commands as suite
@@ -66,6 +67,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     growing_commands.add_command(commands)
     _add_ray_spot(commands)
     packed.add_command(commands, _write)
+    serving.add_command(commands, _write)
     queues.add_command(commands, _write)
     suite.add_commands(commands)
     the_map.add_commands(commands)

@@ -1,0 +1,93 @@
+"""A server of both protocols in this process, and clients of it; and Arrow's own server of the same rows."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from qoop.catalog.errors import ConfigError
+from qoop.server.audit import AuditLog
+from qoop.server.flight import FlightServer
+from qoop.server.http_server import HttpServer
+from qoop.server.listening import Place
+from qoop.server.manners import Manners
+from qoop.server.service import Service
+from qoop.server.users import Users
+from qoop.session import Session
+
+Ask = Callable[[str], pa.Table]
+"""Asks a text and gives its rows."""
+
+_ARROW = "application/vnd.apache.arrow.stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The ways to ask. session: without a server. http, flight: by each protocol, over one connection."""
+
+    session: Ask
+    http: Ask
+    flight: Ask
+
+    @property
+    def ways(self) -> Mapping[str, Ask]:
+        """By name."""
+        return {"session": self.session, "http": self.http, "flight": self.flight}
+
+
+@contextlib.contextmanager
+def served(session: Session) -> Iterator[Asked]:
+    """Serve a locked session at the loopback address. Raises ConfigError where ADBC's driver is not installed."""
+    try:
+        import adbc_driver_flightsql.dbapi as adbc
+    except ImportError as error:
+        raise ConfigError("pip install adbc-driver-flightsql pyarrow: the client of Flight SQL") from error
+    service, place, manners = Service(session, Users(), AuditLog(io.StringIO())), Place(), Manners()
+    with (
+        HttpServer(service, place, manners) as web,
+        FlightServer(service, place, manners) as door,
+        adbc.connect(door.address) as connection,
+        connection.cursor() as cursor,
+    ):
+        client = http.client.HTTPConnection("127.0.0.1", int(web.address.rpartition(":")[2]))
+
+        def by_http(text: str) -> pa.Table:
+            client.request("POST", "/sql", text, {"accept": _ARROW})
+            answer = client.getresponse()
+            with pa.ipc.open_stream(answer) as reader:
+                rows = reader.read_all()
+            answer.read()  # to the end, so that the connection can be used again
+            return rows
+
+        def by_flight(text: str) -> pa.Table:
+            cursor.execute(text)
+            return cursor.fetch_arrow_table()
+
+        yield Asked(lambda text: session.sql(text).arrow(), by_http, by_flight)
+        client.close()
+
+
+class _Bare(flight.FlightServerBase):  # type: ignore[misc]
+    """Sends the same rows to whoever asks."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self._rows = rows
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        """All rows, as Arrow itself sends them."""
+        return flight.RecordBatchStream(self._rows)
+
+
+@contextlib.contextmanager
+def bare(rows: pa.Table) -> Iterator[Callable[[], pa.Table]]:
+    """Arrow's own server of rows, and what fetches them."""
+    with _Bare(rows) as server, flight.connect(f"grpc://127.0.0.1:{server.port}") as client:
+        yield lambda: client.do_get(flight.Ticket(b"")).read_all()
