@@ -87,7 +87,10 @@ class JobHandle:
         return "SUSPENDED" if state.final and isinstance(self._run.error, Suspended) else state.value
 
     def _waits_for_its_turn(self) -> bool:
-        """True if the job is not admitted yet, or has a plan and no task that a slot has begun."""
+        """True if the job is not admitted yet, or has a plan and no task that a slot has begun; False in a forked
+        process, which cannot look."""
+        if not self._cluster.home.is_here:
+            return False
         with self._cluster.lock:
             if self._cluster.place_in_queue(self.id) is not None:
                 return True
