@@ -267,7 +267,7 @@ _SHOW_TABLES = """SELECT name FROM (
 
 
 def _told_by_pragma(words: Words) -> Query:
-    """What a PRAGMA tells, which is a SELECT to DuckDB 1. Raises QueryError for one that does something."""
+    """The query in a PRAGMA, which is a SELECT to DuckDB 1. Raises QueryError for one that does something."""
     kind = "PRAGMA" if words.take("PRAGMA") else "IMPORT"
     if kind == "PRAGMA" and words.take("SHOW_TABLES"):
         return Query(_SHOW_TABLES)

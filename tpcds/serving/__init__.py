@@ -1,4 +1,4 @@
-"""What it costs to ask a server in place of its session (`qoop bench serve`).
+"""The cost of asking a server in place of its session (`qoop bench serve`).
 
 ::
 

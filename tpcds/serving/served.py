@@ -16,8 +16,7 @@ from qoop.catalog.errors import ConfigError
 from qoop.server.audit import AuditLog
 from qoop.server.flight import FlightServer
 from qoop.server.http_server import HttpServer
-from qoop.server.listening import Place
-from qoop.server.manners import Manners
+from qoop.server.manners import Manners, Place
 from qoop.server.service import Service
 from qoop.server.users import Users
 from qoop.session import Session
@@ -75,7 +74,7 @@ def served(session: Session) -> Iterator[Asked]:
 
 
 class _Bare(flight.FlightServerBase):  # type: ignore[misc]
-    """Sends the same rows to whoever asks."""
+    """Sends the same rows to everybody."""
 
     def __init__(self, rows: pa.Table) -> None:
         super().__init__("grpc://127.0.0.1:0")
