@@ -84,6 +84,30 @@ def list_items(words: Sequence[Lexeme], first: int = 0, ends: tuple[str, ...] = 
     yield first, len(words)
 
 
+def behind_closing(words: Sequence[Lexeme], first: int) -> int:
+    """The place behind the parenthesis that closes the one at `first`; the end, where nothing closes it.
+
+    >>> words = lexed("f(a, (b)) + c")
+    >>> words[behind_closing(words, 1)].text
+    '+'
+    """
+    depth = 0
+    for place in range(first, len(words)):
+        depth += (words[place].text == "(") - (words[place].text == ")")
+        if depth == 0:
+            return place + 1
+    return len(words)
+
+
+def quoted(name: str) -> str:
+    """A name as it stands in a text whatever it holds: what `Lexeme.name` reads.
+
+    >>> quoted('a "b" c')
+    '"a ""b"" c"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _starts(text: str) -> list[int]:
     """The places where words begin, in characters; DuckDB counts bytes."""
     offsets = [offset for offset, _ in duckdb.tokenize(text)]

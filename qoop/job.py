@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from qoop.catalog.errors import ConfigError, ExecutionError, QoopError, Timeout
 from qoop.catalog.paths import absolute
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from qoop.planner.planner import Planning
     from qoop.planner.sql.bind import Bound
     from qoop.replanning.adaptive import Adaptive
-    from qoop.schedulers.terms import Terms
+    from qoop.schedulers.terms import Course, Terms
     from qoop.session import Session
 
 
@@ -392,3 +392,9 @@ def _report(stage: Stage, outputs: Sequence[Succeeded]) -> StageReport:
         sum(seconds),
         max(seconds, default=0.0),
     )
+
+
+class Starts(Protocol):
+    """Starts a job. follows: it goes on with what another began. course: of the program that it is of."""
+
+    def __call__(self, planned: Planned, *, follows: bool = False, course: Course | None = None) -> Job: ...

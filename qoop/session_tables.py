@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from qoop.catalog.functions.function import UserFunction
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
+    from qoop.statements.settings import Settings
 
 _Given = ParamSpec("_Given")
 _Found = TypeVar("_Found")
@@ -56,6 +57,16 @@ class SessionTables:
         self._closed = False
         self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
         self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
+
+    @classmethod
+    def apart(cls, tables: Iterable[Table], settings: Settings, locked: bool) -> SessionTables:
+        """Some tables and options of a session by themselves, so that nobody else sees what is made of them."""
+        made = cls(PlanCache(), None, locked)
+        for name, setting in settings:
+            made.binder.set(name, setting)
+        for table in tables:
+            made.adopt(table)
+        return made
 
     @property
     def locked(self) -> bool:

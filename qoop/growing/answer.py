@@ -29,15 +29,8 @@ if TYPE_CHECKING:
     from qoop.growing.growth import Growth
     from qoop.growing.planning import RoundPlanning
     from qoop.growing.schedule import Schedule
-    from qoop.job import Job, Planned
-    from qoop.schedulers.terms import Course
+    from qoop.job import Job, Starts
     from qoop.statements.settings import Settings
-
-
-class Starts(Protocol):
-    """Starts a job. follows: it goes on with what another began. course: of the program that it is of."""
-
-    def __call__(self, planned: Planned, *, follows: bool = False, course: Course | None = None) -> Job: ...
 
 
 @value

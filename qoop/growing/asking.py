@@ -12,7 +12,7 @@ import duckdb
 from qoop.catalog.errors import BindError, QueryError
 from qoop.catalog.sources.pieces import cut
 from qoop.catalog.value import value
-from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer, Starts
+from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer
 from qoop.growing.eligibility import growth_of
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.config import Config
     from qoop.growing.goal import Goal
+    from qoop.job import Starts
     from qoop.planner.sql.bind import Bound
     from qoop.planning import QueryPlanning
     from qoop.session_tables import SessionTables

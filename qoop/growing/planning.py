@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qoop.growing.eligibility import PIECES
-from qoop.plan_cache import PlanCache
 from qoop.session_tables import SessionTables
 
 if TYPE_CHECKING:
@@ -30,12 +29,8 @@ class RoundPlanning:
         planning: Callable[[SessionTables], QueryPlanning],
         locked: bool,
     ) -> None:
-        self._tables = SessionTables(PlanCache(), None, locked)
+        self._tables = SessionTables.apart(tables.values(), settings, locked)
         self.settings = settings
-        for name, setting in settings:
-            self._tables.binder.set(name, setting)
-        for table in tables.values():
-            self._tables.adopt(table)
         self._planning = planning(self._tables)
 
     def plan(self, text: str, pieces: Table) -> Planned:

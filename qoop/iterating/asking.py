@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, get_args
 
 from qoop.catalog.errors import ConfigError
 from qoop.iterating.curves import Kind
-from qoop.iterating.iteration import Iteration, Starts
+from qoop.iterating.iteration import Iteration
 from qoop.iterating.planning import StepPlanning
 from qoop.iterating.steps import Steps
 from qoop.options import jobs, part
 
 if TYPE_CHECKING:
+    from qoop.job import Starts
     from qoop.planning import QueryPlanning
     from qoop.session_tables import SessionTables
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, ExecutionError
 from qoop.catalog.value import value
@@ -21,15 +21,8 @@ if TYPE_CHECKING:
     from qoop.iterating.curves import Kind
     from qoop.iterating.planning import StepPlanning
     from qoop.iterating.steps import Why
-    from qoop.job import Job, Planned
+    from qoop.job import Job, Starts
     from qoop.result import Result
-    from qoop.schedulers.terms import Course
-
-
-class Starts(Protocol):
-    """Starts a job. follows: it goes on with what another began. course: of the program that it is of."""
-
-    def __call__(self, planned: Planned, *, follows: bool = False, course: Course | None = None) -> Job: ...
 
 
 @value

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from qoop.plan_cache import PlanCache
 from qoop.session_tables import SessionTables
 
 if TYPE_CHECKING:
@@ -27,11 +26,7 @@ class StepPlanning:
         planning: Callable[[SessionTables], QueryPlanning],
     ) -> None:
         self._text, self._former = text, former
-        self._tables = SessionTables(PlanCache(), None, tables.locked)
-        for name, setting in tables.binder.settings:
-            self._tables.binder.set(name, setting)
-        for table in tables.named(text).values():
-            self._tables.adopt(table)
+        self._tables = SessionTables.apart(tables.named(text).values(), tables.binder.settings, tables.locked)
         self._planning = planning(self._tables)
 
     def plan(self, before: object) -> Planned:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import CatalogError, Forbidden, UnknownTable
+from qoop.catalog.lexed import quoted
 from qoop.catalog.sources.database import schema_of
 from qoop.catalog.stores.objects import is_remote
 from qoop.planner.sql.sources import OF_CATALOG, is_of_catalog
@@ -93,27 +94,26 @@ class Definitions:
         Raises ParseError or BindError, about the text as it was given, and SourceError for a file that cannot be read.
         """
         with self._lock:
-            written = text if self._macros is None else self._macros.expand(text)
+            written = self._without_macros(text)
             read = self._as_read(written)
             return read if self._macros is None or written == text else self._macros.named(self.plainly(text), read)
 
     def _as_read(self, text: str) -> str:
         """A query without macros, as it is planned."""
-        with self._lock:
-            text = self.plainly(text)
-            self._binder.admit(text)
-            for path in () if self._locked else files_read(text, self._endings):
-                if is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
-                    self._read_file(path)
-            expanded = self._views.expand(text)
-            expanded = text if expanded == text else self.plainly(self._without_macros(expanded))
-            self._look_again(expanded)
-            if expanded != text:
-                self._binder.describe(text)
-            return expanded
+        text = self.plainly(text)
+        self._binder.admit(text)
+        for path in () if self._locked else files_read(text, self._endings):
+            if is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
+                self._read_file(path)
+        expanded = self._views.expand(text)
+        expanded = text if expanded == text else self.plainly(self._without_macros(expanded))
+        self._look_again(expanded)
+        if expanded != text:
+            self._binder.describe(text)
+        return expanded
 
     def _without_macros(self, text: str) -> str:
-        """A text with those written out that views call."""
+        """A text with the calls of macros written out."""
         return text if self._macros is None else self._macros.expand(text)
 
     def plainly(self, text: str) -> str:
@@ -135,7 +135,7 @@ class Definitions:
         """A table takes the place of whatever view had its name."""
         self._made.discard(name.lower())
         if name in self._views:
-            self._binder.define(f"DROP VIEW IF EXISTS {_quoted(name)}")
+            self._binder.define(f"DROP VIEW IF EXISTS {quoted(name)}")
             self._views.drop(name)
 
     def create_view(self, asked: CreateView) -> None:
@@ -147,7 +147,7 @@ class Definitions:
             text = self.as_read(view.text)
             self._binder.describe(text)
             body = self.plainly(view.text)
-            self._binder.define(f"CREATE OR REPLACE VIEW {_quoted(view.name)}{view.columns} AS {body}")
+            self._binder.define(f"CREATE OR REPLACE VIEW {quoted(view.name)}{view.columns} AS {body}")
             self._views.add(view)
 
     def define_macro(self, asked: OfMacros) -> None:
@@ -208,7 +208,7 @@ class Definitions:
         self._check_unlocked()
         with self._changing:
             name = self._own(asked.name)
-            now = run(f"FROM {_quoted(name)}")
+            now = run(f"FROM {quoted(name)}")
             before = self._catalog.table(name).version
             others = self._read_by(asked.text) - {name}
             rows, count = apply(asked, name, others, run, now, settings)
@@ -233,7 +233,7 @@ class Definitions:
         if not kept and table.name.lower() not in self._made:
             raise CatalogError(
                 f"table {table.name} was registered, and its data stays as it is: "
-                f"CREATE TABLE name AS FROM {_quoted(table.name)} makes a copy that can be changed"
+                f"CREATE TABLE name AS FROM {quoted(table.name)} makes a copy that can be changed"
             )
         return table.name
 
@@ -282,7 +282,3 @@ class Definitions:
         if self._catalog.find(path) is None:
             self._register(path, path)
             self._files.add(path)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

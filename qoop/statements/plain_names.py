@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from qoop.catalog.errors import ParseError
-from qoop.catalog.lexed import Lexeme, lexed
+from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
 from qoop.catalog.value import value
 from qoop.planner.parse_tree import Node, is_common_table, nodes, tree_of
 from qoop.planner.sql.sources import is_long
@@ -126,12 +126,12 @@ def _table(text: str, node: Node, name: str | Callable[[str], str]) -> _Place:
     count = _dotted(words)
     last = words[count - 1]
     if node["type"] == "TABLE_FUNCTION":
-        count = _closed(words, count)
+        count = behind_closing(words, count)
     start, end = words[0].start, words[count - 1].end
     described = bool(before) and before[-1].says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW")
     alias = "" if node.get("alias") or described else f" AS {last.text}"
     found = name if isinstance(name, str) else name(text[start:end])
-    return _Place(start, end, _quoted(found) + alias)
+    return _Place(start, end, quoted(found) + alias)
 
 
 def _column(text: str, node: Node, before: int) -> _Place:
@@ -162,17 +162,3 @@ def _dotted(words: tuple[Lexeme, ...]) -> int:
     while count + 1 < len(words) and words[count].text == ".":
         count += 2
     return count
-
-
-def _closed(words: tuple[Lexeme, ...], first: int) -> int:
-    """The place after the parenthesis that closes the one at `first`."""
-    depth = 0
-    for place in range(first, len(words)):
-        depth += (words[place].text == "(") - (words[place].text == ")")
-        if depth == 0:
-            return place + 1
-    return len(words)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

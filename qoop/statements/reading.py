@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qoop.catalog.errors import QueryError
+from qoop.catalog.lexed import quoted
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
 from qoop.statements.views import View
@@ -143,9 +144,5 @@ def copied(text: str) -> Copy:
         if (query or name) and words.take("TO"):
             path = words.string()
             if path:
-                return Copy(query[1:-1].strip() if query else f"FROM {_quoted(str(name))}", path, words.rest)
+                return Copy(query[1:-1].strip() if query else f"FROM {quoted(str(name))}", path, words.rest)
     raise QueryError("a session copies to files: COPY (query) TO 'file' (options); FROM 'file' reads one")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -343,7 +343,7 @@ _OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said | OfDatabases | 
     duckdb.StatementType.ATTACH: lambda text: _of_databases("attached", text),
     duckdb.StatementType.DETACH: lambda text: _of_databases("detached", text),
     duckdb.StatementType.CREATE: lambda text: _of_macros("macro_created", text) or created(text),
-    duckdb.StatementType.DROP: lambda text: _dropped(text),
+    duckdb.StatementType.DROP: _dropped,
     duckdb.StatementType.PREPARE: lambda text: _said("prepared", text),
     duckdb.StatementType.EXECUTE: lambda text: _said("executed", text),
     duckdb.StatementType.TRANSACTION: lambda text: _said("transaction", text),

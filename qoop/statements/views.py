@@ -3,6 +3,7 @@ computed again wherever it is named."""
 
 from __future__ import annotations
 
+from qoop.catalog.lexed import quoted
 from qoop.catalog.value import value
 from qoop.planner.sql.sources import tables_read
 from qoop.statements.words import Words
@@ -19,8 +20,7 @@ class View:
     @property
     def as_common_table(self) -> str:
         """The queries after WITH."""
-        name = '"' + self.name.replace('"', '""') + '"'
-        return f"{name}{self.columns} AS NOT MATERIALIZED ({self.text}\n)"
+        return f"{quoted(self.name)}{self.columns} AS NOT MATERIALIZED ({self.text}\n)"
 
 
 class Views:

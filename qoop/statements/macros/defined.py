@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from qoop.catalog.errors import BindError
+from qoop.catalog.lexed import quoted
 from qoop.planner.sql.bind import Binder
 from qoop.statements.macros.expanding import Macros
 from qoop.statements.macros.naming import with_names
@@ -29,7 +30,7 @@ class DefinedMacros:
             case DropMacro(name):
                 dropped = self._macros.drop(asked)
                 if dropped is not None:
-                    self._binder.define(f"DROP MACRO{' TABLE' if dropped.is_table else ''} {_quoted(name)}")
+                    self._binder.define(f"DROP MACRO{' TABLE' if dropped.is_table else ''} {quoted(name)}")
 
     def expand(self, text: str) -> str:
         """See `Macros.expand`."""
@@ -47,8 +48,4 @@ class DefinedMacros:
         given = ", ".join(name if text is None else f"{name} := {text}" for name, text in macro.parameters)
         query = self._plainly(macro.body if macro.is_table else f"SELECT {macro.body}")
         body = f"TABLE {query}" if macro.is_table else query[len("SELECT ") :]
-        return f"CREATE OR REPLACE MACRO {_quoted(macro.name)}({given}) AS {body}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+        return f"CREATE OR REPLACE MACRO {quoted(macro.name)}({given}) AS {body}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from qoop.catalog.errors import BindError, CatalogError
-from qoop.catalog.lexed import Lexeme, lexed, list_items
+from qoop.catalog.lexed import Lexeme, behind_closing, lexed, list_items
 from qoop.catalog.value import value
 from qoop.statements.macros.reading import PASSED, CreateMacro, DropMacro, Macro
 
@@ -90,18 +90,8 @@ class Macros:
                 continue
             if place and words[place - 1].text == ".":
                 raise BindError(f"call the macro as {macro.name}(…), with nothing before its name")
-            after = _closing(words, place + 1) + 1
+            after = behind_closing(words, place + 1)
             yield _Call(macro, word.start, words[after - 1].end, _arguments(macro, text, words[place + 2 : after - 1]))
-
-
-def _closing(words: Sequence[Lexeme], place: int) -> int:
-    """The place of the parenthesis that closes the one at a place."""
-    depth = 0
-    for at in range(place, len(words)):
-        depth += (words[at].text == "(") - (words[at].text == ")")
-        if depth == 0:
-            return at
-    return len(words) - 1
 
 
 def _arguments(macro: Macro, text: str, words: Sequence[Lexeme]) -> dict[str, str]:

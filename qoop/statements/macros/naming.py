@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qoop.catalog.lexed import Lexeme, lexed, list_items
+from qoop.catalog.lexed import Lexeme, behind_closing, lexed, list_items, quoted
 
 _ENDS = (
     "FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT",
@@ -23,11 +23,11 @@ def with_names(text: str, now: Sequence[str], wanted: Sequence[str]) -> str:
     words = lexed(text)
     items = _columns(words)
     if len(items) != len(wanted):  # a star stands for several: DuckDB keeps the order of what it selects from
-        return f"FROM ({text}\n) AS renamed({', '.join(map(_quoted, wanted))})"
+        return f"FROM ({text}\n) AS renamed({', '.join(map(quoted, wanted))})"
     done, pieces = 0, []
     for (_, after), name, new in zip(items, now, wanted, strict=True):
         if name != new:
-            pieces += [text[done : words[after - 1].end], f" AS {_quoted(new)}"]
+            pieces += [text[done : words[after - 1].end], f" AS {quoted(new)}"]
             done = words[after - 1].end
     return "".join([*pieces, text[done:]])
 
@@ -47,15 +47,4 @@ def _past_distinct(words: Sequence[Lexeme], place: int) -> int:
         return place + 1
     if not words[place].says("DISTINCT"):
         return place
-    if not words[place + 1].says("ON"):
-        return place + 1
-    depth = 0
-    for at in range(place + 2, len(words)):
-        depth += (words[at].text == "(") - (words[at].text == ")")
-        if depth == 0:
-            return at + 1
-    return place
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return behind_closing(words, place + 2) if words[place + 1].says("ON") else place + 1
