@@ -17,11 +17,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -38,10 +38,11 @@ from qoop.catalog.errors import (
     Timeout,
 )
 from qoop.catalog.forks import Home
+from qoop.control.active_job import ActiveJob
 from qoop.control.announcements import AnnouncedSize, Announcements
-from qoop.control.extra_slots import ExtraSlots, extra_grant, most_extra
+from qoop.control.granting.granter import Granter, touched
 from qoop.control.job_handle import LOOK, JobHandle
-from qoop.control.job_status import EndedJob, EndedJobs, JobStatus, PastJob, mean_share
+from qoop.control.job_status import EndedJob, JobStatus
 from qoop.control.journal import Journal
 from qoop.control.messages import (
     Answered,
@@ -57,38 +58,33 @@ from qoop.control.messages import (
     Submitted,
     SuspendAsked,
 )
+from qoop.control.past_jobs import REMEMBERED, PastJobs
 from qoop.control.planner_thread import InlinePlanner, Planner, PlannerThread
+from qoop.control.questions import Questions
+from qoop.control.recorder import Recorder
 from qoop.control.remaining_work import RunRemainingWork
-from qoop.control.revocation import Fate, decide, offers, shared_evenly
-from qoop.control.spare_resources import regranted, with_spare_memory, with_spare_slots
-from qoop.control.ticks import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Tick
+from qoop.control.ticks import Found, JobEnded, Opened, Refused, Resizing
 from qoop.control.trace import Trace
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
-from qoop.engine.events import Command, Committed, Demand, Event, Grant, Release, Running, ShareChanged, SlotsChanged
-from qoop.engine.history import Decided
+from qoop.engine.events import Command, Committed, Event, Release, ShareChanged, SlotsChanged
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, checkpoint_key, own_non_deterministic
-from qoop.planner.packing import Availability, Available
+from qoop.engine.task import CheckpointKey, JobId, MachineId, checkpoint_key, own_non_deterministic
+from qoop.planner.packing import Available
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.plan_json import dump
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.answers import Answer, Useful, Work
 from qoop.replanning.decision import Option
 from qoop.replanning.replanner import Replanner
-from qoop.schedulers.base import Request, Scheduler
+from qoop.schedulers.base import Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.reserving import Reserving
-from qoop.schedulers.waiting import Waiting
 
 ROUNDS = 8
 """The most changes of shares, because plans want other resources, for each change of jobs or machines."""
-
-REMEMBERED = 500
-"""Jobs that have ended whose fairness can be told."""
 
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
@@ -96,29 +92,10 @@ _GRACE = 10.0
 if TYPE_CHECKING:
     from qoop.control.admission import Admission
     from qoop.control.deadlines import Deadlines
-    from qoop.control.last_resort import LastResort
     from qoop.control.tenants import TenantStatus
     from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.engine.node_queues.ticket import JobLeft
     from qoop.engine.node_queues.view import NodesView
-
-
-@dataclass(slots=True)
-class _Job:
-    handle: JobHandle
-    run: Run
-    request: JobRequest
-    arrival: int
-    submitted: float
-    ends_at: float | None
-    replanner: Replanner | None
-    remaining_work: RunRemainingWork
-
-
-_WHY = {
-    Fate.MOVE: "its resources will be taken away before it ends; others are free elsewhere",
-    Fate.STOP: "its resources will be taken away before it ends; another task can end before that",
-}
 
 
 class Cluster:
@@ -128,7 +105,7 @@ class Cluster:
     trace: where to record all that goes into each turn and comes out of it.
     planner: where decisions are worked out; by default in a thread of its own if the cluster has one.
     extra_slots: True: a job that waits with nothing running gets a slot on top of those there are
-        (:mod:`qoop.control.extra_slots`).
+        (:mod:`qoop.control.granting.extra_slots`).
     wait_for_capacity: seconds that a job waits while there is no slot at all, after which it fails with NoCapacity.
     tenants: weights, above 0; those of others are 1.
     watch_deadlines: whether jobs are told that they will miss their deadlines.
@@ -158,27 +135,18 @@ class Cluster:
         self._backend = backend
         self._scheduler = scheduler or Reserving(MaxMin())
         self._clock = clock or WallClock()
-        self._trace = trace
-        self._driver = Driver(backend, self._note)
-        self._queueing = queueing
-        self._placement = queueing.placer() if queueing is not None else None
-        self._called_back: set[AttemptId] = set()
+        self._recorder = Recorder(trace, self._clock.now())
+        self._driver = Driver(backend, self._recorder.note)
         if queueing is not None:
             self._driver.nodes = _nodes_view()
-        self._jobs: dict[JobId, _Job] = {}
-        self._coming: dict[JobId, _Job] = {}  # whose message has not been opened
-        self._waiting = Waiting()
+        self._jobs: dict[JobId, ActiveJob] = {}
+        self._coming: dict[JobId, ActiveJob] = {}  # whose message has not been opened
         self._tenant_weights = dict(tenants or {})
-        self._tenant_slots: dict[str, float] = {}
-        self._past: deque[PastJob] = deque(maxlen=REMEMBERED)
-        self._ended = EndedJobs()
-        self._done: Counter[str] = Counter()
-        self._cut: Counter[str] = Counter()  # answers that ended early for others
-        self._skipped: defaultdict[str, float] = defaultdict(float)  # the parts of tables that they did not read
-        self._elastic: set[JobId] = set()  # jobs that may have attempts whose resources can change
-        self._extra = ExtraSlots() if extra_slots else None
-        self._last_resort: LastResort | None = None  # made when a job waits with nothing running
-        self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
+        self._granter = Granter(
+            self._jobs, self._driver, self._scheduler, self._order, self._recorder.note_tick, self._tenant_weights,
+            queueing, extra_slots,
+        )  # fmt: skip
+        self._past = PastJobs(told=thread)
         self._timeouts: dict[JobId, float] = {}
         self._watch_deadlines = watch_deadlines
         self._admission = _admission(most_jobs) if most_jobs < math.inf else None
@@ -196,19 +164,18 @@ class Cluster:
         self._give_up_at: float | None = None
         self._broken: ExecutionError | None = None
         self._late: QoopError | None = None
-        self._planner: Planner = planner or (PlannerThread() if thread else InlinePlanner())
-        self._ticks = 0
-        self._now = self.opened = self._clock.now()
+        self._questions = Questions(
+            self._jobs, self._driver, planner or (PlannerThread() if thread else InlinePlanner()), self._recorder,
+            self._found, self._order, self.post,
+        )  # fmt: skip
+        self.opened = self._recorder.now
         self.wall = time.time() if thread else None
-        self._sizes = deque([(self._now, self._driver.capacity)], maxlen=REMEMBERED)
-        self._noted = True  # something of this turn
+        self._sizes = deque([(self.opened, self._driver.capacity)], maxlen=REMEMBERED)
         if trace is not None:
-            machines, policy = dict(backend.machines()), repr(self._scheduler)
-            opened = Opened(
-                self._now, machines, wait_for_capacity, policy, extra_slots, self._tenant_weights, most_jobs, self.wall
+            machines, policy, weights = dict(backend.machines()), repr(self._scheduler), self._tenant_weights
+            self._recorder.open(
+                Opened(self.opened, machines, wait_for_capacity, policy, extra_slots, weights, most_jobs, self.wall)
             )
-            trace.record(self._now, opened)
-            trace.flush()
         self._journal = Journal() if thread else None  # a simulation is nobody's news
         self._thread: threading.Thread | None = None
         if thread:
@@ -256,8 +223,7 @@ class Cluster:
     def cut_short(self, tenant: str, part: float) -> None:
         """An answer of a tenant ended early for others. part: of its table that was not read."""
         with self.lock:
-            self._cut[tenant] += 1
-            self._skipped[tenant] += part
+            self._past.cut_short(tenant, part)
 
     def enter(self, message: Submitted) -> JobHandle:
         """Start a job that has a name already. Raises as `submit` does."""
@@ -268,7 +234,7 @@ class Cluster:
             self.post(message)
         return job.handle
 
-    def _made(self, message: Submitted) -> _Job:
+    def _made(self, message: Submitted) -> ActiveJob:
         name, request, adaptive = message.job, message.request, message.request.adaptive
         limits = request.limits
         if adaptive is not None:
@@ -289,15 +255,15 @@ class Cluster:
         handle = JobHandle(
             self, name, run, message.at, request.terms, remaining_work.alone, request.text, runs, options
         )
-        return _Job(handle, run, request, message.arrival, message.at, ends_at, replanner, remaining_work)
+        return ActiveJob(handle, run, request, message.arrival, message.at, ends_at, replanner, remaining_work)
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
         """Change how many slots and bytes of memory the backend has; None: leave that as it is.
 
         Returns once it is done: what no longer fits has been told to go, and nothing more will be started in
-        its place. With a notice in seconds it is only announced (see qoop/control/revocation.py) and done when they
-        have passed, unless another call says otherwise before. why: for the record, a clause. Raises ConfigError for a
-        size that cannot be, SessionClosed, ExecutionError as `submit` does.
+        its place. With a notice in seconds it is only announced (see qoop/control/granting/revocation.py) and done
+        when they have passed, unless another call says otherwise before. why: for the record, a clause. Raises
+        ConfigError for a size that cannot be, SessionClosed, ExecutionError as `submit` does.
         """
         asked = ResizeAsked(slots, memory, notice, why)
         with self.lock:
@@ -345,9 +311,7 @@ class Cluster:
 
     def wait_for_planner(self) -> None:
         """Block until all that was asked of the planner so far is answered, also what no job waits for any more."""
-        answered = threading.Event()
-        self._planner.ask(lambda: None, lambda _: answered.set())
-        answered.wait()
+        self._questions.wait()
 
     def now(self) -> float:
         """The time of the cluster's clock, in seconds."""
@@ -372,7 +336,7 @@ class Cluster:
 
     def gave_way(self, job: JobId) -> int:
         """The number of times that a task of the job was interrupted for another job."""
-        return self._last_resort.times(job) if self._last_resort is not None else 0
+        return self._granter.extra.gave_way(job) if self._granter.extra is not None else 0
 
     def wanted(self) -> float:
         """Slots that all jobs together have a use for: those of all tasks that have not ended."""
@@ -383,7 +347,7 @@ class Cluster:
         """The jobs that there are, and those that ended last, in the order in which they came."""
         with self.lock:
             there = [job.handle for job in (*self._jobs.values(), *self._coming.values())]
-            return [*self._ended, *there]
+            return [*self._past.ended(), *there]
 
     def machines(self) -> Mapping[MachineId, Available]:
         """The resources of every machine, and those that are free."""
@@ -397,36 +361,10 @@ class Cluster:
 
     def tenants(self, known: Mapping[JobId, JobStatus] | None = None) -> list[TenantStatus]:
         """The status of every tenant that has or had a job, by name. known: the status of jobs, as far as it is."""
-        from qoop.control.tenants import tenant_status  # few ask
-
         known = known or {}
         with self.lock:
-            active: dict[str, list[JobStatus]] = {name: [] for name in self._done}
-            for name, job in self._jobs.items():
-                active.setdefault(job.request.terms.tenant, []).append(known.get(name) or job.handle.status())
-            weights, past = self._tenant_weights, list(self._past)
-            return [
-                tenant_status(
-                    name,
-                    weights.get(name, 1.0),
-                    jobs,
-                    [one for one in past if one.tenant == name],
-                    self._done[name],
-                    self._cut[name],
-                    self._skipped[name],
-                )
-                for name, jobs in sorted(active.items())
-            ]
-
-    def _remember(self, job: _Job) -> None:
-        """Keep what is needed to say how fairly a job was served, which is worked out when somebody asks."""
-        tenant, history = job.request.terms.tenant, job.run.history
-        self._done[tenant] += 1
-        if self._journal is not None:
-            seconds = history[-1].at if history else 0.0
-            past = PastJob(tenant, seconds, mean_share(history, seconds), job.remaining_work.alone_later())
-            self._past.append(past)
-            self._ended.put(EndedJob.of(job.handle, past))
+            active = [(job.tenant, known.get(name) or job.handle.status()) for name, job in self._jobs.items()]
+            return self._past.tenants(active, self._tenant_weights)
 
     # --- for the loop's thread ------------------------------------------------------------------------------
 
@@ -440,12 +378,12 @@ class Cluster:
         """One turn: wait for events at most `timeout` seconds, take them, and start what can be started."""
         events = self._backend.wait(self._patience(timeout) if not self._mail else 0.0)
         with self.lock:
-            self._now = self._waiting.now = now = self._clock.now()
-            self._noted = False
+            self._granter.waiting.now = now = self._clock.now()
+            self._recorder.begin(now)
             self._shares_stale |= self._driver.take(events, now)
             while self._mail:
                 message = self._mail.popleft()
-                self._note(message)
+                self._recorder.note(message)
                 self._open(message, now)
             self._announcements.carry_out(now)
             if self._timeouts:
@@ -456,30 +394,15 @@ class Cluster:
                 self._let_in(self._admission)
             if self._shares_stale or self._wants_stale:
                 self._tell_shares(now)
-            self._replan(now)
-            if self._last_resort is None or self._last_resort.served is None:
-                for attempt in list(self._driver.extra()):
-                    self._driver.settle(attempt)
-            self._grant_all(now)
-            if self._queueing is not None:
-                self._send_ahead(now)
-                self._call_back(self._queueing.call_back_after, now)
-            if self._extra is not None:
-                self._grant_extra(self._extra, now)
-            if self._elastic:
-                self._regrant_all(now)
-            if self._extra is not None:
-                self._interrupt_for_another(self._extra, now)
-            if self._driver.leaving:
-                self._clear_out(now)
+            self._questions.tick(now)
+            self._granter.grant(now)
             if self._deadlines is not None:
                 for run, told in self._deadlines.look(now):
                     run.note(told, now=now)
             if self._journal is not None:
                 for job in self._jobs.values():
                     self._journal.tell(job.run.job, job.run.history)
-            if self._trace is not None and self._noted:
-                self._trace.flush()
+            self._recorder.end()
 
     def _open(self, message: Message, now: float) -> None:
         match message:
@@ -502,7 +425,7 @@ class Cluster:
             case ResizeAsked(slots, memory, notice, why, done):
                 self._resize(AnnouncedSize(slots, memory, now + notice, why), now, done)
             case Answered():
-                self._answered(message, now)
+                self._wants_stale |= self._questions.take(message, now) and self._rounds < ROUNDS
             case CloseAsked():
                 self._stop_all(now)
 
@@ -524,11 +447,6 @@ class Cluster:
     def _touch(self, job: JobId) -> None:
         """The rest of the turn is to look at this job: something was done to it."""
         self._driver.touched[job] = None
-
-    def _touched(self) -> list[_Job]:
-        """The jobs that anything has happened to since they last got resources, in the order in which they came."""
-        jobs = [self._jobs[name] for name in self._driver.touched if name in self._jobs]
-        return jobs if len(jobs) < 2 else sorted(jobs, key=_arrival)
 
     def _pin(self, job: JobId, done: Future[bool]) -> None:
         found = self._jobs.get(job)
@@ -566,14 +484,14 @@ class Cluster:
 
     def _tell_size(self, size: AnnouncedSize, now: float) -> None:
         """Tell the backend, and the jobs what comes of it. Raises ConfigError if it cannot be so."""
-        self._note(Resizing(size.slots, size.memory, size.at))
+        self._recorder.note(Resizing(size.slots, size.memory, size.at))
         try:
             if size.at > now:
                 self._backend.announce(size.slots, size.memory, size.at)
             else:
                 self._backend.resize(size.slots, size.memory)
         except ConfigError as error:
-            self._note(Refused(str(error)))
+            self._recorder.note(Refused(str(error)))
             raise
         events = [_because(size.why, event) for event in self._backend.wait(0.0)]
         self._shares_stale |= self._driver.take(events, now)  # before anything is granted
@@ -590,7 +508,7 @@ class Cluster:
                 self._abandon(SessionClosed("the session was closed"))
 
     def _close_backend(self) -> None:
-        self._planner.close()
+        self._questions.close()
         try:
             self._backend.close()
         except QoopError as error:
@@ -602,7 +520,7 @@ class Cluster:
         late = self._give_up_at is not None and self._clock.now() >= self._give_up_at
         return late or not self._jobs
 
-    def _admit(self, job: _Job, now: float) -> None:
+    def _admit(self, job: ActiveJob, now: float) -> None:
         run, plan = job.run, job.request.plan
         self._jobs[run.job] = job
         if self._journal is not None:
@@ -634,14 +552,14 @@ class Cluster:
             self._touch(name)
             self._shares_stale = True
 
-    def _found(self, job: _Job, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+    def _found(self, job: ActiveJob, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that the backend has already; they are kept for the job."""
         try:
             found = tuple(self._backend.present(keys, job.run.job))
         except QoopError as error:
-            self._note(Found(job.run.job, (), error))
+            self._recorder.note(Found(job.run.job, (), error))
             raise
-        self._note(Found(job.run.job, found))
+        self._recorder.note(Found(job.run.job, found))
         return found
 
     def _stop_all(self, now: float) -> None:
@@ -668,31 +586,27 @@ class Cluster:
                 error = NoCapacity(f"there was no slot for {self._wait_for_capacity:g} seconds")
                 self._order(job.run.job, job.run.fail(error, now=now))
 
-    def _starved_at(self, job: _Job, empty_since: float) -> float:
+    def _starved_at(self, job: ActiveJob, empty_since: float) -> float:
         return max(empty_since, job.submitted) + self._wait_for_capacity
 
     def _finish_ended_jobs(self) -> None:
-        for job in self._touched():
+        for job in touched(self._jobs, self._driver):
             if job.run.state.final:
                 name = job.run.job
                 del self._jobs[name]
                 if self._journal is not None:
                     self._journal.end(name, job.run.history)
-                self._waiting.drop(name)
-                if self._last_resort is not None:
-                    self._last_resort.forget(name)
-                if self._extra is not None:
-                    self._extra.forget(name)
-                self._remember(job)
-                for known in (self._due, self._timeouts):
-                    known.pop(name, None)
+                self._granter.forget(name)
+                self._past.put(job)
+                self._questions.forget(name)
+                self._timeouts.pop(name, None)
                 if self._deadlines is not None:
                     self._deadlines.remove(name)
                 self._driver.remove(name)
                 if self._admission is not None:
                     self._admission.remove(name)
                 self._shares_stale = True
-                self._note(JobEnded(name, job.run.state.value, job.run.error))
+                self._recorder.note(JobEnded(name, job.run.state.value, job.run.error))
                 _resolve(job)
 
     def _tell_shares(self, now: float) -> None:
@@ -700,7 +614,7 @@ class Cluster:
         self._rounds = 0 if self._shares_stale else self._rounds + 1
         self._shares_stale = self._wants_stale = False
         queued = self._admission or ()
-        requests = [self._request(job) for name, job in self._jobs.items() if name not in queued]
+        requests = [self._granter.request(job) for name, job in self._jobs.items() if name not in queued]
         if requests:
             shares = self._scheduler.fair_shares(requests, self._driver.promised, now)
             self._driver.take([ShareChanged(name, share) for name, share in shares.items()], now)
@@ -709,286 +623,20 @@ class Cluster:
         if self._driver.capacity != self._sizes[-1][1]:
             self._sizes.append((now, self._driver.capacity))
 
-    def _replan(self, now: float) -> None:
-        """Hand what has to be thought over to the planner; its answers come by mail."""
-        for name, due in self._due.items():
-            if now >= due:
-                self._touch(name)
-        for job in self._touched():
-            if job.replanner is not None:
-                work = job.replanner.tick(now)
-                self._wait_for(job.run.job, job.replanner.due)
-                if work is not None:
-                    self._ask(job, work)
-
-    def _wait_for(self, job: JobId, due: float | None) -> None:
-        if due is None:
-            self._due.pop(job, None)
-        else:
-            self._due[job] = due
-
-    def _ask(self, job: _Job, work: Work) -> None:
-        name = job.run.job
-        self._note(Questioned(name))
-        self._planner.ask(work, lambda outcome: self.post(answered(name, outcome)))
-
-    def _answered(self, message: Answered, now: float) -> None:
-        job = self._jobs.get(message.job)
-        if job is None or job.replanner is None:
-            return
-        before, wanted = len(job.run.history), job.replanner.wanted
-        try:
-            if message.error is not None:
-                raise message.error
-            assert message.answer is not None
-            found = self._adopted(job, message.answer, now)
-            commands = job.replanner.take(message.answer, now, found)
-        except Exception as error:
-            commands = job.run.fail(no_choice(error), now=now)
-        for record in job.run.history[before:]:
-            if isinstance(record, Decided):
-                self._note(Decision(message.job, record))
-        self._wants_stale |= job.replanner.wanted != wanted and self._rounds < ROUNDS
-        self._order(message.job, commands)
-
-    def _adopted(self, job: _Job, answer: Answer | Useful, now: float) -> int:
-        """Pin the outputs that the backend has of plans that have just become known; returns their number."""
-        unseen = job.replanner.unseen(answer) if job.replanner is not None and job.request.reuse else []
-        if not unseen:
-            return 0
-        try:
-            found = self._found(job, unseen)
-        except QoopError:  # it has been noted; the job does without
-            return 0
-        job.run.adopt(found, now=now)
-        return len(found)
-
     def limit_tenant(self, tenant: str, slots: float) -> None:
         """Let all jobs of a tenant together hold that many slots at most, from the next task on; infinite: any number.
         A task that needs more runs alone."""
         with self.lock:
-            self._tenant_slots[tenant] = slots
-
-    def _with_limited(self, jobs: Sequence[_Job]) -> Sequence[_Job]:
-        """The jobs, and all of tenants that have limits: what one of these holds, or gave back, is not the others'."""
-        if not self._tenant_slots:
-            return jobs
-        limited = [job for job in self._jobs.values() if job.request.terms.tenant in self._tenant_slots]
-        return [*jobs, *(job for job in limited if job not in jobs)]
-
-    def _left_to(self, tenant: str) -> tuple[Resources, float]:
-        """The resources that the jobs of a tenant hold, and the slots that they may hold."""
-        jobs = (job for job in self._jobs.values() if job.request.terms.tenant == tenant)
-        return sum((self._driver.used_by(job.run.job) for job in jobs), Resources()), self._tenant_slots[tenant]
-
-    def _grant_all(self, now: float) -> None:
-        """Start tasks until the scheduler finds none that fits."""
-        for job in self._with_limited(self._touched()):
-            self._waiting.put(self._request(job))
-        self._driver.touched.clear()
-        availability = self._driver.availability()
-        while self._waiting and availability.open:
-            found = self._next_grant(self._waiting, availability, now)
-            if found is None:
-                return
-            grant, available = found
-            grant = with_spare_slots(grant, available, self._most_slots(grant))
-            self._start(with_spare_memory(grant, available, self._waiting), now)
-
-    def _send_ahead(self, now: float) -> None:
-        """Have ready tasks wait where they should begin first, as far as the queues of the machines go."""
-        nodes, placement, availability = self._driver.nodes, self._placement, self._driver.availability()
-        assert nodes is not None and placement is not None
-        machines = [
-            name
-            for name, one in availability.items()
-            if one.capacity.cpu >= 1 and one.free.cpu < 1 and name not in self._driver.leaving
-        ]
-        waiting = {request.job: request for request in self._waiting} if machines else {}
-        empty = Availability((name, Available(one.capacity, one.capacity)) for name, one in availability.items())
-        left = {name: job.run.job_left for name, job in self._jobs.items()} if waiting else {}
-        while waiting:
-            grant = self._scheduler.next_grant(tuple(waiting.values()), empty, now)
-            if grant is None:
-                return
-            grant = replace(grant, waits=True)
-            fitting = [name for name in machines if grant.resources.fits(availability[name].capacity)]
-            machine = placement.choose(fitting, nodes, self._driver.ticket(grant, now), left, now)
-            if machine is None:
-                del waiting[grant.job]
-                continue
-            self._start(replace(grant, machine=machine), now)
-            job = self._jobs[grant.job]
-            left[grant.job], waiting[grant.job] = job.run.job_left, self._request(job)
-            if not waiting[grant.job].demands:
-                del waiting[grant.job]
-
-    def _call_back(self, after: float, now: float) -> None:
-        """Call back tasks that wait where no slot is left, or for longer than a slot that is idle elsewhere."""
-        nodes, availability = self._driver.nodes, self._driver.availability()
-        assert nodes is not None
-        waiting = [(attempt, machine) for attempt, machine in nodes.waiting() if attempt not in self._called_back]
-        self._called_back.intersection_update(attempt for attempt, _ in nodes.waiting())
-        idle = sum(math.floor(availability[name].free.cpu) for name in availability.open) - len(self._called_back)
-        idle = 0 if self._waiting else max(0, idle)
-        waits = {machine: nodes.next_end(machine, now) for _, machine in waiting}
-        long = [one for one in waiting if waits[one[1]] > after]
-        moved = sorted(long, key=lambda one: -waits[one[1]])[:idle]
-        gone = [one for one in waiting if availability[one[1]].capacity.cpu < 1]
-        for attempt, _ in dict.fromkeys([*gone, *moved]):
-            self._called_back.add(attempt)
-            job = self._jobs.get(attempt.task.job)
-            if job is not None:
-                why = "it waits at its machine, and another has a slot"
-                self._order(job.run.job, job.run.give_up([attempt], why, now=now))
+            self._granter.limits.limit(tenant, slots)
 
     def left_of(self, job: JobId) -> JobLeft | None:
         """The work that a job has left, as machines are told where its tasks wait; None: it has ended."""
         found = self._jobs.get(job)
         return found.run.job_left if found is not None else None
 
-    def _most_slots(self, grant: Grant) -> float:
-        job = self._jobs[grant.job]
-        most = job.run.most_slots(grant.task)
-        if job.request.terms.tenant in self._tenant_slots:
-            used, limit = self._left_to(job.request.terms.tenant)
-            most = max(1.0, min(most, limit - used.cpu))
-        return most if job.replanner is None or job.replanner.slots is None else min(most, job.replanner.slots)
-
-    def _start(self, grant: Grant, now: float) -> AttemptId:
-        """Start what was granted; its job waits for what it has ready besides."""
-        spec = self._driver.apply(grant, now).spec
-        if spec.most:
-            self._elastic.add(grant.job)
-        for job in self._with_limited([self._jobs[grant.job]]):
-            self._waiting.put(self._request(job))
-        return spec.attempt
-
-    def _grant_extra(self, extra: ExtraSlots, now: float) -> None:
-        """Start a task of each job that has waited for long enough with nothing running, as far as machines go."""
-        pressed = False
-        due = extra.due(self._waiting, lambda job: self._jobs[job].run, now)
-        for request in self._waiting.fairly(due, self._driver.capacity):
-            brief = extra.is_brief(self._jobs[request.job].run)
-            grant = extra_grant(request, self._driver.availability(), self._driver.extra(), brief)
-            pressed |= grant is None and brief
-            if grant is not None:
-                extra.begun(self._start(grant, now), brief)
-        self._end_not_brief(extra, pressed, now)
-
-    def _end_not_brief(self, extra: ExtraSlots, pressed: bool, now: float) -> None:
-        """Stop attempts that have an extra slot for being thought short, unless another is left for short ones."""
-        running = [one for job in self._jobs.values() for one in job.run.running() if one.extra]
-        for one in extra.not_brief(running, pressed, now):
-            self._note_tick()
-            here = [other.attempt for other in running if other.machine == one.machine]
-            if extra.long_ones(here) >= most_extra(self._driver.available(one.machine).capacity):
-                running.remove(one)
-                why = "it is not short, and the last slot on top of what there is is for those that are"
-                job = one.attempt.task.job
-                self._order(job, self._jobs[job].run.give_up([one.attempt], why, now=now))
-
-    def _interrupt_for_another(self, extra: ExtraSlots, now: float) -> None:
-        """As the last resort, interrupt a task for a job that has waited for long enough with nothing running."""
-        if self._last_resort is None:
-            if not extra.since:
-                return
-            self._last_resort = _last_resort()
-        self._last_resort.waiting(extra.since, now)
-        if not extra.since or self._driver.leaving or any(job.run.stopping for job in self._jobs.values()):
-            return
-        running = self._running()
-        for request in sorted(self._waiting, key=lambda one: extra.since.get(one.job, now)):
-            found = self._last_resort.choose(request, running, self._driver.availability(), now)
-            if found is not None:
-                self._give_way(self._last_resort, found, request.job, now)
-                return
-
-    def _give_way(self, resort: LastResort, one: Running, other: JobId, now: float) -> None:
-        """Interrupt a task for another job, behind which its own has to wait."""
-        job = self._jobs[one.attempt.task.job]
-        job.arrival = max(some.arrival for some in self._jobs.values()) + 1
-        resort.interrupted(job.run.job, other)
-        waited, lost = resort.waited(other, now), one.spent(now)
-        why = f"{other} has waited for {waited:.0f} s with nothing running; {lost:.0f} s are lost"
-        self._order(job.run.job, job.run.give_up([one.attempt], why, now=now))
-
-    def _regrant_all(self, now: float) -> None:
-        """Let elastic attempts have the slots of their share: fewer as soon as another job waits for them, more as soon
-        as they are free."""
-        wanted = {request.job for request in self._waiting}
-        for name in list(self._elastic):
-            run = self._jobs[name].run if name in self._jobs else None
-            found = run.elastic() if run is not None else ()
-            if run is None or not (found or run.alive):
-                self._elastic.discard(name)
-                continue
-            for running in found:
-                slots = self._slots_of(self._jobs[name], running)
-                if (replanner := self._jobs[name].replanner) is not None and replanner.slots is not None:
-                    slots = max(1.0, min(slots, replanner.slots))
-                if slots < running.resources.cpu and not wanted - {name}:
-                    continue
-                resources = regranted(running, slots, self._driver.available(running.machine))
-                if resources is not None:
-                    self._order(name, run.regrant(running.attempt, resources, now=now))
-
-    def _slots_of(self, job: _Job, running: Running) -> float:
-        """The slots that an elastic attempt is to have: those of its share, within the limit of its tenant."""
-        slots, tenant = job.run.slots_of_share(running.most), job.request.terms.tenant
-        if tenant not in self._tenant_slots:
-            return slots
-        used, limit = self._left_to(tenant)
-        return max(1.0, min(slots, limit - used.cpu + running.resources.cpu))
-
-    def _next_grant(
-        self, requests: Sequence[Request], availability: Availability, now: float
-    ) -> tuple[Grant, Available] | None:
-        """The scheduler's next grant, and the resources out of which it may have spare memory."""
-        leaving = self._driver.leaving
-        if not leaving:
-            grant = self._scheduler.next_grant(requests, availability, now)
-            return None if grant is None else (grant, availability[grant.machine])
-        for some, places in offers(requests, availability, leaving, self._running(), now):
-            grant = self._scheduler.next_grant(some, places, now)
-            if grant is not None:
-                return grant, shared_evenly(places[grant.machine], availability[grant.machine])
-        return None
-
-    def _clear_out(self, now: float) -> None:
-        """Stop the attempts that will lose their resources and have better to do."""
-        waiting = [demand for job in self._jobs.values() for demand in job.run.ready()]
-        fates = decide(self._running(), self._driver.leaving, self._driver.availability(), waiting, now)
-        for attempt, fate in fates.items():
-            why = _WHY.get(fate)
-            if why is not None:
-                job = attempt.task.job
-                self._order(job, self._jobs[job].run.give_up([attempt], why, now=now))
-
-    def _running(self) -> list[Running]:
-        """All attempts on slots that machines have."""
-        return [item for job in self._jobs.values() for item in job.run.running() if not item.extra]
-
-    def _request(self, job: _Job) -> Request:
-        run, replanner = job.run, job.replanner
-        used, ready, asked = self._driver.used_by(run.job), run.ready(), job.request.terms
-        if self._queueing is not None:  # or one job would get all places in the queues
-            used = used + self._driver.promised_to(run.job)
-        if replanner is not None and replanner.slots is not None:
-            ready = within(ready, used, replanner.slots)
-        if asked.tenant in self._tenant_slots:
-            ready = within(ready, *self._left_to(asked.tenant))
-        return Request(
-            run.job, job.arrival, asked.weight, used, ready, job.remaining_work,
-            replanner.wanted if replanner is not None else None,
-            asked.tenant, self._tenant_weights.get(asked.tenant, 1.0) if self._tenant_weights else 1.0,
-            job.submitted, job.submitted + asked.deadline, asked.priority, self._driver.extra_slots(run.job),
-            job.request.course,
-        )  # fmt: skip
-
     def _patience(self, timeout: float | None) -> float | None:
         """The time that the loop may wait for events: until the next deadline, at most `timeout`."""
-        moments = list(self._due.values())
+        moments = list(self._questions.moments())
         if self._timeouts:
             moments += [at for name, at in self._timeouts.items() if not self._jobs[name].run.ending]
         if self._deadlines is not None and self._deadlines.next_at < math.inf:
@@ -998,31 +646,13 @@ class Cluster:
             moments += [self._starved_at(job, self._empty_since) for job in going_on]
         if self._give_up_at is not None:
             moments.append(self._give_up_at)
-        if self._extra is not None and self._extra.next_at < math.inf:
-            moments.append(self._extra.next_at)
-        if self._scheduler.wake_at < math.inf and self._waiting and self._driver.availability().open:  # else it waits
-            moments.append(self._scheduler.wake_at)
-        if self._last_resort is not None and self._last_resort.next_at is not None:
-            moments.append(self._last_resort.next_at)
+        moments += [at for at in self._granter.moments() if at < math.inf]
         if (announced := self._announcements.next_at) is not None:
             moments.append(announced)
         if not moments:
             return timeout
         left = max(0.0, min(moments) - self._clock.now())
         return left if timeout is None else min(left, timeout)
-
-    def _note(self, what: object) -> None:
-        """Put down what went into this turn or came out of it."""
-        self._note_tick()
-        if self._trace is not None:
-            self._trace.record(self._now, what)
-
-    def _note_tick(self) -> None:
-        """Put down that something went into this turn, came out of it, or was found out in it."""
-        if self._trace is not None and not self._noted:
-            self._noted = True
-            self._ticks += 1
-            self._trace.record(self._now, Tick(self._ticks, self._now))
 
     def _fail_all(self, cause: BaseException) -> None:
         """The loop cannot go on: no job may wait for ever."""
@@ -1046,12 +676,6 @@ def _admission(most: float) -> Admission:
     return Admission(most)
 
 
-def _last_resort() -> LastResort:
-    from qoop.control.last_resort import LastResort  # most jobs begin at once
-
-    return LastResort()
-
-
 def _nodes_view() -> NodesView:
     from qoop.engine.node_queues.view import NodesView  # most machines begin what they get
 
@@ -1068,33 +692,6 @@ def _because(why: str, event: Event) -> Event:
     return replace(event, why=why) if why and isinstance(event, SlotsChanged) else event
 
 
-def within(ready: Sequence[Demand], used: Resources, slots: float) -> tuple[Demand, ...]:
-    """The demands for which a job that takes no more than that many slots has any left.
-
-    A task that needs more runs alone.
-    """
-    return tuple(one for one in ready if not used.cpu or used.cpu + one.resources.cpu <= slots)
-
-
-def answered(job: JobId, outcome: Answer | Useful | Exception) -> Answered:
-    """The message with what the planner made of a question about a job."""
-    match outcome:
-        case Answer():
-            return Answered(job, outcome.searched, None, outcome.seconds, outcome.searching, outcome)
-        case Useful():
-            return Answered(job, None, None, 0.0, 0.0, outcome)
-    return Answered(job, None, no_choice(outcome), 0.0)
-
-
-def no_choice(error: Exception) -> QoopError:
-    """An error of ours that says why no plan could be chosen."""
-    if isinstance(error, QoopError):
-        return error
-    failure = ExecutionError(f"choosing another plan failed: {type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure
-
-
 def _runs(run: Run, replanner: Replanner | None) -> Option:
     return replanner.option if replanner is not None else Option("", Candidate(run.plan, ""))
 
@@ -1103,15 +700,11 @@ def _options(replanner: Replanner | None) -> Sequence[Option]:
     return replanner.options if replanner is not None else ()
 
 
-def _arrival(job: _Job) -> int:
-    return job.arrival
-
-
 def _keys(plan: Plan) -> list[CheckpointKey]:
     return [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
 
 
-def _resolve(job: _Job) -> None:
+def _resolve(job: ActiveJob) -> None:
     """Tell the owner how the job ended."""
     if job.run.state is State.SUCCEEDED:
         job.handle.done.set_result(job.run.outputs)

@@ -277,7 +277,7 @@ def test_the_work_left_shrinks_as_tasks_end() -> None:
     works = []
     while cluster.busy:
         works.append(
-            cluster._request(cluster._jobs[short.id]).remaining_work.work if short.id in cluster._jobs else 0.0
+            cluster._granter.request(cluster._jobs[short.id]).remaining_work.work if short.id in cluster._jobs else 0.0
         )
         cluster.step()
     assert works[1:4] == sorted(works[1:4], reverse=True) and max(works) == pytest.approx(4.0)

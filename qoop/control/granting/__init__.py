@@ -1,0 +1,14 @@
+"""Gives out what machines have, in every turn of the loop.
+
+::
+
+    granter.py          the turn: ready tasks begin as the scheduler says, until nothing fits
+    tenant_limits.py    the slots that a tenant's jobs may hold together
+    spare_resources.py  what a task may have of slots and memory that nobody needs
+    elastic.py          tasks whose slots change while they run
+    node_places.py      tasks that wait at machines
+    extra_slots.py      a slot on top of those there are, for a job that waits with nothing running
+    extra_grants.py     gives those slots, and interrupts a task where even that does not help
+    last_resort.py      the task that is interrupted for a job that waits
+    revocation.py       what to do when capacity is about to go
+"""
