@@ -92,6 +92,7 @@ class Run:
     durable: outputs must survive the process. saving: which stages' need, of a plan; None: all.
     functions: of Python, that its stages may call.
     `plans` are those it was given, in order: the n-th is the one of the record `Switched` with number n.
+    `present_bytes` is the size of the outputs that there are.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Run:
         self._ready_version = (-1, -1, -1)  # of the frontier, the demands and what is exhausted, when that was
         self._frontier: Frontier | None = None
         self._present: dict[CheckpointKey, Committed] = {}
+        self.present_bytes = 0
         self._facts: dict[CheckpointKey, Committed] = {}
         self._accounts: dict[CheckpointKey, TaskAccount] = {}  # of the outputs made here
         self._spent: dict[Content, float] = {}
@@ -466,6 +468,7 @@ class Run:
         """Raise AssertionError, with the story of a key where there is one, unless all invariants hold."""
         attempts = tuple(self._attempts.values())
         check_attempts(attempts, self.story)
+        assert self.present_bytes == sum(sum(one.bytes) for one in self._present.values())
         if self.state.final:
             assert not attempts, f"{self.job} has ended, but {self.alive} are alive"
             assert self.state is self._outcome
@@ -523,7 +526,7 @@ class Run:
             self._commands.append(Release(self.job, (event.committed.key,)))
         elif isinstance(event, CheckpointLost):
             task = self._node(event.key)
-            if self._present.pop(event.key, None) is not None and task is not None:
+            if self._drop(event.key) is not None and task is not None:
                 self._plan_frontier.lose(task)
 
     def _queued(self, id: AttemptId) -> None:
@@ -621,7 +624,7 @@ class Run:
         attempt.regrant(resources, self._now)
 
     def _lost(self, key: CheckpointKey) -> None:
-        if self._present.pop(key, None) is None:
+        if self._drop(key) is None:
             return
         self.history.append(Lost(self._at, key))
         task = self._node(key)
@@ -742,7 +745,7 @@ class Run:
         """Let go of these outputs, whether they are present or were just reported."""
         gone = tuple(keys)
         for key in gone:
-            self._present.pop(key, None)
+            self._drop(key)
             task = self._node(key)
             if task is not None and task.present:
                 self._plan_frontier.release(task)
@@ -825,9 +828,17 @@ class Run:
     def _add(self, committed: Committed) -> None:
         key = committed.key
         self._present[key] = self._facts[key] = committed
+        self.present_bytes += sum(committed.bytes)
         self._strays.discard(key)
         content = key.content
         self._spent[content] = self._spent.get(content, 0.0) + committed.seconds
+
+    def _drop(self, key: CheckpointKey) -> Committed | None:
+        """Forget that an output is present; None: it is not."""
+        committed = self._present.pop(key, None)
+        if committed is not None:
+            self.present_bytes -= sum(committed.bytes)
+        return committed
 
     def _note_done(self, node: StageNode) -> None:
         if node.complete:

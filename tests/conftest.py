@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+import hypothesis
 import pytest
 
 from qoop.catalog.errors import ConfigError
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).parent / "golden"
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")
 """Generated data, also used by `make demo` and `make bench`; test runs may share it."""
+
+hypothesis.settings.register_profile("untimed", hypothesis.settings(deadline=None))
+hypothesis.settings.load_profile("untimed")  # how busy the machine is, is not for a test to say
 
 _NOT_IN_DUCKDB_2 = {
     duckdb.DuckDBPyConnection: ("arrow", "fetch_arrow_table", "fetch_record_batch", "pl"),

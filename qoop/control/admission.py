@@ -53,14 +53,18 @@ class Admission:
         """The place of a job in the queue, from 1; None if it does not wait."""
         return list(self._queue).index(job) + 1 if job in self._queue else None
 
-    def admit(self, active: Iterable[str]) -> Iterable[JobId]:
-        """The jobs that may run now, taken out of the queue. active: the tenant of each job that runs."""
+    def admit(self, active: Iterable[str], crowded: bool = False) -> Iterable[JobId]:
+        """The jobs that may run now, taken out of the queue. active: the tenant of each job that runs.
+
+        crowded: outputs of jobs that run no longer fit the memory for them and go to the disk, so that more jobs at a
+        time would only add to that. Nobody comes as long as one runs.
+        """
         running: dict[str, int] = {}
         count = 0
         for tenant in active:
             running[tenant] = running.get(tenant, 0) + 1
             count += 1
-        while self._queue and count < self.most:
+        while self._queue and count < (1 if crowded else self.most):
             found = min(self._queue.values(), key=lambda one: _turn(one, running))
             del self._queue[found.job]
             running[found.tenant] = running.get(found.tenant, 0) + 1

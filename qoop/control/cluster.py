@@ -74,7 +74,7 @@ from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
 from qoop.engine.task import CheckpointKey, JobId, MachineId, checkpoint_key, own_non_deterministic
 from qoop.planner.packing import Available
-from qoop.planner.plan import Plan, Resources
+from qoop.planner.plan import STORE_PER_KERNEL, Plan, Resources
 from qoop.planner.plan_json import dump
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.decision import Option
@@ -546,8 +546,10 @@ class Cluster:
 
     def _let_in(self, admission: Admission) -> None:
         """Let jobs that queue begin, as far as may be."""
-        active = [job.request.terms.tenant for name, job in self._jobs.items() if name not in admission]
-        for name in admission.admit(active):
+        active = [job for name, job in self._jobs.items() if name not in admission]
+        most = STORE_PER_KERNEL * self._driver.capacity.memory
+        crowded = sum(job.run.present_bytes for job in active) > most
+        for name in admission.admit([job.tenant for job in active], crowded):
             self._jobs[name].run.go_on()
             self._touch(name)
             self._shares_stale = True

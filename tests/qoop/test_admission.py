@@ -15,10 +15,11 @@ from qoop.control.admission import Admission
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
-from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Ended, Started
-from qoop.planner.plan import Estimate, Plan, Resources, Stage
+from qoop.engine.task import TaskSpec
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.retrace.rerun import read_trace, rerun
 from qoop.schedulers.terms import Terms
 
@@ -72,6 +73,33 @@ def test_a_tenant_that_runs_nothing_is_next() -> None:
     while cluster.busy:
         cluster.step()
     assert begun(jobs[3]) < begun(jobs[2])
+    cluster.close()
+
+
+def two_stages(name: str) -> Plan:
+    columns = (("x", "INTEGER"),)
+    first = Stage(f"{name}.1", "", (), columns, 2, f"{name}.1", estimate=Estimate(task_seconds=1.0, task_memory=1e6))
+    read = (StageInput("r", f"{name}.1", "all"),)
+    return Plan((first, Stage(f"{name}.2", "", read, columns, 1, f"{name}.2", estimate=first.estimate)), columns)
+
+
+@pytest.mark.parametrize(("output", "together"), [(3 * 10**9, False), (10**9, True)])
+def test_nobody_else_comes_while_outputs_are_more_than_fits_the_memory(output: int, together: bool) -> None:
+    def script(spec: TaskSpec) -> Outcome:
+        seconds = 9.0 if spec.stage.id == "long.2" else 1.0
+        return Outcome(seconds, bytes=output if spec.stage.id == "long.1" else 8)
+
+    clock = VirtualClock()
+    backend = SimulatedBackend({"m": Resources(2, 8e9)}, clock, script)
+    cluster = Cluster(backend, clock=clock, thread=False, most_jobs=2)
+    long, short = cluster.submit(JobRequest(two_stages("long"))), cluster.submit(JobRequest(plan("short", 2)))
+    other = cluster.submit(JobRequest(plan("other", 1)))
+    while cluster.busy:
+        cluster.step()
+        cluster.check()
+    end = next(record.at for record in long.history() if isinstance(record, Ended))
+    assert end == 11.0 and begun(short) < 2.0
+    assert begun(other) == (2.0 if together else end), "a place is free from the second second on"
     cluster.close()
 
 

@@ -24,9 +24,9 @@ from qoop.catalog.errors import (
     Timeout,
 )
 from qoop.control.cluster import Cluster
+from qoop.control.granting.spare_resources import with_spare_memory
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
-from qoop.control.granting.spare_resources import with_spare_memory
 from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.backends.worker_pool import Kernels

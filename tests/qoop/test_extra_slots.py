@@ -14,8 +14,8 @@ import qoop
 from qoop.catalog.errors import Cancelled, ConfigError, Timeout
 from qoop.control.cluster import Cluster
 from qoop.control.granting.extra_slots import BRIEF_SECONDS, PATIENCE_SECONDS, most_extra
-from qoop.control.job_handle import JobHandle
 from qoop.control.granting.last_resort import PATIENCE_SECONDS as LAST_PATIENCE
+from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
 from qoop.drawing.view import brief, view
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated

@@ -71,7 +71,7 @@ MUTANTS = (
         "a report of an attempt that has ended counts", Run, "_succeeded",
         "attempt is not None and not attempt.void and not self.ending", "not self.ending",
     ),
-    Mutant("a lost checkpoint is forgotten", Run, "_lost", "self._present.pop(key, None) is None", "True"),
+    Mutant("a lost checkpoint is forgotten", Run, "_lost", "self._drop(key) is None", "True"),
     Mutant("what others need is released at a switch", Run, "_useless", "or not task.wanted", "or True"),
     Mutant(
         "a switch goes on with what the plan makes of other things", Run, "switch",
