@@ -108,6 +108,14 @@ def jobs(name: str, value: float | str) -> float:
     return found
 
 
+def length(name: str, value: int | str) -> int:
+    """The length of a queue: a whole number, 0 or more. Raises ConfigError."""
+    found = number(name, value)
+    if isinstance(value, bool) or not 0 <= found < math.inf or found != int(found):
+        raise ConfigError(f"{name} must be a whole number of at least 0, not {value!r}")
+    return int(found)
+
+
 def on_or_off(name: str, value: bool | str) -> bool:
     """The value of an option that is on or off, such as "on" or "false". Raises ConfigError."""
     if isinstance(value, bool):
@@ -290,6 +298,9 @@ OPTIONS = (
     ),
     SessionOption(
         "ray_reserve", "true: Ray gives what its nodes have to nobody else meanwhile", on_or_off, lambda: True
+    ),
+    SessionOption(
+        "node_queue", "0: at the nodes of Ray no task waits for another to end", length, lambda: 0, trusted=True
     ),
     SessionOption("ray_tls", "where RAY_TLS_… name certificates: nodes talk by TLS", on_or_off, trusted=True),
     SessionOption("runtime_env", "what is installed on the nodes of Ray", as_it_is, text=False),

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from qoop.control.arbiter import RayShare
     from qoop.control.tenants import TenantStatus
     from qoop.drawing.explaining import Format
+    from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.growing.answer import Answer
     from qoop.iterating.curves import Kind
     from qoop.iterating.iteration import Iteration
@@ -130,6 +131,7 @@ def connect(
     ray: str | None = None,
     watch_machine: bool | None = None,
     ray_reserve: bool | None = None,
+    node_queue: int | None = None,
     ray_tls: bool | None = None,
     runtime_env: Mapping[str, object] | None = None,
     locked: bool | None = None,
@@ -187,6 +189,8 @@ def connect(
         Paths of tables and checkpoints must mean the same on all nodes. Needs the extra ``qoop[ray]``.
     ray_reserve: whether Ray counts the slots and the memory of its nodes as taken while there are sessions, and so
         places nothing else there; true by default.
+    node_queue: tasks that wait at each node of the Ray cluster for others to end, besides those that run there, so that
+        one begins without a word from the session; 0 by default: none. See docs/ray.md.
     ray_tls: whether the processes of the session on the nodes talk by TLS, with certificates on both sides, which are
         those that RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT name for Ray. By default where these
         are set, unless the nodes are on a loopback address.
@@ -238,6 +242,7 @@ class Session:
             tenants=config.tenants,
             most_jobs=config.most_jobs,
             most_queued=config.most_queued,
+            queueing=_queueing(config),
         )
         if share is not None:
             share.wants = self.cluster.wanted
@@ -1160,7 +1165,19 @@ def _backend(config: Config, share: RayShare | None) -> LastingBackend:
         return LocalBackend(config.slots, config.memory, config.spill, _retention(config))
     from qoop.engine.backends.ray.backend import RayBackend
 
-    return RayBackend(config.ray, _retention(config), config.spill, config.runtime_env, share=share, tls=config.ray_tls)
+    return RayBackend(
+        config.ray, _retention(config), config.spill, config.runtime_env, share=share, tls=config.ray_tls,
+        queueing=_queueing(config),
+    )  # fmt: skip
+
+
+def _queueing(config: Config) -> NodeQueueing | None:
+    """The way in which granted tasks wait at the nodes of a Ray cluster; None: none does."""
+    if config.ray is None or not config.node_queue:
+        return None
+    from qoop.engine.node_queues.policy import usual
+
+    return usual(config.node_queue)
 
 
 def _scheduler(config: Config) -> Scheduler | None:

@@ -7,6 +7,6 @@
     simulated.py    scripted durations and failures under a virtual clock
     shared_rate.py  a disk or link that attempts share
     worker_pool.py  the workers of a simulated machine
-    simulated_nodes.py  the queue of a simulated machine, and when it is heard of
+    simulated_nodes.py  when simulated machines are heard of
     ray/            nodes of a Ray cluster
 """

@@ -13,6 +13,9 @@ cut, and what DuckDB takes beyond its limit. What is free goes back to the syste
 lose least. An elastic one goes on with what is left; any other keeps what it was granted as long as it runs. When
 memory falls, outputs are spilled in the background, and kernels are replaced once they are idle: one that has worked
 holds some 50 MB for ever.
+
+An attempt that was granted before there was a slot for it (`Grant.waits`) waits here, in the order of its queue
+(:mod:`qoop.engine.node_queues`), and begins when what runs has left it the resources: nobody has to be asked.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -62,6 +65,11 @@ from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskAccount, TaskSpec
 from qoop.planner.packing import shrunk_to_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Resources
+
+if TYPE_CHECKING:
+    from qoop.engine.node_queues.node import QueueingNode
+    from qoop.engine.node_queues.policy import NodeQueueing
+    from qoop.engine.node_queues.ticket import Ticket
 
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
@@ -121,7 +129,8 @@ class LocalBackend:
 
     slots: how many threads may work. memory: bytes for everything.
     spill_dir: where a temporary directory is made. retention: what outlives a job, or the process.
-    machine: what it is called, if there are others. elsewhere: knows of what they hold.
+    machine: what it is called, if there are others. elsewhere: knows of what they hold. queueing: how attempts wait
+    here for others to end; None: none does.
     Raises DiskFull if one of the directories cannot be written.
     """
 
@@ -133,6 +142,7 @@ class LocalBackend:
         retention: Retention = _NOTHING,
         machine: MachineId = MACHINE,
         elsewhere: Elsewhere | None = None,
+        queueing: NodeQueueing | None = None,
     ) -> None:
         if slots < 1 or memory < 1:
             raise ConfigError(f"a machine needs slots and memory, not {slots} slots and {memory} bytes")
@@ -152,6 +162,8 @@ class LocalBackend:
         self._work: deque[_Attempt] = deque()
         self._changed = threading.Condition()  # guards `_work` and what decides whether a worker leaves
         self._attempts: dict[AttemptId, _Attempt] = {}
+        self._node = None if queueing is None else _queueing_node(self._capacity, queueing)
+        self._waiting: dict[AttemptId, _Attempt] = {}  # for others to end
         self._helpers: list[threading.Thread] = []  # that insist on a stop, or spill
         self._closed = False
         self._workers: list[threading.Thread] = []
@@ -180,8 +192,14 @@ class LocalBackend:
             self._events.put(_revoked(spec))
             return
         self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
+        ticket = spec.ticket
+        if self._node is not None and ticket is not None and ticket.waits:
+            self._wait(self._node, _Attempt(spec, queued=True), ticket)
+            return
         attempt = self._attempts[spec.attempt] = _Attempt(spec, queued=queued)
         with self._changed:
+            if self._node is not None:
+                self._node.hold(spec.attempt, spec.resources)
             self._work.append(attempt)
             if not queued and len(self._work) > self._ready:
                 attempt.queued = True
@@ -191,8 +209,38 @@ class LocalBackend:
             self._spare = max(self._spare, min(_MOST_SPARE, self._on_top()))  # their kernels stay warm
             self._staff(self._slots)
 
+    def _wait(self, node: QueueingNode, attempt: _Attempt, ticket: Ticket) -> None:
+        """Let an attempt wait until others have left it what it was granted; it was told that it does."""
+        with self._changed:
+            self._waiting[ticket.attempt] = attempt
+            now = time.monotonic()  # each machine has a clock of its own
+            begun = node.arrive(replace(ticket, since=now), now)
+            node.queue.hear(ticket.job, ticket.left)
+            self._begin(begun)
+
+    def _begin(self, begun: Iterable[AttemptId]) -> None:
+        """Attempts that waited have what they need. Under the lock."""
+        for id in begun:
+            attempt = self._attempts[id] = self._waiting.pop(id)
+            self._work.append(attempt)
+            self._changed.notify()
+
+    def allow(self, resources: Resources) -> None:
+        """Of what it has, attempts that wait may take so much, with those that run; the rest is for others."""
+        if self._node is not None:
+            with self._changed:
+                self._node.capacity = resources
+                self._begin(self._node.begin(time.monotonic()))
+
     def stop(self, attempt: AttemptId) -> None:
-        """Interrupt an attempt, until it ends."""
+        """Interrupt an attempt, until it ends; one that waits has ended at once."""
+        with self._changed:
+            waited = self._waiting.pop(attempt, None)
+            if self._node is not None and waited is not None:
+                self._node.release(attempt)
+        if waited is not None:
+            self._events.put(TaskStopped(attempt))
+            return
         found = self._attempts.get(attempt)
         if found is None or found.stop.is_set():
             return
@@ -219,6 +267,7 @@ class LocalBackend:
         self._capacity = _capacity(slots, memory)
         self._events.put(SlotsChanged(self._machine, self._capacity))
         self._revoke()
+        self.allow(self._capacity)
         falls = memory < self._memory
         self._memory = self._relief.memory = memory
         self.store.budget = _for_outputs(memory)
@@ -267,7 +316,7 @@ class LocalBackend:
         if self._closed:
             return
         self._closed = True
-        for attempt in list(self._attempts):
+        for attempt in [*self._waiting, *self._attempts]:
             self.stop(attempt)
         self._spare = 0
         self._staff(0)
@@ -350,6 +399,10 @@ class LocalBackend:
                 return
             resources = attempt.resources = replace(resources, memory=attempt.had.memory)
         attempt.had = resources
+        if self._node is not None:
+            with self._changed:
+                self._node.hold(attempt.spec.attempt, resources)
+                self._begin(self._node.begin(time.monotonic()))
         self._events.put(TaskRegranted(attempt.spec.attempt, resources))
 
     def _changed_to(self, attempt: _Attempt, resources: Resources) -> bool:
@@ -417,6 +470,9 @@ class LocalBackend:
         attempt.ended.set()
         with self._changed:
             self._ready += 1  # before it is told, or what comes next in its place would count as queued
+            if self._node is not None:
+                self._node.release(attempt.spec.attempt)
+                self._begin(self._node.begin(time.monotonic()))
         for event in events:
             self._events.put(event)
         return kernel
@@ -525,6 +581,12 @@ def _revoked(spec: TaskSpec) -> TaskFailed:
     error = Revoked("the slots or the memory it ran in were taken away")
     error.stage, error.part = spec.stage.id, spec.attempt.task.part
     return TaskFailed(spec.attempt, error, retryable=True)
+
+
+def _queueing_node(capacity: Resources, queueing: NodeQueueing) -> QueueingNode:
+    from qoop.engine.node_queues.node import QueueingNode  # at most machines nothing waits
+
+    return QueueingNode(capacity, queueing)
 
 
 def _capacity(slots: int, memory: int) -> Resources:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from qoop.catalog.errors import CheckpointError, ConfigError, QoopError, Revoked
 from qoop.catalog.value import value
 from qoop.engine.backends.shared_rate import SharedRate
-from qoop.engine.backends.simulated_nodes import Heartbeats, SimulatedNode
+from qoop.engine.backends.simulated_nodes import Heartbeats
 from qoop.engine.backends.worker_pool import Kernels, Worker, WorkerPool
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -38,6 +38,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.functions.measured import FunctionCalls
+from qoop.engine.node_queues.node import QueueingNode
 from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.node_queues.ticket import JobLeft
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskAccount, TaskSpec
@@ -177,7 +178,7 @@ class SimulatedBackend:
         self.left_of: Callable[[JobId], JobLeft | None] = lambda _: None
         self._heartbeats = heartbeats
         self._queueing = queueing
-        self._nodes = {name: SimulatedNode(capacity, queueing) for name, capacity in machines.items() if queueing}
+        self._nodes = {name: QueueingNode(capacity, queueing) for name, capacity in machines.items() if queueing}
         self._beating: set[MachineId] = set()
         self.started: list[TaskSpec] = []
         self.task_events = 0
@@ -403,7 +404,7 @@ class SimulatedBackend:
             self._beat(machine)
         return ()
 
-    def _hear(self, node: SimulatedNode) -> None:
+    def _hear(self, node: QueueingNode) -> None:
         for job in {ticket.job for ticket in node.queue}:
             left = self.left_of(job)
             if left is not None:
@@ -656,7 +657,7 @@ class SimulatedBackend:
         """A machine of that size, with a worker for each slot; new kernels are opened while tasks run."""
         before, self._machines[machine] = self._machines.get(machine, capacity), capacity
         if self._queueing is not None:
-            self._nodes.setdefault(machine, SimulatedNode(capacity, self._queueing)).capacity = capacity
+            self._nodes.setdefault(machine, QueueingNode(capacity, self._queueing)).capacity = capacity
             self._plan(self.clock.now(), partial(self._next_at, machine))
         for key in [key for key in self._devices if key[0] == machine]:
             self._devices[key].change(_rate(capacity, key[1]), self.clock.now())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import math
+from typing import Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
@@ -34,6 +36,18 @@ class NodeQueueing:
         if self.placement not in PLACEMENTS:
             raise ConfigError(f"no placement {self.placement!r}; there are {', '.join(PLACEMENTS)}")
 
+    @classmethod
+    def described(cls, text: str) -> NodeQueueing | None:
+        """The policy of which a trace keeps the `repr`; None for no text. Raises ConfigError if it describes none.
+
+        >>> NodeQueueing.described(repr(NodeQueueing(2, Ordering("fifo")))) == NodeQueueing(2, Ordering("fifo"))
+        True
+        """
+        try:
+            return _read(ast.parse(text, mode="eval").body) if text else None
+        except (SyntaxError, ValueError, TypeError, KeyError) as error:
+            raise ConfigError(f"{text!r} describes no queues of nodes: {error}") from error
+
     def queue(self) -> NodeQueue:
         """One for a node."""
         return NodeQueue(self.ordering, self.length)
@@ -41,3 +55,16 @@ class NodeQueueing:
     def placer(self) -> Placement:
         """The choice of nodes, for one scheduler."""
         return Placement(self.placement, self.ordering, self.length, self.most_wait, self.seed)
+
+
+def usual(length: int) -> NodeQueueing:
+    """Queues of that many tasks at real nodes: those of the job with the least work left begin first, and none is
+    passed over for long. A task that would wait for two seconds is called back to an idle slot."""
+    return NodeQueueing(length, Ordering("shortest-job", starved_after=5.0, starved_ratio=10.0), call_back_after=2.0)
+
+
+def _read(node: ast.expr) -> Any:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        kind: Any = {"NodeQueueing": NodeQueueing, "Ordering": Ordering}[node.func.id]
+        return kind(**{str(one.arg): _read(one.value) for one in node.keywords})
+    return math.inf if isinstance(node, ast.Name) and node.id == "inf" else ast.literal_eval(node)

@@ -173,9 +173,9 @@ class Cluster:
         self._sizes = deque([(self.opened, self._driver.capacity)], maxlen=REMEMBERED)
         if trace is not None:
             machines, policy, weights = dict(backend.machines()), repr(self._scheduler), self._tenant_weights
-            self._recorder.open(
-                Opened(self.opened, machines, wait_for_capacity, policy, extra_slots, weights, most_jobs, self.wall)
-            )
+            queues = repr(queueing) if queueing is not None else ""
+            capacity = self.opened, machines, wait_for_capacity
+            self._recorder.open(Opened(*capacity, policy, extra_slots, weights, most_jobs, self.wall, queues))
         self._journal = Journal() if thread else None  # a simulation is nobody's news
         self._thread: threading.Thread | None = None
         if thread:

@@ -23,7 +23,8 @@ from qoop.planner.plan import Resources
 class Opened:
     """The cluster began at this time, with these machines. scheduler: the `repr` of its policy, from which it can be
     made again (:mod:`qoop.schedulers.described`). extra_slots, tenants, most_jobs: see
-    `Cluster`. wall: seconds since 1970, where the clock was a real one."""
+    `Cluster`. wall: seconds since 1970, where the clock was a real one. queueing: the `repr` of how tasks wait at
+    machines; empty: none does."""
 
     at: float
     machines: Mapping[MachineId, Resources]
@@ -33,6 +34,7 @@ class Opened:
     tenants: Mapping[str, float] = field(default_factory=dict)
     most_jobs: float = math.inf
     wall: float | None = None
+    queueing: str = ""
 
 
 @value

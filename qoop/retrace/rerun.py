@@ -44,6 +44,8 @@ from qoop.schedulers.described import made
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from qoop.engine.node_queues.policy import NodeQueueing
+
 T = TypeVar("T")
 Output = Mapping[str, Any]
 """The output, as its line in the trace."""
@@ -162,6 +164,14 @@ def _recorded(scheduler: str) -> Scheduler:
         return made(scheduler)
     except ConfigError as error:
         raise ConfigError(f"the trace was made with the scheduler {scheduler}: give it to go through it") from error
+
+
+def _queueing(described: str) -> NodeQueueing | None:
+    if not described:
+        return None
+    from qoop.engine.node_queues.policy import NodeQueueing  # few sessions have queues at their nodes
+
+    return NodeQueueing.described(described)
 
 
 def stories(found: Rerun, job: JobId | None = None, full: bool = False) -> Iterator[str]:
@@ -332,6 +342,7 @@ class _Again:
             opened.extra_slots,
             opened.tenants,
             most_jobs=opened.most_jobs,
+            queueing=_queueing(opened.queueing),
         )
 
     @property

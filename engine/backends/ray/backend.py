@@ -40,9 +40,21 @@ from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.nodes import ControlAway, Node, attach, host, living, load, seconds_left
 from qoop.engine.backends.ray.peers import Peers, PeerServer, PeerTable, Place, new_secret
 from qoop.engine.backends.ray.tls import is_wanted
-from qoop.engine.backends.ray.worker import Begin, Change, Drop, End, Introduced, NodeConfig, NodeWorker, Order, Settle
+from qoop.engine.backends.ray.worker import (
+    Allow,
+    Begin,
+    Change,
+    Drop,
+    End,
+    Introduced,
+    NodeConfig,
+    NodeWorker,
+    Order,
+    Settle,
+)
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.events import (
+    Begun,
     CapacityNotice,
     CheckpointLost,
     CheckpointSaved,
@@ -57,6 +69,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.failures import to_failure
+from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.scratch import Scratch
@@ -135,7 +148,8 @@ class RayBackend:
     address: see :func:`~qoop.engine.backends.ray.nodes.attach`. retention: as for a local one; all nodes must
     have its directory. spill_dir: where each node makes a temporary directory. clock: of the notices. share: with other
     sessions, which also keeps Ray from giving the resources to others; None: this one has the nodes to itself.
-    tls: between its processes; None: see :mod:`qoop.engine.backends.ray.tls`.
+    tls: between its processes; None: see :mod:`qoop.engine.backends.ray.tls`. queueing: how granted tasks wait at the
+    nodes; None: none does.
     Raises ConfigError for want of Ray, or of a cluster with at least one node that has a CPU.
     """
 
@@ -148,18 +162,21 @@ class RayBackend:
         clock: Clock | None = None,
         share: Share | None = None,
         tls: bool | None = None,
+        queueing: NodeQueueing | None = None,
     ) -> None:
         self._ray = load()
         self._attached = attach(address, runtime_env)
         self._retention, self._spill = retention, spill_dir
         self._clock = clock or WallClock()
         self._share = share
+        self._queueing = queueing
         self._secret = new_secret()
         self._tls = is_wanted(tls, host())
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._lock = threading.RLock()  # guards what follows
         self._machines: dict[MachineId, _Machine] = {}
         self._attempts: dict[AttemptId, tuple[_Machine, TaskSpec]] = {}  # where
+        self._waiting: set[AttemptId] = set()  # at their nodes, for others to end
         self._outputs: dict[CheckpointKey, _Output] = {}
         self._doubtful: set[CheckpointKey] = set()  # a node that held them is gone; it is looked up who else has them
         self._put_off: list[tuple[_Machine, TaskSpec]] = []  # attempts that read such, until that is known
@@ -207,6 +224,8 @@ class RayBackend:
             if found is None:  # it was lost, which the driver is about to hear
                 return
             self._attempts[spec.attempt] = found, spec
+            if spec.ticket is not None and spec.ticket.waits:
+                self._waiting.add(spec.attempt)
             if self._doubtful and any(key in self._doubtful for item in spec.inputs for key in item.keys):
                 self._put_off.append((found, spec))
                 if not queued:
@@ -243,6 +262,7 @@ class RayBackend:
                 return
             self._put_off = waiting
             del self._attempts[attempt]
+            self._waiting.discard(attempt)
             self._events.put(TaskStopped(attempt))
 
     def regrant(self, attempt: AttemptId, resources: Resources) -> None:
@@ -427,7 +447,8 @@ class RayBackend:
             slots = {name: int(machine.whole.cpu) for name, machine in self._machines.items()}
             used: Counter[MachineId] = Counter()
             for machine, spec in self._attempts.values():
-                used[machine.name] += int(spec.resources.cpu)
+                if spec.attempt not in self._waiting:
+                    used[machine.name] += int(spec.resources.cpu)
         for name, count in (self._share.tick(slots, used) or {}).items():
             self._give(name, count)
 
@@ -437,6 +458,8 @@ class RayBackend:
             if machine is None or machine.slots == slots:
                 return
             machine.slots = slots
+            if self._queueing is not None:
+                machine.orders.append(Allow(machine.capacity))
             changed = SlotsChanged(name, machine.capacity, "sessions share it")
         self._events.put(changed)
 
@@ -490,7 +513,7 @@ class RayBackend:
         """Start an actor on a node. Its resources are reserved for all sessions at once (`reservation`)."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        rules = (self._spill, self._retention, self._secret, self._tls)
+        rules = (self._spill, self._retention, self._secret, self._tls, self._queueing)
         config = NodeConfig(node.machine, node.slots, node.memory, *rules)
         kind = self._ray.remote(num_cpus=0, concurrency_groups={"events": 1})(NodeWorker)
         return kind.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote(config)
@@ -560,11 +583,14 @@ class RayBackend:
             event = self._brought(machine, event)
         with self._lock:
             match event:
+                case Begun(attempt):
+                    self._waiting.discard(attempt)
                 case TaskSucceeded(attempt, committed):
                     self._attempts.pop(attempt, None)
                     self._hold(machine, attempt.task.job, committed)
                 case TaskFailed(attempt) | TaskStopped(attempt):
                     self._attempts.pop(attempt, None)
+                    self._waiting.discard(attempt)
                 case CheckpointLost(key):
                     self._outputs.pop(key, None)
                 case CheckpointSaved(_, key, kept=True) if key in self._outputs:
@@ -609,6 +635,7 @@ class RayBackend:
             del self._machines[machine.name]
             self._told.pop(machine.name, None)
             self._attempts = {name: place for name, place in self._attempts.items() if place[0] is not machine}
+            self._waiting &= self._attempts.keys()
             there = [key for key, output in self._outputs.items() if output.machine is machine]
             self._doubtful.update(there)
         self._peers.forget(machine.place)

@@ -20,6 +20,7 @@ from qoop.engine.backends.ray.nodes import host
 from qoop.engine.backends.ray.peers import PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
+from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.stage_sql import check_stage
 from qoop.engine.storage.checkpoint import Retention
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
@@ -31,7 +32,8 @@ _STREAM = 10_000  # times that it does so in one call, whose account Ray keeps
 
 @value
 class NodeConfig:
-    """The settings that a node gets from its session. memory: bytes for everything, as for a local one."""
+    """The settings that a node gets from its session. memory: bytes for everything, as for a local one. queueing: how
+    tasks wait there."""
 
     machine: MachineId
     slots: int
@@ -40,6 +42,7 @@ class NodeConfig:
     retention: Retention
     secret: str = field(repr=False)
     tls: bool
+    queueing: NodeQueueing | None = None
 
 
 @value
@@ -88,6 +91,13 @@ class Settle:
 
 
 @value
+class Allow:
+    """The session may have these resources of the node's."""
+
+    resources: Resources
+
+
+@value
 class Drop:
     """The job needs these outputs no more."""
 
@@ -95,7 +105,7 @@ class Drop:
     keys: tuple[CheckpointKey, ...]
 
 
-Order = Begin | End | Change | Settle | Drop
+Order = Begin | End | Change | Settle | Allow | Drop
 
 
 class NodeWorker:
@@ -108,7 +118,7 @@ class NodeWorker:
         self._functions: dict[str, UserFunction] = {}
         self._refused: list[Event] = []
         self._backend = LocalBackend(
-            config.slots, config.memory, config.spill, config.retention, config.machine, self._inputs
+            config.slots, config.memory, config.spill, config.retention, config.machine, self._inputs, config.queueing
         )
         self._inputs.store = self._backend.store
         self._server = PeerServer(host(), self._backend.store, config.secret, config.tls)
@@ -130,6 +140,8 @@ class NodeWorker:
                     self._backend.regrant(attempt, resources)
                 case Settle(attempt):
                     self._backend.settle(attempt)
+                case Allow(resources):
+                    self._backend.allow(resources)
                 case Drop(job, keys):
                     self._inputs.forget(keys)
                     self._backend.release(job, keys)

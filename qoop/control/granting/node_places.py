@@ -67,11 +67,13 @@ class NodePlaces:
                 del waiting[grant.job]
 
     def _busy(self) -> list[MachineId]:
-        """The machines that stay and have no slot free."""
+        """The machines that stay and have no slot free. Nothing waits for an elastic task: it gives slots back as soon
+        as somebody wants them."""
+        elastic = {one.machine for job in self._jobs.values() for one in job.run.elastic()}
         return [
             name
             for name, one in self._driver.availability().items()
-            if one.capacity.cpu >= 1 and one.free.cpu < 1 and name not in self._driver.leaving
+            if one.capacity.cpu >= 1 and one.free.cpu < 1 and name not in self._driver.leaving and name not in elastic
         ]
 
     def _idle(self) -> int:
