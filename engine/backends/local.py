@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
+from qoop.engine.backends.ahead import FetchedAhead
 from qoop.engine.backends.base import happened
 from qoop.engine.clock import Stopwatch
 from qoop.engine.events import (
@@ -100,7 +101,7 @@ class _Attempt:
 
     resources: that it is to have; had: that it is known to have. extra: it runs on a slot on top of those there are.
     revoked: it was stopped because its resources were taken away. came: when it was started; queued: it was told that
-    it waits.
+    it waits. ahead: what it reads from other machines, if that was fetched while it waited.
     """
 
     spec: TaskSpec
@@ -114,6 +115,7 @@ class _Attempt:
     revoked: bool = False
     came: float = field(default_factory=time.perf_counter)
     queued: bool = False
+    ahead: FetchedAhead[Read, pa.Table] | None = None
 
     def __post_init__(self) -> None:
         self.resources = self.had = self.spec.resources
@@ -216,6 +218,10 @@ class LocalBackend:
             now = time.monotonic()  # each machine has a clock of its own
             begun = node.arrive(replace(ticket, since=now), now)
             node.queue.hear(ticket.job, ticket.left)
+            wanted = dict.fromkeys(read for item in attempt.spec.inputs for read in item.reads)
+            if self._elsewhere is not None and wanted:
+                attempt.ahead = FetchedAhead(partial(self._fetched, attempt.spec, list(wanted)))
+                self._help(attempt.ahead.fetch, name="qoop-ahead")
             self._begin(begun)
 
     def _begin(self, begun: Iterable[AttemptId]) -> None:
@@ -502,7 +508,7 @@ class LocalBackend:
         def begin(schema: pa.Schema, parts: int) -> Output:
             return Timed(self.store.begin(schema, parts, attempt.check), writing)
 
-        read = self._reader(spec, reading)
+        read = self._reader(attempt, reading)
         made = kernel.run(spec, read, attempt.check, begin, partial(self._tell, spec.attempt))
         committed = Committed(
             spec.key,
@@ -527,8 +533,9 @@ class LocalBackend:
     def _tell(self, attempt: AttemptId, called: tuple[FunctionCalls, ...]) -> None:
         self._events.put(CallsSeen(attempt, called))
 
-    def _reader(self, spec: TaskSpec, stopwatch: Stopwatch) -> Callable[[str], pa.Table]:
+    def _reader(self, attempt: _Attempt, stopwatch: Stopwatch) -> Callable[[str], pa.Table]:
         """Reads the stage inputs of a task by name, as one table of as many chunks as there are pieces."""
+        spec = attempt.spec
         reads = {item.name: item.reads for item in spec.inputs}
 
         def read(name: str) -> pa.Table:
@@ -536,7 +543,9 @@ class LocalBackend:
                 return fetched(name)
 
         def fetched(name: str) -> pa.Table:
-            found = self._fetched(spec, reads[name])
+            ahead = attempt.ahead.take() if attempt.ahead is not None else {}
+            found = {one: ahead[one] for one in reads[name] if one in ahead}
+            found.update(self._fetched(spec, [one for one in reads[name] if one not in found]))
             self.store.fetch([one for one in reads[name] if one not in found])
             try:
                 return pa.concat_tables([found[one] if one in found else self.store.read(*one) for one in reads[name]])

