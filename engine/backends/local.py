@@ -272,8 +272,8 @@ class LocalBackend:
         slots, memory = self._size(slots, memory)
         self._capacity = _capacity(slots, memory)
         self._events.put(SlotsChanged(self._machine, self._capacity))
+        self.allow(self._capacity)  # first: nothing that waits is to begin in what is taken away
         self._revoke()
-        self.allow(self._capacity)
         falls = memory < self._memory
         self._memory = self._relief.memory = memory
         self.store.budget = _for_outputs(memory)

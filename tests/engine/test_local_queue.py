@@ -77,7 +77,10 @@ def test_the_job_with_the_least_left_begins_first() -> None:
 
 def test_what_waits_ends_at_once_when_it_is_cancelled() -> None:
     with cluster_of(1, NodeQueueing(2)) as cluster:
-        endless, other = job(cluster, "endless", ENDLESS, 1, 9.0), job(cluster, "other", QUICK, 2)
+        endless = job(cluster, "endless", ENDLESS, 1, 9.0)
+        while not count(endless, Started):
+            cluster.wait_for_planner()
+        other = job(cluster, "other", QUICK, 2)
         while not count(other, Waiting):
             cluster.wait_for_planner()
         other.cancel()
@@ -132,7 +135,10 @@ def test_what_waits_has_its_inputs_before_it_begins() -> None:
 @pytest.mark.parametrize("slots", [0, 1])
 def test_a_machine_that_shrinks_begins_no_more_than_it_has_slots_for(slots: int) -> None:
     with cluster_of(2, NodeQueueing(4)) as cluster:
-        endless, other = job(cluster, "endless", ENDLESS, 2, 9.0), job(cluster, "other", QUICK, 3)
+        endless = job(cluster, "endless", ENDLESS, 2, 9.0)
+        while count(endless, Started) < 2:
+            cluster.wait_for_planner()
+        other = job(cluster, "other", QUICK, 3)
         while not count(other, Waiting):
             cluster.wait_for_planner()
         cluster.resize(slots=slots)
