@@ -57,6 +57,7 @@ from qoop.replanning.worthwhile import Worthwhile
 from qoop.result import Result
 from qoop.schedulers.terms import Terms
 from qoop.session_tables import SessionTables
+from qoop.statements.databases.schemas import CreateSchema, DropSchema, ShowSchemas
 from qoop.statements.keeping import DRAFTS
 from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.reading import Change, Copy, CreateEmpty, CreateTable, CreateView, Drop
@@ -98,8 +99,8 @@ if TYPE_CHECKING:
     from qoop.statements.remembered import Remembered
 
 
-_CHANGES = CreateView | CreateTable | CreateEmpty | Change | Drop
-"""The statements that change tables and views."""
+_CHANGES = CreateView | CreateTable | CreateEmpty | Change | Drop | CreateSchema | DropSchema
+"""The statements that change tables, views and schemas."""
 
 SYNONYMS = {"threads": "slots", "worker_threads": "slots", "memory_limit": "memory", "max_memory": "memory"}
 """The names that DuckDB has for options of a session."""
@@ -417,10 +418,12 @@ class Session:
                     return self.execute(Query(query), watch)
 
                 return _counted(self._tables.definitions.change(statement, run, Result, self._tables.binder.settings))
-            case CreateTable(name, text):
-                wanted = self._tables.definitions.is_wanted(statement)
-                made = self.execute(Query(text), watch) if wanted else None
-                if made is not None:
+            case CreateSchema() | DropSchema():
+                self._tables.definitions.do_schema(statement)
+            case CreateTable(text=text):
+                name = self._tables.definitions.wanted(statement)
+                made = self.execute(Query(text), watch) if name is not None else None
+                if name is not None and made is not None:
                     self._tables.definitions.create_table(name, made)
                 return _count(made)
             case Copy(text, path, options):
@@ -430,10 +433,12 @@ class Session:
                 made = self.execute(Query(text), watch)
                 made.copy_to(path, options, folder, self._writers(made))
                 return _count(made)
-            case ShowTables():
-                return Result(
-                    pa.table({"c0": pa.array(self._tables.definitions.names(), pa.string())}), (("name", "VARCHAR"),)
-                )
+            case ShowTables(schema):
+                definitions = self._tables.definitions
+                names = definitions.names() if schema is None else definitions.names_in(schema)
+                return Result(pa.table({"c0": pa.array(names, pa.string())}), (("name", "VARCHAR"),))
+            case ShowSchemas():
+                return Result(*self._tables.definitions.schemas.shown())
             case ShowFunctions():
                 from qoop.statements.showing import shown_functions
 
@@ -969,14 +974,13 @@ class Session:
         """Do what a statement about databases asks for."""
         with self._tables.naming():
             found = self._attached.do(asked, self.config.locked)
-            self._tables.definitions.default = self._attached.default
         return _done() if found is None else Result(*found)
 
     @cached_property
     def _attached(self) -> Attached:
         from qoop.statements.databases.attached import Attached
 
-        return Attached(self._tables.register_database, self._tables.forget)
+        return Attached(self._tables.register_database, self._tables.forget, self._tables.definitions.schemas)
 
     def _see_frames(self, text: str) -> None:
         """Register the variables of the program that a query names as tables; forget those that are none any more."""

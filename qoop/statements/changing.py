@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,14 @@ import pyarrow as pa
 from qoop.catalog import arrow_output
 from qoop.catalog.errors import OutOfMemory, QueryError
 from qoop.catalog.opening import open_duckdb
-from qoop.catalog.sources.files import sql_name
+from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.table import Columns
 from qoop.statements.settings import Settings, set_statements
 
 if TYPE_CHECKING:
     from qoop.result import Result
+    from qoop.statements.databases.schemas import Parts
     from qoop.statements.reading import Change, CreateEmpty
 
 Rows = tuple[pa.Table, Columns]
@@ -34,33 +35,44 @@ def empty(asked: CreateEmpty, settings: Settings) -> Rows:
     """A table without rows. Raises QueryError for columns that DuckDB does not take, and for what is more than their
     names and types: nothing would keep it."""
     with _duckdb(settings) as connection:
-        connection.execute(f"CREATE TABLE {sql_name(asked.name)} {asked.columns}")
+        name = sql_name(asked.name[-1])
+        connection.execute(f"CREATE TABLE {name} {asked.columns}")
         lost = sorted({text for (text,) in connection.execute(_LOST).fetchall()})
         if lost:
-            raise QueryError(f"table {asked.name} has columns with types alone: it cannot keep {', '.join(lost)}")
-        return _read(connection, asked.name)
+            raise QueryError(f"table {asked.name[-1]} has columns with types alone: it cannot keep {', '.join(lost)}")
+        return _read(connection, name)
 
 
 def apply(
-    asked: Change, name: str, others: Collection[str], run: Callable[[str], Result], now: Result, settings: Settings
+    asked: Change,
+    name: Parts,
+    others: Mapping[str, Parts],
+    run: Callable[[str], Result],
+    now: Result,
+    settings: Settings,
+    default: str | None = None,
 ) -> tuple[Rows, int]:
     """The rows of a table after a change, and how many were changed.
 
-    others: the tables that the change may read besides, by name as the text has it. run: answers a query.
+    name: of the table, with the schema that it is in. others: the names of the tables that the change may read besides,
+    with databases and schemas, by the names that the session has for them. run: answers a query. default: the schema
+    that names without one are of.
 
     Raises QueryError for what DuckDB does not take, OutOfMemory.
     """
     rows = None if asked.query is None else run(asked.query)
-    read = {} if rows is not None else {other: run(f"FROM {sql_name(other)}") for other in others}
+    read = {} if rows is not None else {parts: run(f"FROM {sql_name(other)}") for other, parts in others.items()}
     with _duckdb(settings) as connection:
-        _fill(connection, name, now)
-        for other, found in read.items():
-            _fill(connection, other, found)
+        _make_places(connection, [name, *read])
+        for parts, found in {name: now, **read}.items():
+            _fill(connection, _dotted(parts), found)
+        if default is not None and default.lower() in {".".join(parts[:-1]).lower() for parts in (name, *read)}:
+            connection.execute(f"SET search_path = {sql_string(f'{default},memory.main')}")
         if rows is not None:
-            _fill(connection, _ROWS, rows)
+            _fill(connection, sql_name(_ROWS), rows)
         change = asked.text if rows is None else f"{asked.head} FROM {sql_name(_ROWS)}"
         counted = connection.execute(change).fetchone()
-        return _read(connection, name), 0 if counted is None else int(counted[0])
+        return _read(connection, _dotted(name)), 0 if counted is None else int(counted[0])
 
 
 @contextmanager
@@ -78,18 +90,31 @@ def _duckdb(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
         raise QueryError(reason(error)) from error
 
 
+def _make_places(connection: duckdb.DuckDBPyConnection, names: Collection[Parts]) -> None:
+    """Make the databases and schemas that tables are in."""
+    databases = {parts[:1] for parts in names if len(parts) > 2}
+    for database in databases:
+        connection.execute(f"ATTACH ':memory:' AS {_dotted(database)}")
+    for schema in {parts[:-1] for parts in names if len(parts) > 1} - databases:
+        connection.execute(f"CREATE SCHEMA {_dotted(schema)}")
+
+
+def _dotted(parts: Parts) -> str:
+    return ".".join(map(sql_name, parts))
+
+
 def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Result) -> None:
-    """Make a table of rows; Arrow alone does not tell all types."""
+    """Make a table of rows; Arrow alone does not tell all types. name: in SQL."""
     typed = zip(rows.unique_columns, rows.types, strict=True)
     columns = ", ".join(f"{sql_name(column)} {type_}" for column, type_ in typed)
-    connection.execute(f"CREATE TABLE {sql_name(name)} ({columns})")
+    connection.execute(f"CREATE TABLE {name} ({columns})")
     connection.register("qoop given", rows.lossless())
-    connection.execute(f'INSERT INTO {sql_name(name)} FROM "qoop given"')
+    connection.execute(f'INSERT INTO {name} FROM "qoop given"')
     connection.unregister("qoop given")
 
 
 def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Rows:
-    query = f"FROM {sql_name(name)}"
+    query = f"FROM {name}"
     columns = describe(connection, query)
     found = arrow_output.table(connection, query)
     return found, columns

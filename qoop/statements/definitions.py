@@ -14,9 +14,10 @@ from qoop.catalog.sources.database import schema_of
 from qoop.catalog.stores.objects import is_remote
 from qoop.planner.sql.sources import OF_CATALOG, is_of_catalog
 from qoop.statements import keeping
+from qoop.statements.databases.schemas import MAIN, CreateSchema, DropSchema, Schemas
 from qoop.statements.files import files_read, is_glob
 from qoop.statements.plain_names import plainly
-from qoop.statements.views import Views
+from qoop.statements.views import View, Views
 from qoop.statements.words import Words
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class Definitions:
         self._made: set[str] = set()  # tables that texts have created, in lower case
         self._views = Views()
         self._macros: DefinedMacros | None = None  # once there is one
-        self.default: str | None = None
-        """The attached database that names without one are of first (USE)."""
+        self.schemas = Schemas(folder)
         self._files: set[str] = set()  # paths that are tables because a query has read them
 
     def names(self) -> list[str]:
@@ -76,6 +76,20 @@ class Definitions:
         """True if a table or a view has the name."""
         with self._lock:
             return name in self._views or self._catalog.find(name) is not None
+
+    def names_in(self, schema: str) -> list[str]:
+        """Of the tables and views in a schema, without it. Raises CatalogError if there is none."""
+        with self._lock:
+            within = "" if schema.lower() == MAIN else schema.lower()
+            found = [name for name in self.names() if self._schema_of(name).lower() == within]
+            if within and not found and schema not in self.schemas:
+                raise self.schemas.unknown(schema)
+            return [name[len(within) + 1 :] if within else name for name in found]
+
+    def _schema_of(self, name: str) -> str:
+        """The schema, or database, that the name of a table or view begins with."""
+        table = self._catalog.find(name)
+        return (schema_of(table) if table is not None else "") or self.schemas.of(name)
 
     def _listed(self) -> Mapping[str, Table]:
         """The tables that were registered or created."""
@@ -120,15 +134,19 @@ class Definitions:
         """A text with each table by one name (:mod:`qoop.statements.plain_names`); what it asks of the catalog is a
         table of what there is now."""
         with self._lock:
-            schemas = {name.lower(): schema_of(table) for name, table in self._catalog.tables().items()}
-            qualified = [name for name, schema in schemas.items() if schema]
-            return plainly(text, qualified, None if self._locked else self._answer_of_catalog, self.default)
+            return self._plainly(text, None if self._locked else self._answer_of_catalog)
+
+    def _plainly(self, text: str, catalog: Callable[[str], str] | None) -> str:
+        names = [*self._catalog.tables(), *self._views.names()]
+        qualified = [name.lower() for name in names if "." in name and self._schema_of(name)]
+        return plainly(text, qualified, catalog, self.schemas.default)
 
     def _answer_of_catalog(self, asked: str) -> str:
         from qoop.statements.session_catalog import ask_catalog
 
         name = asked + OF_CATALOG
-        self._register(name, ask_catalog(asked, self._listed(), self._views.all()))
+        places = {name: self._schema_of(name) for name in self.names()}
+        self._register(name, ask_catalog(asked, self._listed(), self._views.all(), places, self.schemas.names()))
         return name
 
     def table_came(self, name: str) -> None:
@@ -141,14 +159,28 @@ class Definitions:
     def create_view(self, asked: CreateView) -> None:
         """Raises CatalogError if there is one already, or a table of that name; BindError if it is not a query."""
         with self._lock:
-            view = asked.view
-            if self._taken(view.name, asked.replace and view.name in self._views, asked.unless):
+            name = self.schemas.full(asked.name)
+            if self._taken(name, asked.replace and name in self._views, asked.unless):
                 return
-            text = self.as_read(view.text)
-            self._binder.describe(text)
-            body = self.plainly(view.text)
-            self._binder.define(f"CREATE OR REPLACE VIEW {quoted(view.name)}{view.columns} AS {body}")
-            self._views.add(view)
+            self._binder.describe(self.as_read(asked.text))
+            body = self.plainly(asked.text)
+            self._binder.define(f"CREATE OR REPLACE VIEW {quoted(name)}{asked.columns} AS {body}")
+            lasting = self._plainly(asked.text, None)  # what it asks of the catalog is answered whenever it is read
+            self._views.add(View(name, asked.columns, asked.text, lasting, self.schemas.default or ""))
+
+    def do_schema(self, asked: CreateSchema | DropSchema) -> None:
+        """Make a schema, or drop one. Raises CatalogError, QueryError, DiskFull; Forbidden in a locked session."""
+        if self._locked:
+            raise Forbidden("a locked session makes no schemas")
+        with self._changing, self._lock:
+            if isinstance(asked, CreateSchema):
+                self.schemas.create(asked, {name.partition(".")[0] for name in self.names() if "." in name})
+                return
+            within = [name for name in self.names() if self.schemas.of(name).lower() == asked.name.lower()]
+            if self.schemas.check_drop(asked, within):
+                for name in within:
+                    self._drop(name, "VIEW" if name in self._views else "TABLE")
+                self.schemas.forget(asked.name)
 
     def define_macro(self, asked: OfMacros) -> None:
         """Make a macro, or drop one. Raises CatalogError, BindError; Forbidden in a locked session, of whose many users
@@ -161,15 +193,16 @@ class Definitions:
             self._macros = self._macros or DefinedMacros(self._binder, self.plainly)
             self._macros.do(asked)
 
-    def is_wanted(self, asked: CreateTable | CreateEmpty) -> bool:
-        """True if a table is to be made: not if there is one and it says IF NOT EXISTS. Raises CatalogError if there is
-        one and it does not say what to do, QueryError for a name that it cannot be kept by."""
-        if self._folder is not None:
-            keeping.check_name(self._folder, asked.name)
+    def wanted(self, asked: CreateTable | CreateEmpty) -> str | None:
+        """The name of the table that is to be made, None if there is one and it says IF NOT EXISTS. Raises CatalogError
+        if there is one and it does not say what to do, QueryError for a name that it cannot be kept by."""
         with self._lock:
+            name = self.schemas.full(asked.name)
+            if self._folder is not None:
+                keeping.check_name(self._folder, name)
             if asked.replace:
-                self._check_own(asked.name)
-            return not self._taken(asked.name, asked.replace and asked.name not in self._views, asked.unless)
+                self._check_own(name)
+            return None if self._taken(name, asked.replace and name not in self._views, asked.unless) else name
 
     def create_table(self, name: str, result: Result) -> None:
         """Keep an answer as a table. Raises DiskFull, QueryError for types that cannot be kept."""
@@ -181,13 +214,14 @@ class Definitions:
                 self._made.add(name.lower())
 
     def create_empty(self, asked: CreateEmpty, made: Callable[[pa.Table, Columns], Result], settings: Settings) -> None:
-        """Make a table without rows. Raises as `is_wanted` and `create_table`; Forbidden in a locked session."""
+        """Make a table without rows. Raises as `wanted` and `create_table`; Forbidden in a locked session."""
         from qoop.statements.changing import empty
 
         self._check_unlocked()
         with self._changing:
-            if self.is_wanted(asked):
-                self.create_table(asked.name, made(*empty(asked, settings)))
+            name = self.wanted(asked)
+            if name is not None:
+                self.create_table(name, made(*empty(asked, settings)))
 
     def change(
         self,
@@ -207,11 +241,12 @@ class Definitions:
 
         self._check_unlocked()
         with self._changing:
-            name = self._own(asked.name)
+            name = self._own(self._meant(asked.name))
             now = run(f"FROM {quoted(name)}")
             before = self._catalog.table(name).version
-            others = self._read_by(asked.text) - {name}
-            rows, count = apply(asked, name, others, run, now, settings)
+            others = {other: self._parts(other) for other in self._read_by(asked.text) - {name}}
+            default = self.schemas.default
+            rows, count = apply(asked, self._parts(name), others, run, now, settings, default)
             with self._lock:
                 if self._catalog.table(self._own(name)).version != before:
                     raise CatalogError(f"table {name} became another one while it was changed: it stays as it is")
@@ -222,7 +257,17 @@ class Definitions:
     def _read_by(self, text: str) -> set[str]:
         """The tables that a text may read."""
         says = {word.name.lower() for word in Words(text).left if word.name}
-        return {name for name in self._listed() if name.lower() in says}
+        return {name for name in self._listed() if name.lower() in says or self._parts(name)[-1].lower() in says}
+
+    def _parts(self, name: str) -> tuple[str, ...]:
+        """The database, schema and name of a table."""
+        schema = self._schema_of(name)
+        return (*schema.split("."), name[len(schema) + 1 :]) if schema else (name,)
+
+    def _meant(self, parts: tuple[str, ...]) -> str:
+        """The name of the table or view that a text names by parts. Raises CatalogError."""
+        dotted = ".".join(parts)
+        return dotted if len(parts) > 1 and self.has(dotted) else self.schemas.full(parts, self.has)
 
     def _own(self, name: str) -> str:
         """The name of a table that texts may change. Raises UnknownTable, CatalogError."""
@@ -244,25 +289,34 @@ class Definitions:
     def drop(self, asked: Drop) -> None:
         """Raises UnknownTable, CatalogError if it is of the other kind."""
         with self._changing, self._lock:
-            is_view, is_table = asked.name in self._views, self._catalog.find(asked.name) is not None
-            if (is_view and asked.kind == "TABLE") or (is_table and asked.kind == "VIEW"):
-                kind = "view" if is_view else "table"
-                raise CatalogError(f"{asked.name} is a {kind}: DROP {kind.upper()} drops it")
-            self._check_own(asked.name)
-            if is_view:
-                self.table_came(asked.name)
-            elif is_table or not asked.exists:
-                self._drop_table(asked)
+            try:
+                name = self.schemas.full(asked.name, self.has)
+            except CatalogError:
+                if asked.exists:  # no schema of that name either
+                    return
+                raise
+            self._drop(name, asked.kind, asked.exists)
+
+    def _drop(self, name: str, kind: str, exists: bool = False) -> None:
+        is_view, is_table = name in self._views, self._catalog.find(name) is not None
+        if (is_view and kind == "TABLE") or (is_table and kind == "VIEW"):
+            it_is = "view" if is_view else "table"
+            raise CatalogError(f"{name} is a {it_is}: DROP {it_is.upper()} drops it")
+        self._check_own(name)
+        if is_view:
+            self.table_came(name)
+        elif is_table or not exists:
+            self._drop_table(name, kind)
 
     def _check_own(self, name: str) -> None:
         """Raise Forbidden in a locked session for a table that no text has created."""
         if self._locked and self._catalog.find(name) is not None and name.lower() not in self._made:
             raise Forbidden(f"the session is locked: table {name}, which the program has registered, stays as it is")
 
-    def _drop_table(self, asked: Drop) -> None:
-        if asked.kind == "VIEW":
-            raise UnknownTable(f"there is no view {asked.name}; there are: {', '.join(self._views.names()) or 'none'}")
-        table = self._catalog.table(asked.name)
+    def _drop_table(self, name: str, kind: str) -> None:
+        if kind == "VIEW":
+            raise UnknownTable(f"there is no view {name}; there are: {', '.join(self._views.names()) or 'none'}")
+        table = self._catalog.table(name)
         self._catalog.drop(table.name)
         self._binder.drop_table(table.name)
         if self._folder is not None:

@@ -16,6 +16,7 @@ from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
 from qoop.catalog.value import value
 from qoop.planner.parse_tree import Node, is_common_table, nodes, tree_of
 from qoop.planner.sql.sources import is_long
+from qoop.statements.databases.schemas import OWN
 
 _MAY_ASK_CATALOG = re.compile(r"duckdb_|information_schema|pg_|sqlite_|pragma_", re.I)
 _CATALOG = re.compile(
@@ -95,6 +96,8 @@ def _known(node: Node, qualified: Collection[str], default: str | None) -> str |
     tried = [[*parts, name]]
     if parts and parts[-1].lower() == "main":
         tried.append([*parts[:-1], name])
+    if parts and parts[0].lower() == OWN:
+        tried.append([*parts[1:], name])
     if default is not None:
         tried.insert(0, [default, *parts, name])
     return next((found for one in tried if (found := ".".join(one)).lower() in qualified), None)
@@ -106,7 +109,9 @@ def _before_table(names: Sequence[str], qualified: Collection[str]) -> int:
         return 1
     lower = [name.lower() for name in names]
     for count in range(1, len(names) - 1):
-        before = lower[:count]
+        before = lower[:count] if lower[0] != OWN else lower[1:count]
+        if not before:
+            continue
         if before[-1] == "main" and len(before) > 1:
             before = before[:-1]
         if ".".join([*before, lower[count]]) in qualified:

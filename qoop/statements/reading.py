@@ -1,4 +1,7 @@
-"""CREATE, DROP, COPY and changes of tables: from text to what they ask for."""
+"""CREATE, DROP, COPY and changes of tables: from text to what they ask for.
+
+Names are given in parts, as they are written: database, schema and name, or less.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,17 @@ from qoop.catalog.errors import QueryError
 from qoop.catalog.lexed import quoted
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
-from qoop.statements.views import View
 from qoop.statements.words import Words
 
 
 @value
 class CreateView:
-    """replace: in place of a view of that name. unless: do nothing if there is one."""
+    """columns: names in parentheses, as written, or empty. text: of the query. replace: in place of a view of that
+    name. unless: do nothing if there is one."""
 
-    view: View
+    name: tuple[str, ...]
+    columns: str
+    text: str
     replace: bool
     unless: bool
 
@@ -23,7 +28,7 @@ class CreateView:
 class CreateTable:
     """CREATE TABLE … AS. replace, unless: as for a view."""
 
-    name: str
+    name: tuple[str, ...]
     text: str
     replace: bool
     unless: bool
@@ -33,7 +38,7 @@ class CreateTable:
 class CreateEmpty:
     """CREATE TABLE with columns. columns: as written, in parentheses. replace, unless: as for a view."""
 
-    name: str
+    name: tuple[str, ...]
     columns: str
     replace: bool
     unless: bool
@@ -43,7 +48,7 @@ class CreateEmpty:
 class Change:
     """INSERT, UPDATE, DELETE or MERGE. query: of which rows are inserted, after `head`; None: all is in `text`."""
 
-    name: str
+    name: tuple[str, ...]
     text: str
     head: str = ""
     query: str | None = None
@@ -54,7 +59,7 @@ class Drop:
     """kind: TABLE or VIEW. exists: do nothing if there is none."""
 
     kind: str
-    name: str
+    name: tuple[str, ...]
     exists: bool
 
 
@@ -75,18 +80,18 @@ def created(text: str) -> CreateView | CreateTable | CreateEmpty:
     is_view = words.take("VIEW")
     if is_view or words.take("TABLE"):
         unless = words.take("IF", "NOT", "EXISTS")
-        name = words.take_name()
+        name = words.parts()
         columns = words.parenthesised()
         if name and columns and not is_view and words.next is None:
             _check_columns(columns)
             return CreateEmpty(name, columns, replace, unless)
         if name and (is_view or not columns) and words.take("AS") and words.next is not None:
             if is_view:
-                return CreateView(View(name, columns or "", words.rest), replace, unless)
+                return CreateView(name, columns or "", words.rest, replace, unless)
             return CreateTable(name, words.rest, replace, unless)
     raise QueryError(
-        "a session creates views, CREATE [OR REPLACE] VIEW name AS …, and tables, "
-        "CREATE [OR REPLACE] TABLE name AS … or (column type, …), under a name without a schema; "
+        "a session creates views, CREATE [OR REPLACE] VIEW name AS …, tables, "
+        "CREATE [OR REPLACE] TABLE name AS … or (column type, …), and schemas, CREATE SCHEMA name; "
         "data comes in through register()"
     )
 
@@ -104,16 +109,16 @@ def changed(text: str) -> Change:
         raise QueryError("a change answers with the number of rows: it takes no RETURNING")
     inserts = words.take("INSERT", "INTO")
     if inserts or words.take("UPDATE") or words.take("DELETE", "FROM") or words.take("MERGE", "INTO"):
-        name = words.take_name()
-        if name and not words.take("."):
+        name = words.parts()
+        if name:
             return (_inserted(name, text, words) if inserts else None) or Change(name, text)
     raise QueryError(
         "a session changes tables that it has created: INSERT INTO name …, UPDATE name SET …, DELETE FROM name …, "
-        "MERGE INTO name …, under a name without a schema"
+        "MERGE INTO name …"
     )
 
 
-def _inserted(name: str, text: str, words: Words) -> Change | None:
+def _inserted(name: tuple[str, ...], text: str, words: Words) -> Change | None:
     """An INSERT of the rows of a query; None for one that DuckDB does alone."""
     _ = words.parenthesised()
     _ = words.take("BY", "NAME") or words.take("BY", "POSITION")
@@ -128,11 +133,11 @@ def dropped(text: str) -> Drop:
     is_table = words.take("DROP", "TABLE")
     if is_table or words.take("DROP", "VIEW"):
         exists = words.take("IF", "EXISTS")
-        name = words.take_name()
+        name = words.parts()
         _ = words.take("CASCADE") or words.take("RESTRICT")
         if name and words.next is None:
             return Drop("TABLE" if is_table else "VIEW", name, exists)
-    raise QueryError("a session drops tables and views: DROP TABLE|VIEW [IF EXISTS] name")
+    raise QueryError("a session drops tables, views and schemas: DROP TABLE|VIEW|SCHEMA [IF EXISTS] name")
 
 
 def copied(text: str) -> Copy:
@@ -140,9 +145,9 @@ def copied(text: str) -> Copy:
     words = Words(without_end(text))
     if words.take("COPY"):
         query = words.parenthesised()
-        name = None if query else words.take_name()
+        name = () if query else words.parts()
         if (query or name) and words.take("TO"):
             path = words.string()
             if path:
-                return Copy(query[1:-1].strip() if query else f"FROM {quoted(str(name))}", path, words.rest)
+                return Copy(query[1:-1].strip() if query else f"FROM {'.'.join(map(quoted, name))}", path, words.rest)
     raise QueryError("a session copies to files: COPY (query) TO 'file' (options); FROM 'file' reads one")

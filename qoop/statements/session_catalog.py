@@ -14,19 +14,24 @@ import pyarrow as pa
 from qoop.catalog import arrow_output
 from qoop.catalog.errors import BindError
 from qoop.catalog.opening import open_duckdb
-from qoop.catalog.sources.database import schema_of
 from qoop.catalog.table import Table
 from qoop.planner.algebra.expr import quote
 from qoop.statements.views import View
 
 
-def ask_catalog(asked: str, tables: Mapping[str, Table], views: Sequence[View]) -> pa.Table:
-    """All that an expression in FROM tells of these tables and views. Raises BindError."""
+def ask_catalog(
+    asked: str, tables: Mapping[str, Table], views: Sequence[View], places: Mapping[str, str], schemas: Iterable[str]
+) -> pa.Table:
+    """All that an expression in FROM tells of these tables and views. places: the schemas that they are in, by name,
+    empty for main. schemas: that texts have created. Raises BindError."""
     with open_duckdb(files=False, threads=1) as connection:
         connection.execute("SET arrow_lossless_conversion = true")
+        for schema in {*schemas, *places.values()} - {""}:
+            connection.execute(f"CREATE SCHEMA {quote(schema)}")
         for name, table in tables.items():
-            _create(connection, name, table)
-        _create_views(connection, views)
+            columns = ", ".join(f"{quote(column)} {type_}" for column, type_ in table.columns)
+            connection.execute(f"CREATE TABLE {_placed(name, places[name])} ({columns})")
+        _create_views(connection, views, places)
         connection.execute(_with_rows(tables))
         try:
             return arrow_output.table(connection, f"FROM {asked}")
@@ -34,33 +39,34 @@ def ask_catalog(asked: str, tables: Mapping[str, Table], views: Sequence[View]) 
             raise BindError(f"{asked}: {str(error).partition(chr(10))[0]}") from error
 
 
-def _create(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
-    schema = schema_of(table)
-    if schema:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
-        name = f"{quote(schema)}.{quote(name.removeprefix(schema + '.'))}"
-    else:
-        name = quote(name)
-    columns = ", ".join(f"{quote(column)} {type_}" for column, type_ in table.columns)
-    connection.execute(f"CREATE TABLE {name} ({columns})")
+def _placed(name: str, schema: str) -> str:
+    """The name of a table or view in SQL."""
+    return f"{quote(schema)}.{quote(name[len(schema) + 1 :])}" if schema else quote(name)
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, views: Iterable[View]) -> None:
+def _create_views(connection: duckdb.DuckDBPyConnection, views: Iterable[View], places: Mapping[str, str]) -> None:
     """Each after those that it names. One whose tables are gone, or that reads files by their path, has no columns
     here, and is left out."""
     left = list(views)
     while left:
-        later = [view for view in left if not _created(connection, view)]
+        later = [view for view in left if not _created(connection, view, places[view.name])]
         if len(later) == len(left):
             return
         left = later
 
 
-def _created(connection: duckdb.DuckDBPyConnection, view: View) -> bool:
+def _created(connection: duckdb.DuckDBPyConnection, view: View, schema: str) -> bool:
+    name = _placed(view.name, schema)
     try:
-        connection.execute(f"CREATE VIEW {quote(view.name)}{view.columns} AS {view.text}")
+        if view.default:  # names in its text are of that schema or database first
+            connection.execute(f"SET search_path = {_literal(f'{quote(view.default)},main')}")
+            name = name if schema else f"main.{name}"
+        connection.execute(f"CREATE VIEW {name}{view.columns} AS {view.text}")
     except duckdb.Error:
         return False
+    finally:
+        if view.default:
+            connection.execute("RESET search_path")
     return True
 
 

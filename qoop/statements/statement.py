@@ -17,6 +17,7 @@ from qoop.catalog.errors import ParseError, QueryError
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
+from qoop.statements.databases.schemas import OfSchemas, ShowSchemas, schema_created, schema_dropped
 from qoop.statements.reading import (
     Change,
     Copy,
@@ -80,7 +81,9 @@ class Approximate:
 
 @value
 class ShowTables:
-    """SHOW TABLES."""
+    """SHOW TABLES [FROM schema]."""
+
+    schema: str | None = None
 
 
 @value
@@ -98,9 +101,7 @@ class _Parsed:
 
 
 Made = CreateView | CreateTable | CreateEmpty | Change | Drop | Copy
-Statement: TypeAlias = (
-    "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases | OfMacros"
-)
+Statement: TypeAlias = "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases | OfSchemas | OfMacros"
 
 
 @lru_cache(maxsize=128)
@@ -280,7 +281,7 @@ def _told_by_pragma(words: Words) -> Query:
 
 def _not_for_a_session(kind: str) -> QueryError:
     return QueryError(f"{kind} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
-                      "CREATE VIEW, CREATE TABLE, CREATE MACRO, INSERT, UPDATE, DELETE, MERGE, DROP, COPY … TO, "
+                      "CREATE VIEW, CREATE TABLE, CREATE SCHEMA, CREATE MACRO, INSERT, UPDATE, DELETE, MERGE, DROP, COPY … TO, "
                       "SET, RESET, PREPARE, EXECUTE, CALL, BEGIN, COMMIT, ATTACH, DETACH, USE, "
                       "EXPLAIN, DESCRIBE, SUMMARIZE, "
                       "SHOW TABLES and SHOW FUNCTIONS; data comes in through register() or FROM 'file'")  # fmt: skip
@@ -333,16 +334,20 @@ def _of_macros(reader: str, text: str) -> OfMacros | None:
     return read(Words(without_end(text)))
 
 
-def _dropped(text: str) -> Drop | Said | OfMacros:
+def _created(text: str) -> CreateView | CreateTable | CreateEmpty | OfSchemas | OfMacros:
+    return _of_macros("macro_created", text) or schema_created(Words(without_end(text))) or created(text)
+
+
+def _dropped(text: str) -> Drop | Said | OfSchemas | OfMacros:
     if _deallocates(text):
         return _said("deallocated", text)
-    return _of_macros("macro_dropped", text) or dropped(text)
+    return _of_macros("macro_dropped", text) or schema_dropped(Words(without_end(text))) or dropped(text)
 
 
-_OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said | OfDatabases | OfMacros]] = {
+_OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said | OfDatabases | OfSchemas | OfMacros]] = {
     duckdb.StatementType.ATTACH: lambda text: _of_databases("attached", text),
     duckdb.StatementType.DETACH: lambda text: _of_databases("detached", text),
-    duckdb.StatementType.CREATE: lambda text: _of_macros("macro_created", text) or created(text),
+    duckdb.StatementType.CREATE: _created,
     duckdb.StatementType.DROP: _dropped,
     duckdb.StatementType.PREPARE: lambda text: _said("prepared", text),
     duckdb.StatementType.EXECUTE: lambda text: _said("executed", text),
@@ -355,9 +360,13 @@ _OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said | OfDatabases | 
 }
 
 
-def _shown(words: Words) -> ShowTables | ShowFunctions | ShowDatabases | None:
-    found: ShowTables | ShowFunctions | ShowDatabases | None = None
-    if words.take("SHOW", "TABLES") or words.take("SHOW", "ALL", "TABLES"):
+def _shown(words: Words) -> ShowTables | ShowFunctions | ShowDatabases | ShowSchemas | None:
+    found: ShowTables | ShowFunctions | ShowDatabases | ShowSchemas | None = None
+    if words.take("SHOW", "TABLES", "FROM"):
+        found = ShowTables(words.dotted_name())
+    elif words.take("SHOW", "SCHEMAS"):
+        found = ShowSchemas()
+    elif words.take("SHOW", "TABLES") or words.take("SHOW", "ALL", "TABLES"):
         found = ShowTables()
     elif words.take("SHOW", "FUNCTIONS"):
         found = ShowFunctions()

@@ -11,16 +11,21 @@ from qoop.statements.words import Words
 
 @value
 class View:
-    """columns: names in parentheses, as they were given, or empty. text: of the query."""
+    """columns: names in parentheses, as they were given, or empty. text: of the query, as it was given.
+
+    body: the same with each table by one name. default: what names without a database or schema were of.
+    """
 
     name: str
     columns: str
     text: str
+    body: str
+    default: str = ""
 
     @property
     def as_common_table(self) -> str:
         """The queries after WITH."""
-        return f"{quoted(self.name)}{self.columns} AS NOT MATERIALIZED ({self.text}\n)"
+        return f"{quoted(self.name)}{self.columns} AS NOT MATERIALIZED ({self.body}\n)"
 
 
 class Views:
@@ -52,7 +57,7 @@ class Views:
         """The text with the views that it names, and those that these name, written out before it.
 
         >>> views = Views()
-        >>> views.add(View("cheap", "", "FROM items WHERE price < 3"))
+        >>> views.add(View("cheap", "", *["FROM items WHERE price < 3"] * 2))
         >>> print(views.expand("SELECT count(*) FROM cheap"))
         WITH "cheap" AS NOT MATERIALIZED (FROM items WHERE price < 3
         )
@@ -81,7 +86,7 @@ class Views:
             for name in map(str.lower, tables_read(text)):
                 if name in self._views and name not in found and name not in hidden:
                     view = self._views[name]
-                    need(view.text, hidden | {name})
+                    need(view.body, hidden | {name})
                     found[name] = view
 
         need(text, frozenset())

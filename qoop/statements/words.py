@@ -48,13 +48,16 @@ class Words:
         self._at += name is not None
         return name
 
+    def parts(self) -> tuple[str, ...]:
+        """Go past a name, or several with dots between them; none if there are none, or one is missing."""
+        found = [self.take_name()]
+        while found[-1] is not None and self.take("."):
+            found.append(self.take_name())
+        return () if None in found else tuple(map(str, found))
+
     def dotted_name(self) -> str | None:
-        """Go past a name, or several with dots between them."""
-        name = self.take_name()
-        while name is not None and self.take("."):
-            part = self.take_name()
-            name = None if part is None else f"{name}.{part}"
-        return name
+        """The same as one text; None if there are none."""
+        return ".".join(self.parts()) or None
 
     def number(self) -> float | None:
         """Go past a number, and return it; None if there is none."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from qoop.catalog.errors import Forbidden, QueryError
-from qoop.statements.databases.attaching import OWN, Attach, Detach, ShowDatabases, Use
+from qoop.statements.databases.attaching import Attach, Detach, ShowDatabases, Use
+from qoop.statements.databases.schemas import OWN, Schemas
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Columns
@@ -20,13 +21,14 @@ class Attached:
     """The attached databases by name. Not thread-safe: its caller guards it.
 
     register: makes the tables of a file known under a name, and returns what they are called. forget: a table.
+    schemas: of the session's own database.
     """
 
-    def __init__(self, register: Callable[[str, str], Collection[str]], forget: Callable[[str], None]) -> None:
-        self._register, self._forget = register, forget
+    def __init__(
+        self, register: Callable[[str, str], Collection[str]], forget: Callable[[str], None], schemas: Schemas
+    ) -> None:
+        self._register, self._forget, self._schemas = register, forget, schemas
         self._tables: dict[str, tuple[str, Collection[str]]] = {}
-        self.default: str | None = None
-        """The database, or schema of one, that names without one are of first."""
 
     def do(self, asked: OfDatabases, locked: bool) -> tuple[pa.Table, Columns] | None:
         """Do what a statement asks for; return its answer, if it has one. Raises QueryError, SourceError, Forbidden."""
@@ -50,6 +52,8 @@ class Attached:
                 return
             if not asked.replace or asked.name.lower() == OWN:
                 raise QueryError(f"there is a database {asked.name} already: DETACH it, or attach this AS another name")
+        if asked.name in self._schemas:
+            raise QueryError(f"there is a schema {asked.name}: attach this AS another name")
         before = self._tables.get(asked.name.lower(), ("", ()))[1]
         tables = self._register(os.path.expanduser(asked.path), asked.name)
         for gone in set(before) - set(tables):
@@ -61,20 +65,22 @@ class Attached:
             if exists:
                 return
             raise self._unknown(name)
-        if self.default is not None and self.default.lower().partition(".")[0] == name.lower():
+        default = self._schemas.default
+        if default is not None and default.lower().partition(".")[0] == name.lower():
             raise QueryError(f"{name} is in use: USE {OWN} first")
         for table in self._tables.pop(name.lower())[1]:
             self._forget(table)
 
     def _use(self, name: str | None) -> None:
-        if name is not None:
+        if name is not None and name not in self._schemas:
             database, _, schema = name.partition(".")
             if database.lower() not in self._tables:
-                raise self._unknown(database)
+                schemas = ", ".join(self._schemas.names())
+                raise QueryError(f"{self._unknown(database)}{f', and schemas {schemas}' if schemas else ''}")
             begin = f"{name}.".lower()
             if schema and not any(table.lower().startswith(begin) for table in self._tables[database.lower()][1]):
                 raise QueryError(f"there is no schema {schema} with tables in {database}")
-        self.default = name
+        self._schemas.default = name
 
     def _unknown(self, name: str) -> QueryError:
         return QueryError(f"there is no database {name}; there are {', '.join(sorted([OWN, *self._tables]))}")

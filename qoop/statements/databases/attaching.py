@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import QueryError
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
+from qoop.statements.databases.schemas import MAIN, OWN
 
 if TYPE_CHECKING:
     from qoop.statements.words import Words
@@ -35,7 +36,7 @@ class Detach:
 
 @value
 class Use:
-    """USE name: names without a database are of that one first; None: of the session's own."""
+    """USE name: names without a database or schema are of that one first; None: of the session's own."""
 
     name: str | None
 
@@ -46,8 +47,6 @@ class ShowDatabases:
 
 
 OfDatabases = Attach | Detach | Use | ShowDatabases
-OWN = "memory"
-"""The name that DuckDB gives to the database without a file."""
 
 
 def attached(words: Words) -> Attach:
@@ -90,7 +89,11 @@ def detached(words: Words) -> Detach:
 
 def used(words: Words) -> Use:
     """The order in a USE statement, after its first word. Raises QueryError."""
-    name = words.dotted_name()
-    if name is None or words.next is not None:
-        raise QueryError("write USE name, of a database that was attached or of a schema in it")
-    return Use(None if name.lower() in (OWN, "main", f"{OWN}.main") else name.removesuffix(".main"))
+    parts = list(words.parts())
+    if not parts or words.next is not None:
+        raise QueryError("write USE name, of a schema, or of a database that was attached or a schema in it")
+    if len(parts) > 1 and parts[-1].lower() == MAIN:
+        parts.pop()
+    if len(parts) > 1 and parts[0].lower() == OWN:
+        parts.pop(0)
+    return Use(None if parts[0].lower() in (OWN, MAIN) and len(parts) == 1 else ".".join(parts))

@@ -1,0 +1,141 @@
+"""Schemas that texts create: their tables and views are read, changed and shown as DuckDB does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import qoop
+
+MADE = (
+    "CREATE SCHEMA s; CREATE SCHEMA IF NOT EXISTS s; CREATE SCHEMA empty;"
+    "CREATE TABLE s.t AS SELECT range AS x, 'n' || range AS name FROM range(6);"
+    "CREATE TABLE memory.s.made (x BIGINT, day DATE); CREATE TABLE main.t AS SELECT 70 AS x, 'main' AS name;"
+    "INSERT INTO s.made SELECT x, DATE '2024-01-01' + x::INTEGER FROM s.t; INSERT INTO S.T VALUES (100, 'late');"
+    "UPDATE s.t SET name = (SELECT max(name) FROM main.t) WHERE x IN (SELECT x + 1 FROM s.made WHERE x > 3);"
+    "DELETE FROM memory.s.made WHERE x = 0;"
+    "MERGE INTO s.made USING s.t ON made.x = t.x WHEN MATCHED THEN UPDATE SET day = NULL WHEN NOT MATCHED THEN "
+    "INSERT VALUES (t.x, NULL);"
+    "CREATE VIEW s.v AS SELECT max(x) AS most FROM s.t; CREATE VIEW over AS SELECT most + 1 AS more FROM s.v;"
+    "USE s; CREATE TABLE within AS SELECT x FROM t WHERE x < 2; CREATE VIEW seen AS SELECT count(*) AS n FROM t;"
+    "UPDATE within SET x = x + (SELECT max(x) FROM t); USE memory"
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[qoop.Session]:
+    with qoop.connect(slots=1, memory="500MB") as made:
+        made.sql(MADE)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as made:
+        made.execute(MADE)
+        yield made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM s.t",
+        "SELECT memory.s.t.x, made.day FROM memory.s.t JOIN s.made USING (x)",
+        "FROM t",
+        "FROM main.t UNION ALL FROM S.T",
+        "FROM s.made",
+        "SELECT most, more FROM s.v, over",
+        "FROM s.within",
+        "FROM s.seen",
+        "WITH t AS (SELECT 1 AS one) SELECT t.one, b.x FROM t, s.t AS b",
+        "DESCRIBE s.t",
+        "SHOW SCHEMAS",
+        "SHOW TABLES FROM s",
+        "SHOW TABLES FROM main",
+        "SELECT table_schema, table_name, table_type FROM information_schema.tables",
+        "SELECT schema_name FROM information_schema.schemata WHERE catalog_name = 'memory'",
+        "SELECT schema_name, table_name, column_count FROM duckdb_tables()",
+        "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal",
+    ],
+)
+def test_it_is_as_in_duckdb(session: qoop.Session, oracle: duckdb.DuckDBPyConnection, text: str) -> None:
+    found, wanted = session.sql(text), oracle.execute(text)
+    assert found.columns == [name for name, *_ in wanted.description or ()]
+    assert sorted(map(repr, found.fetchall())) == sorted(map(repr, wanted.fetchall())) != []
+
+
+def test_use_says_which_schema_names_are_of(session: qoop.Session) -> None:
+    assert session.sql("USE s; SELECT count(*) FROM t").fetchall() == [(7,)]
+    assert session.sql("SHOW SCHEMAS").fetchall() == [
+        ("memory", "empty", False), ("memory", "main", False), ("memory", "s", True)
+    ]  # fmt: skip
+    with pytest.raises(qoop.CatalogError, match="s is in use: USE memory first"):
+        session.sql("DROP SCHEMA s CASCADE")
+    assert session.sql("USE main; SELECT name FROM t").fetchall() == [("main",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("CREATE SCHEMA s", "there is a schema s already"),
+        ("CREATE SCHEMA main", "there is a schema main already"),
+        ("CREATE SCHEMA memory", "a schema cannot be called memory"),
+        ('CREATE SCHEMA "a.b"', "a schema cannot be called a.b"),
+        ("CREATE SCHEMA other.s", "one of this session's, memory"),
+        ("CREATE SCHEMA dotted", "names of tables begin with dotted. already"),
+        ("CREATE TABLE nope.t (a INTEGER)", "there is no schema nope of the session's own; there are main, empty, s"),
+        ("CREATE TABLE nope.t AS SELECT 1", "there is no schema nope"),
+        ("INSERT INTO nope.t VALUES (1)", "there is no schema nope"),
+        ("DROP TABLE nope.t", "there is no schema nope"),
+        ("DROP TABLE s.nothing", "there is no table s.nothing"),
+        ("DROP SCHEMA s", "schema s is not empty: it has s.made, s.seen"),
+        ("DROP SCHEMA main", "there is no schema main of the session's own"),
+        ("DROP SCHEMA IF EXISTS main CASCADE", "there is no schema main of the session's own"),
+        ("DROP SCHEMA nope", "there is no schema nope"),
+        ('CREATE TABLE "s.x" AS SELECT 1', "s is a schema"),
+        ("CREATE VIEW s.t AS SELECT 1", "there is a table s.t already"),
+        ("SHOW TABLES FROM nope", "there is no schema nope"),
+        ("USE nope", "there is no database nope; there are memory, and schemas empty, s"),
+        ("ATTACH 'x.duckdb' AS s", "there is a schema s"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_told(session: qoop.Session, text: str, wrong: str) -> None:
+    session.sql('CREATE OR REPLACE TABLE "dotted.name" AS SELECT 1 AS a')
+    with pytest.raises(qoop.QoopError) as raised:
+        session.sql(text)
+    assert wrong in str(raised.value)
+    session.sql('DROP TABLE "dotted.name"; DROP TABLE IF EXISTS nope.t')
+
+
+def test_a_schema_goes_with_all_that_is_in_it() -> None:
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.sql("CREATE SCHEMA a; CREATE TABLE a.t AS SELECT 1 AS x; CREATE VIEW a.v AS FROM a.t")
+        session.sql("DROP SCHEMA a CASCADE; DROP SCHEMA IF EXISTS a")
+        assert session.sql("SHOW TABLES").fetchall() == [] and list(session.tables()) == []
+        session.sql("CREATE SCHEMA a; CREATE TABLE a.t AS SELECT 2 AS x")
+        assert session.sql("FROM a.t").fetchall() == [(2,)]
+
+
+def test_schemas_and_their_tables_outlive_the_session(tmp_path: Path) -> None:
+    with qoop.connect(slots=1, memory="500MB", tables=tmp_path) as session:
+        session.sql(
+            "CREATE SCHEMA S; CREATE SCHEMA empty; CREATE TABLE s.t AS SELECT 1 AS x; INSERT INTO s.t VALUES (2)"
+        )
+    with qoop.connect(slots=1, memory="500MB", tables=tmp_path) as session:
+        assert session.sql("INSERT INTO s.t VALUES (3); SELECT sum(x) FROM s.t").fetchall() == [(6,)]
+        assert [name for _, name, _ in session.sql("SHOW SCHEMAS").fetchall()] == ["S", "empty", "main"]
+        session.sql("DROP SCHEMA empty; DROP TABLE s.t; DROP SCHEMA s")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_locked_session_reads_schemas_and_makes_none(tmp_path: Path) -> None:
+    with qoop.connect(slots=1, memory="500MB", tables=tmp_path) as session:
+        session.sql("CREATE SCHEMA s; CREATE TABLE s.t AS SELECT 5 AS x")
+    with qoop.connect(slots=1, memory="500MB", tables=tmp_path, locked=True) as session:
+        assert session.sql("FROM s.t").fetchall() == [(5,)]
+        for text in ("CREATE SCHEMA other", "DROP SCHEMA s CASCADE"):
+            with pytest.raises(qoop.Forbidden, match="makes no schemas"):
+                session.sql(text)
