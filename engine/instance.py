@@ -10,6 +10,8 @@ from typing import Any
 import duckdb
 
 from qoop.catalog.access import Access
+from qoop.catalog.extensions import SETTING
+from qoop.catalog.extensions import statements as load_statements
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.opening import confine, open_duckdb
 from qoop.catalog.quiet import silence
@@ -29,13 +31,14 @@ _CONFIG = {
 class Instance:
     """access: what it may open; None: whatever it is told to. sealed: its options cannot be changed any more.
 
-    tasks: that it has run or begun.
+    tasks: that it has run or begun. extensions: of DuckDB, that it has loaded.
     """
 
     def __init__(self, spill: Path) -> None:
         self.access: Access | None = None
         self.sealed = False
         self.tasks = 0
+        self.extensions: set[str] = set()
         self.connection = open_duckdb(temp_directory=str(spill))
         silence(self.connection)
         for name, value in _CONFIG.items():
@@ -50,6 +53,14 @@ class Instance:
             mount(self.connection)  # first: else DuckDB takes the URLs of folders for paths of this machine
         confine(self.connection, access.paths, access.folders)
         self.access = access
+
+    def load(self, extensions: Sequence[str]) -> None:
+        """Load extensions of DuckDB; before it is confined, for then it opens none."""
+        for name in extensions:
+            if name not in self.extensions:
+                for statement in load_statements(SETTING, name):
+                    self.connection.execute(statement)
+                self.extensions.add(name)
 
     def configure(self, wanted: Mapping[str, object]) -> None:
         """Give it these options, and take others back."""
@@ -86,8 +97,12 @@ class Instance:
             other, self.connection = self.connection, usual
             other.close()
 
-    def serves(self, access: Sequence[Access] | None, options: Mapping[str, object]) -> bool:
-        """True if a task that must be able to open this, and nothing else, can have these options here."""
+    def serves(
+        self, access: Sequence[Access] | None, options: Mapping[str, object], extensions: Sequence[str] = ()
+    ) -> bool:
+        """True if a task that must be able to open this, and nothing else, can have these options and extensions."""
+        if self.access is not None and not self.extensions.issuperset(extensions):
+            return False
         if self.sealed and self._applied != options:
             return False
         if access is None or self.access is None:

@@ -32,6 +32,7 @@ import pyarrow as pa
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.access import Access
 from qoop.catalog.errors import CatalogError, FunctionFailed
+from qoop.catalog.extensions import SETTING, listed
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.sources.seen import File
@@ -261,18 +262,21 @@ class Kernel:
         """One that can open what the task reads, with the options of the task."""
         users = spec.stage.opaque is not None
         options, access = _options(spec), _access(spec)
+        extensions = listed(str(options.pop(SETTING, "")))
         found = self._instances.get(users)
-        if found is None or found.tasks >= WORN or not found.serves(access, options):
-            found = self._instances[users] = self._open(found, access)
+        if found is None or found.tasks >= WORN or not found.serves(access, options, extensions):
+            found = self._instances[users] = self._open(found, access, extensions)
+        found.load(extensions)
         found.tasks += 1
         found.configure(options)
         if users and spec.locked:
             found.seal()
         return found
 
-    def _open(self, before: Instance | None, access: Sequence[Access] | None) -> Instance:
+    def _open(self, before: Instance | None, access: Sequence[Access] | None, extensions: Sequence[str]) -> Instance:
         """A new instance in place of the one before, which may open what that one may, too."""
         opened, self._fresh = self._fresh or self._new(), None
+        opened.load(extensions)
         if access is not None:
             known = before.access if before is not None else None
             opened.confine(reduce(or_, access, known or Access()))

@@ -32,7 +32,7 @@ from qoop.catalog.paths import fault_of, unspeakable
 from qoop.drawing.value_text import texts
 from qoop.engine.storage.scratch import drafted
 from qoop.interrupts import interruptible
-from qoop.statements.settings import Settings, set_statements
+from qoop.statements.settings import Settings, opened, set_statements
 
 if TYPE_CHECKING:
     import pandas
@@ -328,10 +328,7 @@ def _explained() -> Iterator[None]:
 @lru_cache(maxsize=16)
 def _database(settings: Settings) -> duckdb.DuckDBPyConnection:
     """An empty DuckDB under these settings; a single thread, so that no worker outlives a session."""
-    connection = open_duckdb(files=False, threads=1)
-    for statement in set_statements(settings):
-        connection.execute(statement)
-    return connection
+    return opened(settings, threads=1)
 
 
 os.register_at_fork(after_in_child=_database.cache_clear)

@@ -23,6 +23,9 @@ import pyarrow as pa
 
 from qoop.calibrated import calibration_path, load
 from qoop.catalog.errors import ConfigError, Forbidden, QoopError, QueryError, Suspended
+from qoop.catalog.extensions import SETTING as EXTENSIONS
+from qoop.catalog.extensions import listed
+from qoop.catalog.lexed import quoted
 from qoop.catalog.paths import absolute
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import chosen_key
@@ -94,9 +97,14 @@ if TYPE_CHECKING:
     from qoop.schedulers.terms import Course
     from qoop.statements.databases.attached import Attached
     from qoop.statements.databases.attaching import OfDatabases
+    from qoop.statements.databases.exporting import Export
+    from qoop.statements.databases.extending import OfExtensions
+    from qoop.statements.databases.importing import Import
     from qoop.statements.macros.reading import OfMacros
     from qoop.statements.prepared import Said
     from qoop.statements.remembered import Remembered
+
+    _Rare = Said | OfDatabases | OfMacros | OfExtensions | Export | Import
 
 
 _CHANGES = CreateView | CreateTable | CreateEmpty | Change | Drop | CreateSchema | DropSchema
@@ -262,15 +270,17 @@ class Session:
     # Tables
 
     @interruptible()
-    def register(self, name: str, source: object) -> None:
+    def register(self, name: str, source: object, *, version: int | None = None) -> None:
         """Make data known as table `name`, in place of whatever had the name.
 
         source: an Arrow table, record batches or dataset; anything with ``__arrow_c_stream__`` (pandas, Polars,
-            DuckDB relations, a Result); or the path of a Parquet, CSV or JSON file, a glob, or a folder of them.
+            DuckDB relations, a Result); or the path of a Parquet, CSV or JSON file, a glob, or a folder of them; or the
+            folder of a Delta table, which needs the extra ``qoop[delta]``.
+        version: of a Delta table, which it then stays at; by default each query reads the latest.
 
         Raises SourceError if it cannot be read.
         """
-        self._tables.register(name, source)
+        self._tables.register(name, source, version)
         self._frames.pop(name.lower(), None)
 
     @interruptible()
@@ -852,13 +862,17 @@ class Session:
 
         Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
         """
-        name = SYNONYMS.get(name.lower(), name)
-        if name.lower() in ("slots", "memory"):
-            self._set_resources(name.lower(), value)
+        known = SYNONYMS.get(name.lower(), name)
+        if known.lower() in ("slots", "memory"):
+            self._set_resources(known.lower(), value, name)
             return
         if name.lower() == "watch_machine":
             self._tables.check_open()
             self._set_watch(on_or_off(name, bool(self.config.watch_machine) if value is None else str(value)))
+            return
+        if name.lower() == EXTENSIONS:
+            for one in listed(str(value or "")):
+                self.execute(f"LOAD '{one}'")
             return
         if name.lower() in ("tenant", "priority", "deadline", "error_goal", "confidence"):
             self._tables.check_open()
@@ -893,7 +907,8 @@ class Session:
         else:
             self._sizing.unwatch()
 
-    def _set_resources(self, name: str, value: object) -> None:
+    def _set_resources(self, name: str, value: object, said: str) -> None:
+        """said: the name that was given."""
         text = AUTO if value is None else str(value)
         if name == "memory":
             self.resize(memory=text)
@@ -902,7 +917,8 @@ class Session:
         elif text.isdigit():
             self.resize(slots=int(text))
         else:
-            raise ConfigError(f"slots must be a whole number, not {text!r}")
+            told = "slots" if said.lower() == name else f"{said}, which is slots here,"
+            raise ConfigError(f"{told} must be a whole number, not {text!r}")
 
     def close(self) -> None:
         """Cancel what runs, join all threads and remove temporary files. Results stay valid.
@@ -939,12 +955,17 @@ class Session:
 
     # Inside
 
-    def _said(self, asked: Said | OfDatabases | OfMacros, watch: Callable[[Job], object] | None) -> Result:
-        """Do what a statement about prepared statements, variables, transactions, databases and macros asks for."""
+    def _said(self, asked: _Rare, watch: Callable[[Job], object] | None) -> Result:
+        """Do what one of the statements asks for that few sessions need."""
         from qoop.statements import prepared
-        from qoop.statements.databases import attaching
+        from qoop.statements.databases import attaching, exporting, extending, importing
         from qoop.statements.macros import reading
 
+        if isinstance(asked, exporting.Export | importing.Import):
+            return self._moved(asked, watch)
+        if isinstance(asked, extending.OfExtensions):
+            self._extend(asked)
+            return _done()
         if isinstance(asked, attaching.OfDatabases):
             return self._of_databases(asked)
         if isinstance(asked, reading.OfMacros):
@@ -969,6 +990,41 @@ class Session:
             case prepared.Transaction():
                 self._remembered.transact(asked)
         return result
+
+    def _extend(self, asked: OfExtensions) -> None:
+        """Load an extension of DuckDB for the queries to come, or have it downloaded."""
+        from qoop.catalog import extensions
+        from qoop.statements.databases.extending import Install
+
+        if self.config.locked:
+            raise Forbidden("a locked session loads no extensions")
+        if isinstance(asked, Install):
+            extensions.install(asked.name, asked.source)
+            return
+        name = extensions.own_name(asked.name)
+        if name.endswith(extensions.ENDING):
+            name = str(extensions.file_of(name))
+        loaded = extensions.listed(dict(self._tables.binder.settings).get(extensions.SETTING, ""))
+        if name not in loaded and not extensions.is_built_in(name):
+            extensions.check(name)
+            self._tables.binder.set(extensions.SETTING, ",".join([*loaded, name]))
+
+    def _moved(self, asked: Export | Import, watch: Callable[[Job], object] | None) -> Result:
+        """Export all tables and views, or import those of a folder."""
+        from qoop.statements.databases import exporting, importing
+
+        if self.config.locked:
+            raise Forbidden("a locked session exports and imports no databases")
+        definitions = self._tables.definitions
+        if isinstance(asked, exporting.Export):
+
+            def rows(name: str) -> Result:
+                return self.execute(Query(f"FROM {quoted(name)}"), watch)
+
+            return _counted(exporting.export(asked, definitions.named(), self._attached.tables(), rows))
+        if "_remembered" in vars(self):
+            self._remembered.changed()
+        return Result(*importing.import_database(asked, definitions, self.execute, Result, self.config.memory))
 
     def _of_databases(self, asked: OfDatabases) -> Result:
         """Do what a statement about databases asks for."""

@@ -14,6 +14,8 @@ from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, Forbidden, SessionClosed
 from qoop.catalog.forks import Home
 from qoop.catalog.paths import source_path
+from qoop.catalog.sources.files import is_partitioned
+from qoop.catalog.sources.lake import lake_of
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.plan_cache import PlanCache, named_tables
@@ -104,10 +106,10 @@ class SessionTables:
 
     # What is there
 
-    def register(self, name: str, source: object) -> None:
+    def register(self, name: str, source: object, version: int | None = None) -> None:
         """As `Session.register`."""
         with self.naming():
-            self._announce(self.catalog.register(name, source), place=_place(source))
+            self._announce(self.catalog.register(name, source, version), place=_place(source))
 
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Those of the names that no table and no view has."""
@@ -147,7 +149,9 @@ class SessionTables:
     def register_path(self, path: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
         """As `Session.register_path`."""
         file = Path(os.path.expanduser(without_options(source_path(path))))
-        if file.is_dir() or (is_remote(os.fspath(path)) and not file.name.lower().endswith(DATA_FILES)):
+        if lake_of(str(file)) or is_partitioned(str(file)):
+            self.register(file.name, path)
+        elif file.is_dir() or (is_remote(os.fspath(path)) and not file.name.lower().endswith(DATA_FILES)):
             self.register_folder(path, wanted)
         elif file.name.lower().endswith(DATA_FILES):
             self.register(file.name.partition(".")[0], path)

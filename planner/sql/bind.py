@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from qoop.catalog import extensions
 from qoop.catalog.errors import BindError, FunctionError, ParseError, QueryError
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.functions.registry import Functions
@@ -135,7 +136,8 @@ class Binder:
         """Apply a SET option. Raises QueryError where DuckDB refuses it."""
         with self._lock:
             try:
-                self._told().execute(f"SET {quote(name)} = '{value.replace(chr(39), chr(39) * 2)}'")
+                for statement in _statements(name, value):
+                    self._told().execute(statement)
             except duckdb.Error as error:
                 raise QueryError(f"SET {name}: {_message(error)[0]}") from error
             self._settings[name.lower()] = value
@@ -260,6 +262,12 @@ def without_end(text: str) -> str:
         else:
             break
     return encoded.decode().strip()
+
+
+def _statements(name: str, value: str) -> list[str]:
+    if name == extensions.SETTING:
+        return extensions.statements(name, value)
+    return [f"SET {quote(name)} = '{value.replace(chr(39), chr(39) * 2)}'"]
 
 
 def _quoted(name: str) -> str:

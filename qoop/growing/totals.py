@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parse_one
 
 from qoop.catalog import arrow_input, arrow_output
-from qoop.catalog.opening import open_duckdb
 from qoop.catalog.value import value
 from qoop.growing.core import CORE
-from qoop.statements.settings import Settings, set_statements
+from qoop.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,9 +56,7 @@ class Totals:
         self._growth = growth
         self._types: dict[str, str] = {}
         self._numbers: dict[str, np.ndarray] = {}
-        self._connection = open_duckdb(files=False, threads=1)
-        for statement in set_statements(settings):
-            self._connection.execute(statement)
+        self._connection = opened(settings, threads=1)
 
     def close(self) -> None:
         """Let go of them."""

@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from qoop.catalog import arrow_output
 from qoop.catalog.errors import OutOfMemory, QueryError
-from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.table import Columns
-from qoop.statements.settings import Settings, set_statements
+from qoop.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
     from qoop.result import Result
@@ -79,9 +78,7 @@ def apply(
 def _duckdb(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB that opens no file. Its errors become ours."""
     try:
-        with open_duckdb(files=False) as connection:
-            for statement in set_statements(settings):
-                connection.execute(statement)
+        with opened(settings) as connection:
             connection.execute("SET arrow_lossless_conversion = true")
             yield connection
     except duckdb.OutOfMemoryException as error:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import CatalogError, Forbidden, UnknownTable
+import duckdb
+
+from qoop.catalog.errors import CatalogError, Forbidden, SourceError, UnknownTable
+from qoop.catalog.extensions import SETTING, is_here, listed
 from qoop.catalog.lexed import quoted
 from qoop.catalog.sources.database import schema_of
 from qoop.catalog.stores.objects import is_remote
@@ -30,7 +34,11 @@ if TYPE_CHECKING:
     from qoop.statements.macros.defined import DefinedMacros
     from qoop.statements.macros.reading import OfMacros
     from qoop.statements.reading import Change, CreateEmpty, CreateTable, CreateView, Drop
+    from qoop.statements.session_catalog import Named
     from qoop.statements.settings import Settings
+
+
+_WEB = ("http://", "https://")
 
 
 class Definitions:
@@ -117,7 +125,9 @@ class Definitions:
         text = self.plainly(text)
         self._binder.admit(text)
         for path in () if self._locked else files_read(text, self._endings):
-            if is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
+            if path.lower().startswith(_WEB):
+                self._check_web(path)
+            elif is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
                 self._read_file(path)
         expanded = self._views.expand(text)
         expanded = text if expanded == text else self.plainly(self._without_macros(expanded))
@@ -136,18 +146,26 @@ class Definitions:
         with self._lock:
             return self._plainly(text, None if self._locked else self._answer_of_catalog)
 
-    def _plainly(self, text: str, catalog: Callable[[str], str] | None) -> str:
+    def _plainly(self, text: str, catalog: Callable[[str], str] | None, write: Callable[[str], str] = quoted) -> str:
         names = [*self._catalog.tables(), *self._views.names()]
         qualified = [name.lower() for name in names if "." in name and self._schema_of(name)]
-        return plainly(text, qualified, catalog, self.schemas.default)
+        return plainly(text, qualified, catalog, self.schemas.default, write)
 
     def _answer_of_catalog(self, asked: str) -> str:
         from qoop.statements.session_catalog import ask_catalog
 
         name = asked + OF_CATALOG
-        places = {name: self._schema_of(name) for name in self.names()}
-        self._register(name, ask_catalog(asked, self._listed(), self._views.all(), places, self.schemas.names()))
+        self._register(name, ask_catalog(asked, self.named()))
         return name
+
+    def named(self) -> Named:
+        """All that has a name now."""
+        from qoop.statements.session_catalog import Named
+
+        with self._lock:
+            places = {name: self._schema_of(name) for name in self.names()}
+            macros = [] if self._macros is None else self._macros.all()
+            return Named(self._listed(), self._views.all(), macros, places, self.schemas.names())
 
     def table_came(self, name: str) -> None:
         """A table takes the place of whatever view had its name."""
@@ -166,7 +184,8 @@ class Definitions:
             body = self.plainly(asked.text)
             self._binder.define(f"CREATE OR REPLACE VIEW {quoted(name)}{asked.columns} AS {body}")
             lasting = self._plainly(asked.text, None)  # what it asks of the catalog is answered whenever it is read
-            self._views.add(View(name, asked.columns, asked.text, lasting, self.schemas.default or ""))
+            text = asked.text if self.schemas.default is None else self._plainly(asked.text, None, self._dotted)
+            self._views.add(View(name, asked.columns, text, lasting))
 
     def do_schema(self, asked: CreateSchema | DropSchema) -> None:
         """Make a schema, or drop one. Raises CatalogError, QueryError, DiskFull; Forbidden in a locked session."""
@@ -203,6 +222,18 @@ class Definitions:
             if asked.replace:
                 self._check_own(name)
             return None if self._taken(name, asked.replace and name not in self._views, asked.unless) else name
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else changes tables meanwhile."""
+        with self._changing:
+            yield
+
+    def check_free(self, names: Iterable[str]) -> None:
+        """Raise CatalogError if there is a table or view of one of the names."""
+        with self._lock:
+            for name in names:
+                self._taken(name, False, False)
 
     def create_table(self, name: str, result: Result) -> None:
         """Keep an answer as a table. Raises DiskFull, QueryError for types that cannot be kept."""
@@ -263,6 +294,9 @@ class Definitions:
         """The database, schema and name of a table."""
         schema = self._schema_of(name)
         return (*schema.split("."), name[len(schema) + 1 :]) if schema else (name,)
+
+    def _dotted(self, name: str) -> str:
+        return ".".join(map(quoted, self._parts(name)))
 
     def _meant(self, parts: tuple[str, ...]) -> str:
         """The name of the table or view that a text names by parts. Raises CatalogError."""
@@ -330,6 +364,15 @@ class Definitions:
         if unless:
             return True
         raise CatalogError(f"there is a {kind} {name} already; CREATE OR REPLACE {kind.upper()} takes its place")
+
+    def _check_web(self, path: str) -> None:
+        """DuckDB reads what is on the web as it plans it, by an extension. Raises SourceError unless that is loaded."""
+        loaded = listed(dict(self._binder.settings).get(SETTING, ""))
+        if "httpfs" not in loaded:
+            found = (
+                "" if is_here("httpfs") else f" (pip install duckdb-extension-httpfs=={duckdb.__version__} brings it)"
+            )
+            raise SourceError(f"cannot read {path} yet: LOAD httpfs first{found}")
 
     def _read_file(self, path: str) -> None:
         """Make a file known."""

@@ -40,13 +40,17 @@ class _Place:
 
 
 def plainly(
-    text: str, qualified: Collection[str], catalog: Callable[[str], str] | None, default: str | None = None
+    text: str,
+    qualified: Collection[str],
+    catalog: Callable[[str], str] | None,
+    default: str | None = None,
+    write: Callable[[str], str] = quoted,
 ) -> str:
     """The text with every table by one name.
 
     qualified: names of tables with dots in them, in lower case. catalog: makes a table of what an expression tells of
     the catalog and returns its name; None: the catalog is not to be asked. default: what a name begins with that has no
-    dot, if there is such a table.
+    dot, if there is such a table. write: the name of a table in SQL.
 
     >>> plainly("SELECT s2.t2.x, t3.y FROM s2.t2 JOIN s2.T3 AS t3 USING (x)", ["s2.t2", "s2.t3"], None)
     'SELECT t2.x, t3.y FROM "s2.t2" AS t2 JOIN "s2.T3" AS t3 USING (x)'
@@ -57,7 +61,7 @@ def plainly(
     if is_long(text) or not (may_ask or default or any(_holds(text, name) for name in qualified)):
         return text
     try:
-        found = list(_places(text, qualified, catalog if may_ask else None, default))
+        found = list(_places(text, qualified, catalog if may_ask else None, default, write))
     except ParseError:  # it is told when the text is bound
         return text
     for place in sorted(found, key=lambda one: one.start, reverse=True):
@@ -71,18 +75,22 @@ def _holds(text: str, name: str) -> bool:
 
 
 def _places(
-    text: str, qualified: Collection[str], catalog: Callable[[str], str] | None, default: str | None
+    text: str,
+    qualified: Collection[str],
+    catalog: Callable[[str], str] | None,
+    default: str | None,
+    write: Callable[[str], str],
 ) -> Iterator[_Place]:
     for node, named in nodes(tree_of(text)):
         match node.get("type"):
             case "BASE_TABLE" if not is_common_table(node, named):
                 schema, name = node.get("schema_name", ""), node["table_name"]
                 if (known := _known(node, qualified, default)) is not None:
-                    yield _table(text, node, known)
+                    yield _table(text, node, lambda _, known=known: write(known))
                 elif catalog is not None and _is_of_catalog(schema, name):
-                    yield _table(text, node, catalog)
+                    yield _table(text, node, lambda asked: quoted(catalog(asked)))
             case "TABLE_FUNCTION" if catalog is not None and _is_of_catalog("", node["function"]["function_name"]):
-                yield _table(text, node, catalog)
+                yield _table(text, node, lambda asked: quoted(catalog(asked)))
             case "COLUMN_REF" if len(node["column_names"]) > 2:
                 before = _before_table(node["column_names"], qualified)
                 if before:
@@ -125,8 +133,8 @@ def _is_of_catalog(schema: str, name: str) -> bool:
     return schema.lower() in ("", *_CATALOG_SCHEMAS) and _CATALOG.fullmatch(name) is not None
 
 
-def _table(text: str, node: Node, name: str | Callable[[str], str]) -> _Place:
-    """A table, or a function with its arguments, in FROM. name: in its place, or what makes it of the text there."""
+def _table(text: str, node: Node, written: Callable[[str], str]) -> _Place:
+    """A table, or a function with its arguments, in FROM. written: makes what stands in its place of the text there."""
     before, words = _words_around(text, node) if "query_location" in node else _words_described(text)
     count = _dotted(words)
     last = words[count - 1]
@@ -135,8 +143,7 @@ def _table(text: str, node: Node, name: str | Callable[[str], str]) -> _Place:
     start, end = words[0].start, words[count - 1].end
     described = bool(before) and before[-1].says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW")
     alias = "" if node.get("alias") or described else f" AS {last.text}"
-    found = name if isinstance(name, str) else name(text[start:end])
-    return _Place(start, end, quoted(found) + alias)
+    return _Place(start, end, written(text[start:end]) + alias)
 
 
 def _column(text: str, node: Node, before: int) -> _Place:

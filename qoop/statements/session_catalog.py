@@ -6,7 +6,7 @@ DuckDB's own answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -15,58 +15,69 @@ from qoop.catalog import arrow_output
 from qoop.catalog.errors import BindError
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.table import Table
+from qoop.catalog.value import value
 from qoop.planner.algebra.expr import quote
+from qoop.statements.macros.reading import Macro
 from qoop.statements.views import View
 
 
-def ask_catalog(
-    asked: str, tables: Mapping[str, Table], views: Sequence[View], places: Mapping[str, str], schemas: Iterable[str]
-) -> pa.Table:
-    """All that an expression in FROM tells of these tables and views. places: the schemas that they are in, by name,
-    empty for main. schemas: that texts have created. Raises BindError."""
+@value
+class Named:
+    """The names of a session. places: the schemas of tables and views, by name, empty for main. schemas: that texts
+    have created."""
+
+    tables: Mapping[str, Table]
+    views: Sequence[View]
+    macros: Sequence[Macro]
+    places: Mapping[str, str]
+    schemas: Sequence[str]
+
+    def placed(self, name: str) -> str:
+        """The name of a table or view in SQL."""
+        schema = self.places[name]
+        return f"{quote(schema)}.{quote(name[len(schema) + 1 :])}" if schema else quote(name)
+
+    def create(self, connection: duckdb.DuckDBPyConnection) -> list[View]:
+        """Make them in a DuckDB, tables without rows. Returns the views that have no columns there: whose tables are
+        gone, or that read files by their path."""
+        for schema in sorted({*self.schemas, *self.places.values()} - {""}):
+            connection.execute(f"CREATE SCHEMA {quote(schema)}")
+        for name, table in self.tables.items():
+            columns = ", ".join(f"{quote(column)} {type_}" for column, type_ in table.columns)
+            connection.execute(f"CREATE TABLE {self.placed(name)} ({columns})")
+        left = [*self._definitions()]
+        while left:
+            later = [one for one in left if not _created(connection, one[0])]
+            if len(later) == len(left):
+                break
+            left = later
+        return [view for _, view in left if view is not None]
+
+    def _definitions(self) -> Iterator[tuple[str, View | None]]:
+        """Texts that make macros and views, each after those that it names if they are tried again and again."""
+        for macro in self.macros:
+            yield macro.definition(), None
+        for view in self.views:
+            yield f"CREATE VIEW {self.placed(view.name)}{view.columns} AS {view.text}", view
+
+
+def ask_catalog(asked: str, named: Named) -> pa.Table:
+    """All that an expression in FROM tells of tables and views. Raises BindError."""
     with open_duckdb(files=False, threads=1) as connection:
         connection.execute("SET arrow_lossless_conversion = true")
-        for schema in {*schemas, *places.values()} - {""}:
-            connection.execute(f"CREATE SCHEMA {quote(schema)}")
-        for name, table in tables.items():
-            columns = ", ".join(f"{quote(column)} {type_}" for column, type_ in table.columns)
-            connection.execute(f"CREATE TABLE {_placed(name, places[name])} ({columns})")
-        _create_views(connection, views, places)
-        connection.execute(_with_rows(tables))
+        named.create(connection)
+        connection.execute(_with_rows(named.tables))
         try:
             return arrow_output.table(connection, f"FROM {asked}")
         except duckdb.Error as error:
             raise BindError(f"{asked}: {str(error).partition(chr(10))[0]}") from error
 
 
-def _placed(name: str, schema: str) -> str:
-    """The name of a table or view in SQL."""
-    return f"{quote(schema)}.{quote(name[len(schema) + 1 :])}" if schema else quote(name)
-
-
-def _create_views(connection: duckdb.DuckDBPyConnection, views: Iterable[View], places: Mapping[str, str]) -> None:
-    """Each after those that it names. One whose tables are gone, or that reads files by their path, has no columns
-    here, and is left out."""
-    left = list(views)
-    while left:
-        later = [view for view in left if not _created(connection, view, places[view.name])]
-        if len(later) == len(left):
-            return
-        left = later
-
-
-def _created(connection: duckdb.DuckDBPyConnection, view: View, schema: str) -> bool:
-    name = _placed(view.name, schema)
+def _created(connection: duckdb.DuckDBPyConnection, definition: str) -> bool:
     try:
-        if view.default:  # names in its text are of that schema or database first
-            connection.execute(f"SET search_path = {_literal(f'{quote(view.default)},main')}")
-            name = name if schema else f"main.{name}"
-        connection.execute(f"CREATE VIEW {name}{view.columns} AS {view.text}")
+        connection.execute(definition)
     except duckdb.Error:
         return False
-    finally:
-        if view.default:
-            connection.execute("RESET search_path")
     return True
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from functools import cache, lru_cache
+from typing import Any
 
 import duckdb
 
+from qoop.catalog import extensions
 from qoop.catalog.asking import ask
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.opening import open_duckdb
+from qoop.catalog.opening import confine, open_duckdb
 from qoop.options import SETTABLE
 from qoop.planner.options import CHANGES_RESULTS
 
@@ -51,12 +53,21 @@ def option(name: str, value: str | None) -> tuple[str, str]:
 
 
 def set_statements(settings: Settings) -> list[str]:
-    """The SET statements that give a whole DuckDB, with all its cursors, these settings.
+    """The statements that give a whole DuckDB, with all its cursors, these settings, and load its extensions.
 
     >>> set_statements((("TimeZone", "UTC"),))
     ["SET GLOBAL TimeZone = 'UTC'"]
     """
-    return [f"SET GLOBAL {name} = '{_quoted(value)}'" for name, value in settings]
+    return [statement for name, value in settings for statement in extensions.statements(name, value)]
+
+
+def opened(settings: Settings, **config: Any) -> duckdb.DuckDBPyConnection:
+    """A DuckDB with these settings that opens no file."""
+    connection = open_duckdb(**config)
+    for statement in set_statements(settings):
+        connection.execute(statement)
+    confine(connection)
+    return connection
 
 
 def _name(name: str) -> str:

@@ -34,6 +34,9 @@ from qoop.statements.words import Words
 
 if TYPE_CHECKING:
     from qoop.statements.databases.attaching import OfDatabases, ShowDatabases, Use
+    from qoop.statements.databases.exporting import Export
+    from qoop.statements.databases.extending import OfExtensions
+    from qoop.statements.databases.importing import Import
     from qoop.statements.macros.reading import OfMacros
     from qoop.statements.prepared import Said, SetVariable
 
@@ -101,7 +104,10 @@ class _Parsed:
 
 
 Made = CreateView | CreateTable | CreateEmpty | Change | Drop | Copy
-Statement: TypeAlias = "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases | OfSchemas | OfMacros"
+Statement: TypeAlias = (
+    "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases | OfSchemas "
+    "| OfMacros | OfExtensions | Export | Import"
+)
 
 
 @lru_cache(maxsize=128)
@@ -160,13 +166,26 @@ def _parsed(text: str) -> list[_Parsed]:
         found = parsed(text)
         if any(map(is_several, found)):
             return [_Parsed(_kind(one), one, _parameters(one)) for one in _split(text)]
-    except duckdb.PermissionException as error:  # what it holds is in files that DuckDB would read to take it apart
-        raise _not_for_a_session("IMPORT") from error
+    except duckdb.PermissionException:  # what IMPORT stands for is in files that DuckDB would read to take it apart
+        parts = _split(text)
+        if not any(map(_is_import, parts)):
+            raise
+        return [one for part in parts for one in _import_or(part)]
     except duckdb.Error as error:
         raise ParseError(str(error)) from error
     if not found:
         raise QueryError("there is no statement in the text")
     return [_Parsed(item.type, item.query, frozenset(item.named_parameters)) for item in found]
+
+
+def _import_or(text: str) -> list[_Parsed]:
+    """An IMPORT as it is written, another text as `_parsed` says."""
+    return [_Parsed(duckdb.StatementType.PRAGMA, text, frozenset())] if _is_import(text) else _parsed(text)
+
+
+def _is_import(text: str) -> bool:
+    first = Words(text).next
+    return first is not None and first.says("IMPORT")
 
 
 def _parameters(text: str) -> frozenset[str]:
@@ -253,7 +272,7 @@ def _statement(item: _Parsed) -> Statement:
     if item.type == duckdb.StatementType.SET:
         return _variable(text) or _used(text) or _option(Words(without_end(text)))
     if item.type == duckdb.StatementType.PRAGMA:
-        return _told_by_pragma(words)
+        return _imported(words) or _told_by_pragma(words)
     if item.type == duckdb.StatementType.CALL and words.take("CALL"):
         return Query(f"FROM {words.rest}")
     read = _OTHERS.get(item.type)
@@ -267,23 +286,42 @@ _SHOW_TABLES = """SELECT name FROM (
     UNION ALL SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal) ORDER BY name"""
 
 
+def _imported(words: Words) -> Import | None:
+    if not _is_import(words.rest):
+        return None
+    from qoop.statements.databases.importing import imported
+
+    return imported(words)
+
+
+def _exported(text: str) -> Export:
+    from qoop.statements.databases.exporting import exported
+
+    return exported(Words(without_end(text)))
+
+
+def _extended(text: str) -> OfExtensions:
+    from qoop.statements.databases.extending import extended
+
+    return extended(Words(without_end(text)))
+
+
 def _told_by_pragma(words: Words) -> Query:
     """The query in a PRAGMA, which is a SELECT to DuckDB 1. Raises QueryError for one that does something."""
-    kind = "PRAGMA" if words.take("PRAGMA") else "IMPORT"
-    if kind == "PRAGMA" and words.take("SHOW_TABLES"):
+    if words.take("PRAGMA") and words.take("SHOW_TABLES"):
         return Query(_SHOW_TABLES)
-    name = words.take_name() if kind == "PRAGMA" else None
+    name = words.take_name()
     given = words.parenthesised()
     if name is None or given is None:
-        raise _not_for_a_session(kind)
+        raise _not_for_a_session("PRAGMA")
     return Query(f"SELECT * FROM pragma_{name.lower()}{given}")
 
 
 def _not_for_a_session(kind: str) -> QueryError:
     return QueryError(f"{kind} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
-                      "CREATE VIEW, CREATE TABLE, CREATE SCHEMA, CREATE MACRO, INSERT, UPDATE, DELETE, MERGE, DROP, COPY … TO, "
-                      "SET, RESET, PREPARE, EXECUTE, CALL, BEGIN, COMMIT, ATTACH, DETACH, USE, "
-                      "EXPLAIN, DESCRIBE, SUMMARIZE, "
+                      "CREATE VIEW, CREATE TABLE, CREATE SCHEMA, CREATE MACRO, INSERT, UPDATE, DELETE, MERGE, DROP, "
+                      "COPY … TO, EXPORT, IMPORT, SET, RESET, PREPARE, EXECUTE, CALL, BEGIN, COMMIT, ATTACH, DETACH, "
+                      "USE, INSTALL, LOAD, EXPLAIN, DESCRIBE, SUMMARIZE, "
                       "SHOW TABLES and SHOW FUNCTIONS; data comes in through register() or FROM 'file'")  # fmt: skip
 
 
@@ -344,7 +382,9 @@ def _dropped(text: str) -> Drop | Said | OfSchemas | OfMacros:
     return _of_macros("macro_dropped", text) or schema_dropped(Words(without_end(text))) or dropped(text)
 
 
-_OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said | OfDatabases | OfSchemas | OfMacros]] = {
+_OTHERS: dict[
+    duckdb.StatementType, Callable[[str], Made | Said | OfDatabases | OfSchemas | OfMacros | OfExtensions | Export]
+] = {
     duckdb.StatementType.ATTACH: lambda text: _of_databases("attached", text),
     duckdb.StatementType.DETACH: lambda text: _of_databases("detached", text),
     duckdb.StatementType.CREATE: _created,
@@ -353,6 +393,8 @@ _OTHERS: dict[duckdb.StatementType, Callable[[str], Made | Said | OfDatabases | 
     duckdb.StatementType.EXECUTE: lambda text: _said("executed", text),
     duckdb.StatementType.TRANSACTION: lambda text: _said("transaction", text),
     duckdb.StatementType.COPY: copied,
+    duckdb.StatementType.EXPORT: _exported,
+    duckdb.StatementType.LOAD: _extended,
     duckdb.StatementType.INSERT: changed,
     duckdb.StatementType.UPDATE: changed,
     duckdb.StatementType.DELETE: changed,

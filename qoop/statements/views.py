@@ -11,16 +11,14 @@ from qoop.statements.words import Words
 
 @value
 class View:
-    """columns: names in parentheses, as they were given, or empty. text: of the query, as it was given.
-
-    body: the same with each table by one name. default: what names without a database or schema were of.
+    """columns: names in parentheses, as they were given, or empty. text: of the query, as it was given,
+    with the schemas that names without one were of. body: the same with each table by one name.
     """
 
     name: str
     columns: str
     text: str
     body: str
-    default: str = ""
 
     @property
     def as_common_table(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -88,8 +87,3 @@ def test_a_view_of_the_catalog_tells_of_it_as_it_is(session: qoop.Session) -> No
 def test_a_table_that_is_not_there_is_named(session: qoop.Session) -> None:
     with pytest.raises(qoop.BindError, match=r"pragma_table_info.*nothing does not exist"):
         session.sql("PRAGMA table_info('nothing')")
-
-
-def test_importing_a_database_is_no_statement_of_a_session(session: qoop.Session, tmp_path: Path) -> None:
-    with pytest.raises(qoop.QueryError, match="IMPORT statements are not for a session"):
-        session.sql(f"IMPORT DATABASE '{tmp_path}'")

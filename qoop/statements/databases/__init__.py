@@ -1,8 +1,11 @@
-"""Databases next to the session's own tables, and schemas within it: ATTACH, DETACH, USE, SHOW DATABASES, CREATE SCHEMA.
+"""Databases next to the session's own tables, and schemas within it.
 
 ::
 
-    schemas.py     the schemas of a session
-    attaching.py   from text to what they ask for
+    schemas.py     CREATE SCHEMA and DROP SCHEMA, and the schemas of a session
+    attaching.py   ATTACH, DETACH and USE: from text to what they ask for
     attached.py    the databases of a session, by name
+    extending.py   INSTALL and LOAD: from text to what they ask for
+    exporting.py   EXPORT DATABASE: a folder that DuckDB imports
+    importing.py   IMPORT DATABASE
 """

@@ -30,6 +30,10 @@ class Attached:
         self._register, self._forget, self._schemas = register, forget, schemas
         self._tables: dict[str, tuple[str, Collection[str]]] = {}
 
+    def tables(self) -> set[str]:
+        """The names of all tables that are in attached databases."""
+        return {name for _, names in self._tables.values() for name in names}
+
     def do(self, asked: OfDatabases, locked: bool) -> tuple[pa.Table, Columns] | None:
         """Do what a statement asks for; return its answer, if it has one. Raises QueryError, SourceError, Forbidden."""
         if locked:

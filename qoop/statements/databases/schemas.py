@@ -79,9 +79,7 @@ def _name(words: Words, ends: bool = True) -> str:
     parts = words.parts()
     own = parts[1:] if len(parts) == 2 and parts[0].lower() == OWN else parts
     if len(own) != 1 or (ends and words.next is not None):
-        raise QueryError(
-            f"a schema has a name of its own and is one of this session's, {OWN}: write CREATE SCHEMA name"
-        )
+        raise QueryError(f"a schema is one of this session's, {OWN}, with a name of its own: write CREATE SCHEMA name")
     return own[0]
 
 
@@ -160,6 +158,7 @@ class Schemas:
     def _keep(self, folder: Path, name: str) -> None:
         keeping.check_name(folder, name)
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{name}{_ENDING}").touch(mode=0o600)
         except OSError as error:
             raise DiskFull(f"schema {name} cannot be kept in {folder}: {error.strerror or error}") from error

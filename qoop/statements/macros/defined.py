@@ -32,6 +32,10 @@ class DefinedMacros:
                 if dropped is not None:
                     self._binder.define(f"DROP MACRO{' TABLE' if dropped.is_table else ''} {quoted(name)}")
 
+    def all(self) -> list[Macro]:
+        """All of them."""
+        return self._macros.all()
+
     def expand(self, text: str) -> str:
         """See `Macros.expand`."""
         return self._macros.expand(text)
@@ -45,7 +49,5 @@ class DefinedMacros:
         return with_names(expanded, [name for name, _ in now], [name for name, _ in wanted])
 
     def _definition(self, macro: Macro) -> str:
-        given = ", ".join(name if text is None else f"{name} := {text}" for name, text in macro.parameters)
         query = self._plainly(macro.body if macro.is_table else f"SELECT {macro.body}")
-        body = f"TABLE {query}" if macro.is_table else query[len("SELECT ") :]
-        return f"CREATE OR REPLACE MACRO {quoted(macro.name)}({given}) AS {body}"
+        return macro.definition(query if macro.is_table else query[len("SELECT ") :])

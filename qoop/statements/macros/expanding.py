@@ -42,6 +42,10 @@ class Macros:
         """The names of all of them, sorted."""
         return sorted(self._macros)
 
+    def all(self) -> list[Macro]:
+        """All of them, by name."""
+        return [self._macros[name] for name in self.names()]
+
     def is_wanted(self, asked: CreateMacro) -> bool:
         """True if the macro is to be made. Raises CatalogError if there is one already, and it does not say what to
         do."""

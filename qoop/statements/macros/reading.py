@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import Lexeme, lexed, list_items
+from qoop.catalog.lexed import Lexeme, lexed, list_items, quoted
 from qoop.catalog.value import value
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ class Macro:
     parameters: tuple[tuple[str, str | None], ...]
     body: str
     is_table: bool
+
+    def definition(self, body: str | None = None) -> str:
+        """The statement that makes it. body: in place of its own."""
+        given = ", ".join(name if text is None else f"{name} := {text}" for name, text in self.parameters)
+        table = "TABLE " if self.is_table else ""
+        return f"CREATE OR REPLACE MACRO {quoted(self.name)}({given}) AS {table}{self.body if body is None else body}"
 
 
 @value

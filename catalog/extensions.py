@@ -1,0 +1,140 @@
+"""Extensions of DuckDB: finding them on this machine, and having an instance load them.
+
+An extension comes as a package of PyPI (``duckdb-extension-httpfs``), or lies where DuckDB's own INSTALL puts it. A
+session keeps the names of those that it has loaded as a setting, which goes wherever its settings go: so every instance
+of DuckDB that works for the session has them, and what a query puts out is known by them, too.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from functools import cache
+from pathlib import Path
+
+import duckdb
+
+from qoop.catalog.asking import ask
+from qoop.catalog.errors import ConfigError
+from qoop.catalog.opening import open_duckdb
+
+SETTING = "extensions"
+"""The setting of a session that holds the names, with commas between them, in the order in which they were loaded."""
+
+ENDING = ".duckdb_extension"
+
+_OTHER_NAMES = {
+    "sqlite": "sqlite_scanner",
+    "sqlite3": "sqlite_scanner",
+    "postgres": "postgres_scanner",
+    "mysql": "mysql_scanner",
+    "http": "httpfs",
+    "https": "httpfs",
+    "s3": "httpfs",
+}
+
+
+def own_name(name: str) -> str:
+    """The name of an extension as its file has it; a path stays what it is."""
+    return name if name.endswith(ENDING) else _OTHER_NAMES.get(name.lower(), name.lower())
+
+
+def listed(setting: str) -> list[str]:
+    """The names in the setting.
+
+    >>> listed("httpfs,tpch"), listed("")
+    (['httpfs', 'tpch'], [])
+    """
+    return [name for name in setting.split(",") if name]
+
+
+def statements(name: str, value: str) -> list[str]:
+    """The statements of DuckDB that give an instance a setting of a session. Raises ConfigError for an extension that
+    is not on this machine."""
+    if name != SETTING:
+        return [f"SET GLOBAL {name} = {_literal(value)}"]
+    return [f"LOAD {_literal(str(file_of(one)))}" for one in listed(value) if not is_built_in(one)]
+
+
+def file_of(name: str) -> Path:
+    """The file of an extension. Raises ConfigError, which says where it can be had."""
+    name = own_name(name)
+    if name.endswith(ENDING):
+        found = [Path(os.path.abspath(os.path.expanduser(name)))]
+    else:
+        found = [folder / f"{name}{ENDING}" for folder in _folders(name)]
+    for path in found:
+        if path.is_file():
+            return path
+    raise ConfigError(
+        f"the extension {name} is not on this machine for DuckDB {duckdb.__version__}: "
+        f"pip install {_package(name)}=={duckdb.__version__}, or INSTALL {name}, which downloads it"
+    )
+
+
+def is_here(name: str) -> bool:
+    """True if an extension can be loaded without a download."""
+    try:
+        return is_built_in(name) or file_of(name).is_file()
+    except ConfigError:
+        return False
+
+
+@cache
+def _built_in() -> frozenset[str]:
+    with open_duckdb(threads=1) as connection:  # one that may open no files may not look for them either
+        found = connection.execute("SELECT extension_name FROM duckdb_extensions() WHERE loaded").fetchall()
+    return frozenset(str(name) for (name,) in found)
+
+
+def is_built_in(name: str) -> bool:
+    """True if every DuckDB has the extension."""
+    return own_name(name) in _built_in()
+
+
+def check(name: str) -> None:
+    """Load an extension in an instance that is thrown away. Raises ConfigError with DuckDB's reason."""
+    with open_duckdb(threads=1) as connection:
+        try:
+            for statement in statements(SETTING, name):
+                connection.execute(statement)
+        except duckdb.Error as error:
+            raise ConfigError(f"DuckDB does not load {name}: {str(error).partition(chr(10))[0]}") from error
+
+
+def install(name: str, source: str) -> None:
+    """Have DuckDB download an extension, unless it is here. source: ``FROM …`` as written, or empty. Raises
+    ConfigError."""
+    if not source and is_here(name):
+        return
+    with open_duckdb(threads=1) as connection:
+        try:
+            connection.execute(f"INSTALL {_literal(own_name(name))} {source}")
+        except duckdb.Error as error:
+            raise ConfigError(
+                f"cannot install {name}: {str(error).partition(chr(10))[0]}; "
+                f"pip install {_package(own_name(name))}=={duckdb.__version__} may bring it"
+            ) from error
+
+
+def _folders(name: str) -> list[Path]:
+    """The folders that may hold it: that of its package, and DuckDB's own."""
+    version = f"v{duckdb.__version__.removeprefix('v')}"
+    package = importlib.util.find_spec(f"duckdb_extension_{name}")
+    packaged = [Path(package.origin).parent / "extensions" / version] if package is not None and package.origin else []
+    own = Path.home() / ".duckdb" / "extensions" / version / _platform()
+    return [*packaged, own]
+
+
+@cache
+def _platform() -> str:
+    [(platform,)] = ask("SELECT platform FROM pragma_platform()")
+    return str(platform)
+
+
+def _package(name: str) -> str:
+    return f"duckdb-extension-{name.replace('_', '-')}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
