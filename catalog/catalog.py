@@ -46,19 +46,20 @@ class Catalog:
             raise
         return catalog
 
-    def register(self, name: str, source: object) -> Table:
+    def register(self, name: str, source: object, version: int | None = None) -> Table:
         """Register data under a name, in place of whatever had it.
 
         source: an Arrow table, record batches or dataset; anything with ``__arrow_c_stream__`` (pandas, Polars,
             DuckDB relations); or the path of a Parquet, CSV or JSON file, a glob of such files, or a folder of
-            them (``key=value`` folders become columns).
+            them (``key=value`` folders become columns), or the folder of a Delta table.
+        version: of a Delta table, which it then stays at; None: the latest, whenever a query asks.
 
         Raises SourceError if it cannot be read.
         """
         _check_name(name)
         if isinstance(source, str | os.PathLike):
             source = source_path(source)
-        table = open_source(self._probe, name, source)
+        table = open_source(self._probe, name, source, version)
         self._add(table)
         return table
 

@@ -148,10 +148,14 @@ class Source(Protocol):
 
 @value
 class Origin:
-    """The place of a table's data: a path, a glob, a folder or a place in a bucket, and the endings of files in it."""
+    """The place of a table's data: a path, a glob, a folder or a place in a bucket, and the endings of files in it.
+
+    version: of the log of a lake that is wanted; None: the latest.
+    """
 
     place: str
     endings: tuple[str, ...]
+    version: int | None = None
 
 
 @value

@@ -7,6 +7,8 @@
     footer.py     the footer of a Parquet file
     seen.py       tells whether files still hold the same bytes
     parquet.py    Parquet files: footers give schema, row groups and version
+    lake.py       tables of a lake: Parquet files that a log lists
+    delta.py      the logs of Delta tables
     text.py       CSV and JSON files
     alike.py      tells whether the rows of a CSV file are like those that its types were detected from
     database.py   tables of a DuckDB file

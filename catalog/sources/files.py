@@ -88,6 +88,15 @@ def hive_keys(path: str) -> tuple[tuple[str, str], ...]:
     return tuple((key, value) for key, equals, value in pairs if equals and key)
 
 
+def is_partitioned(folder: str) -> bool:
+    """True for a folder of nothing but ``key=value`` folders, which is one table."""
+    if not os.path.isdir(folder):
+        return False
+    with os.scandir(folder) as entries:
+        names = [(entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith((".", "_"))]
+    return bool(names) and all(is_folder and "=" in name for name, is_folder in names)
+
+
 def hive_columns(columns: Columns, paths: Sequence[str]) -> Columns:
     """Those of the columns that come from ``key=value`` folders."""
     keys = {key.lower() for path in paths for key, _ in hive_keys(path)}

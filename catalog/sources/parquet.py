@@ -187,6 +187,9 @@ class ParquetSource:
         """number: SQL for the column `PIECE`, if there is one."""
         names = ", ".join(f"{number} AS {PIECE}" if number and name == PIECE else self._column(name, type_)
                           for name, type_ in columns)  # fmt: skip
+        return self._read(names, columns, paths, where)
+
+    def _read(self, names: str, columns: Columns, paths: Sequence[str], where: str) -> str:
         files = ", ".join(sql_path(self._readable(path, columns)) for path in paths)
         options = hive_options(self.partitions) + (f", {_ROW_NUMBER} = true" if where else "")
         sql = f"SELECT {names} FROM read_parquet([{files}], {options})"

@@ -16,6 +16,7 @@ from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.sources.database import DatabaseSource, database_look, open_tables
 from qoop.catalog.sources.files import find_files, hive_columns, sql_path
+from qoop.catalog.sources.lake import LakeSource, lake_of, latest, open_lake
 from qoop.catalog.sources.memory import ArrowSource, own_copy
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
@@ -32,12 +33,14 @@ CSV, JSON = (tuple(kind + packed for packed in ("", ".gz", ".zst") for kind in k
 _READERS = 4  # threads that look at the tables of a folder: DuckDB tells types while others read footers
 
 
-def open_source(probe: Probe, name: str, source: object) -> Table:
-    """A table over anything that :meth:`qoop.catalog.catalog.Catalog.register` takes."""
+def open_source(probe: Probe, name: str, source: object, version: int | None = None) -> Table:
+    """A table over anything that :meth:`qoop.catalog.catalog.Catalog.register` takes. version: of a lake's table."""
     if isinstance(source, str | os.PathLike):
         place = os.fspath(source)
         absolute = place if is_remote(place) else os.path.abspath(os.path.expanduser(place))
-        return _open_path(probe, name, Origin(absolute, PARQUET + CSV + JSON))
+        if version is not None and lake_of(absolute) is None:
+            raise SourceError(f"{place} has no versions: it is no Delta or Iceberg table")
+        return _open_path(probe, name, Origin(absolute, PARQUET + CSV + JSON, version))
     return _open_arrow(probe, name, source)
 
 
@@ -47,6 +50,9 @@ def is_current(table: Table) -> bool:
     source = table.source
     if table.origin is None:
         return True
+    if isinstance(source, LakeSource):
+        kept = table.origin.version is not None or source.at == latest(source.kind, table.origin.place)
+        return kept and looks_same([file.file for file in source.files])
     if isinstance(source, ParquetSource) and source.is_remote:
         return [file.version for file in source.files] == find(table.origin.place, PARQUET)
     if isinstance(source, DatabaseSource):
@@ -119,7 +125,11 @@ def _entries(root: str) -> Iterable[Path]:
     for entry in entries:
         if entry.name.startswith((".", "_")) or "=" in entry.name:
             continue
-        if find_files(str(entry), PARQUET) if entry.is_dir() else entry.name.lower().endswith(PARQUET):
+        if not entry.is_dir():
+            holds = entry.name.lower().endswith(PARQUET)
+        else:
+            holds = lake_of(str(entry)) is not None or bool(find_files(str(entry), PARQUET))
+        if holds:
             yield entry
 
 
@@ -157,6 +167,9 @@ def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[Tab
 def _open_path(probe: Probe, name: str, origin: Origin) -> Table:
     if origin.place.startswith("s3://"):
         return _parquet_table(probe, name, _parquet_only(origin.place, find(origin.place, PARQUET)), origin)
+    kind = lake_of(origin.place)
+    if kind is not None:
+        return _lake_table(probe, name, kind, origin)
     paths = _paths(origin)
     if not paths:
         raise SourceError(f"{origin.place} holds no Parquet, CSV or JSON files")
@@ -217,6 +230,14 @@ def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version], orig
         cuttable=all(column.lower() != "file_row_number" for column, _ in columns),
         by_content=by_content,
     )
+    return _table(name, columns, source, origin)
+
+
+def _lake_table(probe: Probe, name: str, kind: str, origin: Origin) -> Table:
+    schema, source = open_lake(kind, origin.place, origin.version)
+    with probe.cursor(origin.place) as cursor:
+        arrow_input.register(cursor, "source", schema.empty_table())
+        columns = describe(cursor, "SELECT * FROM source")
     return _table(name, columns, source, origin)
 
 

@@ -1,0 +1,91 @@
+"""Tables of a lake, such as Delta's and Iceberg's: Parquet files that a log lists, and columns that are not in them.
+
+The log says which files are the table, at one of its versions, and for each file the values of the columns by which it
+is partitioned. Files of earlier versions, and those of writers that have not committed, lie next to them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+
+import pyarrow as pa
+
+from qoop.catalog.sources.files import no_rows, sql_name, sql_string
+from qoop.catalog.sources.parquet import ParquetSource
+from qoop.catalog.sources.pieces import PIECE
+from qoop.catalog.table import Columns
+from qoop.catalog.value import value
+
+Reads = tuple[tuple[str, str], ...]
+"""Columns of a file that are not read by their name, each with what is read for it, in SQL."""
+
+_LOGS = {"delta": "_delta_log"}
+"""The folder, in that of a table, by which its kind is known."""
+
+
+def lake_of(folder: str) -> str | None:
+    """The kind of a lake's table that a folder is, None if it is none."""
+    return next((kind for kind, log in _LOGS.items() if os.path.isdir(os.path.join(folder, log))), None)
+
+
+def open_lake(kind: str, folder: str, version: int | None) -> tuple[pa.Schema, LakeSource]:
+    """The columns and the files of a table. version: of its log; None: the latest. Raises SourceError, ConfigError."""
+    opened: tuple[pa.Schema, LakeSource] = _module(kind).opened(folder, version)
+    return opened
+
+
+def latest(kind: str, folder: str) -> str:
+    """What the log says now, as `LakeSource.at` has it. Raises SourceError."""
+    return str(_module(kind).latest(folder))
+
+
+def _module(kind: str) -> ModuleType:
+    """The module that reads such a log, which few sessions need."""
+    return import_module(f"qoop.catalog.sources.{kind}")
+
+
+@value
+class LakeSource(ParquetSource):
+    """kind: of the log. at: what it said when it was read. reads: of each file, in their order.
+
+    casts, too, where a file names columns in another way: then nothing is told by footers.
+    """
+
+    kind: str = ""
+    at: str = ""
+    reads: tuple[Reads, ...] = ()
+
+    def _in_order(self, digests: Iterable[str]) -> str:
+        return repr((list(digests), self.reads))
+
+    @cached_property
+    def _reads(self) -> Mapping[str, Reads]:
+        return {file.file.path: reads for file, reads in zip(self.files, self.reads, strict=True)}
+
+    def _select(self, columns: Columns, paths: Sequence[str], where: str = "", number: str = "") -> str:
+        """One SELECT for all files that are read in the same way."""
+        alike: dict[Reads, list[str]] = {}
+        for path in paths:
+            alike.setdefault(self._reads[path], []).append(path)
+        parts = []
+        for reads, group in alike.items():
+            instead = dict(reads) | ({PIECE: number} if number else {})
+            names = ", ".join(
+                f"{instead[name]} AS {sql_name(name)}" if name == PIECE and number else _cast(name, type_, instead)
+                for name, type_ in columns
+            )
+            parts.append(self._read(names, columns, group, where))
+        return "\nUNION ALL ".join(parts) if parts else no_rows(columns)
+
+
+def _cast(name: str, type_: str, instead: Mapping[str, str]) -> str:
+    return f"CAST({instead.get(name, sql_name(name))} AS {type_}) AS {sql_name(name)}"
+
+
+def constant(value: object) -> str:
+    """A value that all rows of a file have, in SQL; it is cast to the type of its column."""
+    return "NULL" if value is None else sql_string(str(value))
