@@ -431,10 +431,10 @@ class Session:
             case CreateSchema() | DropSchema():
                 self._tables.definitions.do_schema(statement)
             case CreateTable(text=text):
-                name = self._tables.definitions.wanted(statement)
-                made = self.execute(Query(text), watch) if name is not None else None
-                if name is not None and made is not None:
-                    self._tables.definitions.create_table(name, made)
+                wanted = self._tables.definitions.wanted(statement)
+                made = self.execute(Query(text), watch) if wanted is not None else None
+                if wanted is not None and made is not None:
+                    self._tables.definitions.create_table(wanted, made)
                 return _count(made)
             case Copy(text, path, options):
                 from qoop.statements import copying
@@ -1001,13 +1001,7 @@ class Session:
         if isinstance(asked, Install):
             extensions.install(asked.name, asked.source)
             return
-        name = extensions.own_name(asked.name)
-        if name.endswith(extensions.ENDING):
-            name = str(extensions.file_of(name))
-        loaded = extensions.listed(dict(self._tables.binder.settings).get(extensions.SETTING, ""))
-        if name not in loaded and not extensions.is_built_in(name):
-            extensions.check(name)
-            self._tables.binder.set(extensions.SETTING, ",".join([*loaded, name]))
+        self._tables.load_extension(asked.name)
 
     def _moved(self, asked: Export | Import, watch: Callable[[Job], object] | None) -> Result:
         """Export all tables and views, or import those of a folder."""

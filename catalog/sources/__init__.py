@@ -12,6 +12,7 @@
     text.py       CSV and JSON files
     alike.py      tells whether the rows of a CSV file are like those that its types were detected from
     database.py   tables of a DuckDB file
+    sqlite.py     tables of an SQLite file
     memory.py     Arrow tables in memory
     pieces.py     some pieces of a table as a source of their own
     remote.py     Parquet files in a bucket, read in parts

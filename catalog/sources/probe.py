@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import duckdb
 
+from qoop.catalog import extensions
 from qoop.catalog.errors import CatalogError, SourceError
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.quiet import silence
@@ -49,12 +50,14 @@ class Probe:
 
 
 @contextmanager
-def attached(alias: str, path: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with a DuckDB file attached for reading.
+def attached(alias: str, path: str, needed: Sequence[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with a DuckDB file attached for reading, or another one. needed: the extensions that read it.
 
     A DuckDB of its own, closed at the end: while the file is attached no one in this process can write to it.
     """
     with _explained(path), open_duckdb() as connection:
+        for statement in extensions.statements(extensions.SETTING, ",".join(needed)):
+            connection.execute(statement)
         connection.execute(f"ATTACH {sql_string(path)} AS {sql_name(alias)} (READ_ONLY)")
         yield connection
 

@@ -22,6 +22,7 @@ from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, open_parque
 from qoop.catalog.sources.probe import Probe, describe
 from qoop.catalog.sources.remote import Version, find
 from qoop.catalog.sources.seen import looks_same, reading
+from qoop.catalog.sources.sqlite import SqliteSource, is_sqlite, open_sqlite, sqlite_look
 from qoop.catalog.sources.text import TextSource, open_csv, open_json
 from qoop.catalog.stores.objects import below, is_remote, without_options
 from qoop.catalog.table import Columns, Origin, Source, Table, digest_of, table_version
@@ -56,7 +57,7 @@ def is_current(table: Table) -> bool:
     if isinstance(source, ParquetSource) and source.is_remote:
         return [file.version for file in source.files] == find(table.origin.place, PARQUET)
     if isinstance(source, DatabaseSource):
-        return looks_same([source.file], database_look)
+        return looks_same([source.file], sqlite_look if isinstance(source, SqliteSource) else database_look)
     if not isinstance(source, ParquetSource | TextSource):
         return True
     files = [file.file for file in source.files]
@@ -160,7 +161,7 @@ def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[Tab
             source,
             Origin(full, ()),
         )
-        for columns, source in open_tables(full)
+        for columns, source in (open_sqlite(full) if is_sqlite(full) else open_tables(full))
     )
 
 
@@ -210,6 +211,8 @@ def _kind(path: str) -> str:
         start = stream.read(12)
     if start[:4] == b"PAR1":
         return "parquet"
+    if is_sqlite(path):
+        raise SourceError(f"{path} is an SQLite file: register its tables with register_database, or ATTACH it")
     if start[8:] == b"DUCK":
         raise SourceError(f"{path} is a DuckDB file: register its tables with register_database")
     known = ", ".join(suffix for suffix in PARQUET + CSV + JSON if suffix.count(".") == 1)

@@ -26,6 +26,7 @@ from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.sources.files import sql_name
 from qoop.catalog.sources.parquet import reach
 from qoop.catalog.sources.probe import Probe, attached
+from qoop.catalog.sources.sqlite import extensions_for
 from qoop.catalog.statistics.keys import find_keys
 from qoop.catalog.statistics.scalars import INTEGERS, TEXT, is_ordered, is_text, scalar_sql, select
 from qoop.catalog.statistics.stats import BLOCKS, ColumnStats, Scalar, TableStats, to_scalar
@@ -56,7 +57,7 @@ def collect(probe: Probe, table: Table, columns: Sequence[str], known: TableStat
     keys = known.keys if known else frozenset()
     if wanted:
         attach = table.attach()
-        with attached(*attach) if attach else probe.cursor(f"table {table.name}") as cursor:
+        with attached(*attach, extensions_for(table)) if attach else probe.cursor(f"table {table.name}") as cursor:
             reach(table.source, cursor)
             new, unique = interruptibly(cursor, lambda: _collect(cursor, table, wanted))
             found |= new

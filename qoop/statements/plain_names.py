@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 
 from qoop.catalog.errors import ParseError
 from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
@@ -86,7 +87,7 @@ def _places(
             case "BASE_TABLE" if not is_common_table(node, named):
                 schema, name = node.get("schema_name", ""), node["table_name"]
                 if (known := _known(node, qualified, default)) is not None:
-                    yield _table(text, node, lambda _, known=known: write(known))
+                    yield _table(text, node, partial(_whatever, write(known)))
                 elif catalog is not None and _is_of_catalog(schema, name):
                     yield _table(text, node, lambda asked: quoted(catalog(asked)))
             case "TABLE_FUNCTION" if catalog is not None and _is_of_catalog("", node["function"]["function_name"]):
@@ -95,6 +96,11 @@ def _places(
                 before = _before_table(node["column_names"], qualified)
                 if before:
                     yield _column(text, node, before)
+
+
+def _whatever(written: str, _: str) -> str:
+    """The text that stands in the place of a table, whatever stood there."""
+    return written
 
 
 def _known(node: Node, qualified: Collection[str], default: str | None) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -10,6 +12,7 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import Forbidden, QueryError, SourceError
+from qoop.catalog.extensions import file_of, is_here
 
 TEXTS = (
     "SELECT * FROM shop.items ORDER BY ALL",
@@ -97,7 +100,7 @@ def test_what_is_not_attached_is_told(session: qoop.Session, files: tuple[str, s
     for text, wrong in (
         (f"ATTACH '{files[0]}' AS shop", "there is a database shop already"),
         (f"ATTACH '{files[0]}' AS memory", "there is a database memory already"),
-        ("ATTACH 'x.db' (TYPE sqlite)", "takes READ_ONLY and TYPE duckdb here, not TYPE SQLITE"),
+        ("ATTACH 'x.db' (TYPE postgres)", "takes READ_ONLY and TYPE duckdb or sqlite here, not TYPE POSTGRES"),
         ("USE nothing", "there is no database nothing; there are memory, other, shop"),
         ("USE shop.nothing", "there is no schema nothing with tables in shop"),
     ):
@@ -110,6 +113,34 @@ def test_what_is_not_attached_is_told(session: qoop.Session, files: tuple[str, s
     assert session.sql("SELECT count(*) FROM shop.items").fetchall() == [(9,)]
     session.sql(f"ATTACH OR REPLACE '{files[1]}' AS shop")
     assert session.sql("SELECT count(*) FROM shop.items").fetchall() == [(1,)]
+
+
+@pytest.mark.skipif(not is_here("sqlite"), reason="duckdb-extension-sqlite-scanner is not installed")
+def test_an_sqlite_file_is_read_as_duckdb_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT, weight REAL, day DATE, data BLOB)")
+        made.executemany(
+            "INSERT INTO notes VALUES (?, ?, ?, ?, ?)",
+            [(number, f"n{number % 5}", number / 4, "2024-01-02", b"ab") for number in range(5000)],
+        )
+        made.execute("CREATE TABLE names (text TEXT PRIMARY KEY, id INT) WITHOUT ROWID")
+        made.execute("INSERT INTO names VALUES ('n1', 1), ('n2', NULL)")
+        made.commit()
+        with qoop.connect(slots=2, memory="1GB", staged=True) as session, duckdb.connect() as oracle:
+            oracle.execute(f"LOAD '{file_of('sqlite')}'; ATTACH '{path}' AS notes (READ_ONLY)")
+            session.sql(f"ATTACH '{path}' (TYPE sqlite)")
+            for text in (
+                "SELECT * FROM notes.notes WHERE id % 700 = 1",
+                "SELECT n.id AS name, count(*) AS n, sum(weight) AS w, max(day) AS d FROM notes.notes "
+                "JOIN notes.names AS n USING (text) GROUP BY ALL",
+            ):
+                found, wanted = session.sql(text), oracle.sql(text)
+                assert found.types == list(map(str, wanted.types))
+                assert sorted(map(repr, found.fetchall())) == sorted(map(repr, wanted.fetchall())) != []
+            made.execute("DELETE FROM notes WHERE id > 9")
+            made.commit()
+            assert session.sql("SELECT count(*) FROM notes.notes").fetchall() == [(10,)]
 
 
 def test_a_locked_session_attaches_nothing(files: tuple[str, str]) -> None:

@@ -24,14 +24,14 @@ ROWS = pa.table(
         "day": pa.array([datetime.date(2024, 1, 1 + number % 3) for number in range(60)]),
         "k": pa.array([(None, "a b", "é=/")[number % 3] for number in range(60)]),
         "d": pa.array([Decimal(number) / 4 for number in range(60)], pa.decimal128(10, 2)),
-        "at": pa.array([datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)] * 60, pa.timestamp("us", "UTC")),
+        "stamp": pa.array([datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)] * 60, pa.timestamp("us", "UTC")),
         "s": pa.array([{"a": number, "b": [str(number)]} for number in range(60)]),
     }
 )
 TEXTS = (
     "SELECT * FROM t",
     "SELECT k, day, count(*) AS n, sum(d) AS d FROM t GROUP BY ALL",
-    "SELECT max(x) AS m, typeof(any_value(day)) AS a, typeof(any_value(at)) AS b FROM t WHERE k IS NULL",
+    "SELECT max(x) AS m, typeof(any_value(day)) AS a, typeof(any_value(stamp)) AS b FROM t WHERE k IS NULL",
     "SELECT count(*) AS n FROM t WHERE day = DATE '2024-01-02' AND k = 'a b'",
     "SELECT a.k, sum(b.x) AS s FROM t AS a JOIN t AS b ON a.x = b.x + 1 GROUP BY ALL",
 )

@@ -13,6 +13,7 @@ from qoop.statements.databases.schemas import MAIN, OWN
 if TYPE_CHECKING:
     from qoop.statements.words import Words
 
+_TYPES = (["TYPE", "DUCKDB"], ["TYPE", "SQLITE"])
 _OPTIONS = ("READ_ONLY", "READONLY")
 
 
@@ -60,6 +61,7 @@ def attached(words: Words) -> Attach:
     if path is None or (name is None and words.next is not None and words.next.text != "("):
         raise QueryError("write ATTACH 'file.duckdb' AS name (READ_ONLY)")
     _check_options(words)
+    path = path.removeprefix("sqlite:")
     return Attach(path, name or PurePath(path).name.partition(".")[0], unless, replace)
 
 
@@ -69,10 +71,10 @@ def _check_options(words: Words) -> None:
         raise QueryError(f"cannot read {words.rest!r} after ATTACH")
     for part in (told or "")[1:-1].split(","):
         option = [word.text.upper().strip("'\"") for word in lexed(part)]
-        if option and option[0] not in _OPTIONS and option != ["TYPE", "DUCKDB"]:
+        if option and option[0] not in _OPTIONS and option not in _TYPES:
             raise QueryError(
-                f"ATTACH takes READ_ONLY and TYPE duckdb here, not {' '.join(option)}: a session reads DuckDB's files; "
-                "of other databases, COPY what is wanted into Parquet or a DuckDB file with DuckDB itself"
+                f"ATTACH takes READ_ONLY and TYPE duckdb or sqlite here, not {' '.join(option)}: a session reads such "
+                "files; of other databases, COPY what is wanted into Parquet or a DuckDB file with DuckDB itself"
             )
 
 
