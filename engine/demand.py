@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from qoop.engine.frontier import StageNode
 from qoop.engine.task import Content, MachineId
@@ -15,12 +16,13 @@ class Demands:
     """The least resources of a task of each stage, given the machines there are. Memory is in whole bytes, so that sums
     and differences of grants are exact.
 
-    least_memory: bytes that every task asks for, lowered where a machine's slots could not all have it.
+    least_memory: bytes that every task asks for, lowered where a machine's slots could not all have it. most_memory: of
+    a machine that one task may have.
     `changes` counts how often what is asked for may have changed.
     """
 
-    def __init__(self, least_memory: float) -> None:
-        self._least_memory = least_memory
+    def __init__(self, least_memory: float, most_memory: float = math.inf) -> None:
+        self._least_memory, self._most_memory = least_memory, most_memory
         self.changes = 0
         self._machines: dict[MachineId, Resources] = {}
         self._lasting: dict[MachineId, Resources] = {}  # of each what no notice takes away
@@ -33,7 +35,7 @@ class Demands:
         self._machines.pop(name, None)
         self._lasting.pop(name, None)
         if capacity is not None:
-            self._machines[name] = self._lasting[name] = capacity
+            self._machines[name] = self._lasting[name] = self._allowed(capacity)
         self.forget()
 
     def asked(self, node: StageNode) -> tuple[Resources, float]:
@@ -53,8 +55,12 @@ class Demands:
         longer asked for. If it will have no slot, what there is until then is all that can be asked for."""
         now = self._machines.get(name)
         if now is not None:
-            self._lasting[name] = least(capacity, now) if capacity.cpu >= 1 else now
+            self._lasting[name] = least(self._allowed(capacity), now) if capacity.cpu >= 1 else now
             self.forget()
+
+    def _allowed(self, capacity: Resources) -> Resources:
+        """The part of a machine that one task may have."""
+        return capacity if capacity.memory <= self._most_memory else replace(capacity, memory=self._most_memory)
 
     def took(self, node: StageNode, seconds: float) -> None:
         """A task of the stage has taken so long."""
@@ -65,7 +71,7 @@ class Demands:
                 self.changes += 1
 
     def raise_memory(self, node: StageNode, had: float) -> float | None:
-        """A task failed with `had` bytes: ask for twice that, at most for all of the largest machine.
+        """A task failed with `had` bytes: ask for twice that, at most for all that it may have of the largest machine.
 
         Returns the new demand, None if the task has had all there is: should there be more later, it is asked for.
         Where no machine has a slot, nobody knows what there will be. What was learnt outlives the plan.

@@ -118,7 +118,7 @@ class Run:
         self._functions = functions
         self._saved: tuple[Plan, frozenset[StageId]] | None = None
         self._limits = limits
-        self._demands = Demands(limits.min_memory)
+        self._demands = Demands(limits.min_memory, limits.most_memory)
         self._data_locality = DataLocality() if limits.near else None
         self._shown: dict[StageNode, tuple[int, tuple[Resources, float], Demand]] = {}
         self._ready_now: tuple[Demand, ...] = ()
@@ -665,8 +665,8 @@ class Run:
             self.history.append(MemoryRaised(self._at, stage.id, had, wanted))
             return
         final = OutOfMemory(
-            f"{_name(stage)} needs more than {size(had)} of memory for one task, which is all the largest "
-            f"machine has: {error}"
+            f"{_name(stage)} needs more than {size(had)} of memory for one task, which is all "
+            f"{'it may have' if had >= self._limits.most_memory else 'the largest machine has'}: {error}"
         )
         final.__cause__ = error
         if self._limits.leave_exhausted:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Protocol
 
 from qoop.catalog.value import value
@@ -64,7 +65,8 @@ class Limits:
     max_revocations: how often one task may lose its slot, its machine, what it reads or what it has put out, after
         which the job fails. No fault of the task, so there are many; but where nothing stays long enough for it, that
         must be said some time.
-    min_memory: least bytes that a task asks for, whatever its estimate.
+    min_memory: least bytes that a task asks for, whatever its estimate. most_memory: the most that one may have, even
+        where a machine has more.
     keep_checkpoints: False: an output is released as soon as no unfinished task of the plan needs it, which
         saves memory. True: at the end of the job, so that it may serve another plan.
     leave_exhausted: True: a stage for which all the memory there is was too little does not fail the job: nothing
@@ -77,6 +79,7 @@ class Limits:
     max_attempts: int = 4
     max_revocations: int = 50
     min_memory: float = 32 * 2**20
+    most_memory: float = inf
     keep_checkpoints: bool = False
     leave_exhausted: bool = False
     near: bool = False

@@ -14,7 +14,7 @@ from qoop.catalog.paths import absolute
 from qoop.catalog.value import value
 from qoop.engine.history import Decided, Record, Succeeded
 from qoop.planner.estimate.observed import NOTHING, Observations
-from qoop.result import Result
+from qoop.result import Result, exported_schema
 
 if TYPE_CHECKING:
     import os
@@ -147,6 +147,11 @@ class Job:
     def plan(self) -> Plan:
         """The plan it was started with."""
         return self._planned.plan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the answer as Arrow has them."""
+        return exported_schema(self.plan.columns, self._planned.bound.settings)
 
     @property
     def planning_seconds(self) -> float:

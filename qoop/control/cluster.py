@@ -236,7 +236,7 @@ class Cluster:
 
     def _made(self, message: Submitted) -> ActiveJob:
         name, request, adaptive = message.job, message.request, message.request.adaptive
-        limits = request.limits
+        limits = replace(request.limits, most_memory=self._granter.limits.most_memory(request.terms.tenant))
         if adaptive is not None:
             limits = replace(limits, keep_checkpoints=True, leave_exhausted=True)
         about = request.settings, request.durable, limits, request.saving, request.functions
@@ -625,11 +625,14 @@ class Cluster:
         if self._driver.capacity != self._sizes[-1][1]:
             self._sizes.append((now, self._driver.capacity))
 
-    def limit_tenant(self, tenant: str, slots: float) -> None:
-        """Let all jobs of a tenant together hold that many slots at most, from the next task on; infinite: any number.
-        A task that needs more runs alone."""
+    def limit_tenant(self, tenant: str, slots: float = math.inf, memory: float = math.inf) -> None:
+        """Let all jobs of a tenant together hold that many slots, and bytes of memory, at most; infinite: any number.
+
+        From the next task on. One that needs more slots runs alone, and one of a job that is there already that needs
+        more memory.
+        """
         with self.lock:
-            self._granter.limits.limit(tenant, slots)
+            self._granter.limits.limit(tenant, slots, memory)
 
     def left_of(self, job: JobId) -> JobLeft | None:
         """The work that a job has left, as machines are told where its tasks wait; None: it has ended."""

@@ -14,12 +14,10 @@ from qoop.page.recorded import Recorded
 from qoop.page.views import Powers
 from qoop.retrace.rerun import Recording
 from qoop.server.listening import Listening
-from qoop.server.manners import Place
+from qoop.server.manners import Manners, Place
 
 if TYPE_CHECKING:
     from qoop.session import Session
-
-_PATIENCE = 20.0  # seconds that a request may take to arrive
 
 
 class LivePage:
@@ -32,7 +30,7 @@ class LivePage:
         self._closed = threading.Event()
         token = secrets.token_urlsafe(24)
         app = Guarded(application(source, token, self._closed.is_set))
-        self._listening = Listening(app, Place(port=port), _PATIENCE, daemon=True)
+        self._listening = Listening(app, Place(port=port), Manners(), daemon=True)
         self.port = self._listening.port
         self.url = f"{self._listening.address}/page/{token}/"
         self._listening.__enter__()

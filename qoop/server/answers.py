@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from qoop.drawing.formats import pieces
 
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 _ROWS = 20_000
 """Rows that are turned into text at a time."""
 
+Block: TypeAlias = bytes | memoryview
+"""Bytes of an answer; a view shows those of a column, which are sent without a copy."""
+
 _BATCH, _MOST_ROWS = 1 << 22, 100_000
 """Bytes, and rows, that a batch of Arrow has at most, or one row."""
 
-_BLOCK = 1 << 18
+BLOCK = 1 << 18
 """Bytes that are sent at once, at least: a small answer is known to be whole before its first byte is sent."""
 
 
-def as_arrow(parts: Iterator[Result]) -> Iterator[bytes]:
+def as_arrow(parts: Iterator[Result]) -> Iterator[Block]:
     """A stream of Arrow's IPC format."""
     import pyarrow as pa
 
@@ -73,7 +76,7 @@ def as_json(parts: Iterator[Result]) -> Iterator[bytes]:
     yield b"[]\n" if before == "[" else b"]\n"
 
 
-FORMS: dict[str, Callable[[Iterator[Result]], Iterator[bytes]]] = {
+FORMS: dict[str, Callable[[Iterator[Result]], Iterator[Block]]] = {
     "application/json": as_json,
     "application/vnd.apache.arrow.stream": as_arrow,
     "application/x-ndjson": as_json_lines,
@@ -104,17 +107,29 @@ def _liked(accept: str) -> Iterator[tuple[str, float]]:
         yield name, float(told) if told.replace(".", "", 1).isdecimal() else 0.0
 
 
-def in_blocks(found: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces that are worth sending."""
-    held, size = [], 0
+def in_blocks(found: Iterable[Block]) -> Iterator[Block]:
+    """The same bytes in pieces that are worth sending: small ones together, large ones as they are.
+
+    >>> [len(block) for block in in_blocks([b"a", b"b", bytes(BLOCK), b"c"])]
+    [2, 262144, 1]
+    """
+    held: list[Block] = []
+    size = 0
     for piece in found:
-        held.append(piece)
-        size += len(piece)
-        if size >= _BLOCK:
+        if held and len(piece) >= BLOCK:
             yield b"".join(held)
             held, size = [], 0
+        held.append(piece)
+        size += len(piece)
+        if size >= BLOCK:
+            yield _joined(held)
+            held, size = [], 0
     if held:
-        yield b"".join(held)
+        yield _joined(held)
+
+
+def _joined(pieces: list[Block]) -> Block:
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _small(parts: Iterator[Result]) -> Iterator[Result]:
@@ -128,15 +143,15 @@ class _Sink(io.RawIOBase):
     """Takes what Arrow writes, for somebody to take it from there."""
 
     def __init__(self) -> None:
-        self._held: list[bytes] = []
+        self._held: list[Block] = []
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: object) -> int:
-        self._held.append(bytes(data))  # type: ignore[call-overload]
+        self._held.append(data if isinstance(data, bytes) else memoryview(data))  # type: ignore[arg-type]
         return len(self._held[-1])
 
-    def taken(self) -> Iterator[bytes]:
+    def taken(self) -> Iterator[Block]:
         held, self._held = self._held, []
         return iter(held)

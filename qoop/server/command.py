@@ -54,6 +54,10 @@ def add(
     otel = "send a span of OpenTelemetry for each query, as OTEL_EXPORTER_OTLP_... say"
     parser.add_argument("--otel", action="store_true", help=otel)
     parser.add_argument("--queries", type=int, default=100, metavar="N", help="that may run at a time (100)")
+    connections = "of HTTP that may be open at a time (1000)"
+    parser.add_argument("--connections", type=int, default=1000, metavar="N", help=connections)
+    idle = "seconds after which a connection of HTTP without a request is closed (60)"
+    parser.add_argument("--idle", type=float, default=60.0, metavar="SECONDS", help=idle)
     ending = "seconds that queries may go on once the server is to end (30)"
     page = "show all queries in a browser on this machine, to whom has the address that is printed"
     parser.add_argument("--page", action="store_true", help=page)
@@ -72,10 +76,11 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     from qoop.server.service import Service
     from qoop.server.spans import exported
 
+    _check(options)
     place = Place(options.host, options.port, options.tls_cert, options.tls_key)
     users = Users() if options.users is None else read_users(options.users)
     place.check(users.are_told_apart)
-    manners = Manners(hosts=(*Manners().hosts, *options.allow_host))
+    manners = Manners(hosts=(*Manners().hosts, *options.allow_host), connections=options.connections, idle=options.idle)
     with ExitStack() as around:
         around.enter_context(logged(options.log))
         spans = around.enter_context(exported()) if options.otel else None
@@ -94,6 +99,13 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
                 _say(f"and shows what runs at {session.page().url}")
             _wait_for_end(service, server.kept, options.grace)
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    if min(options.queries, options.connections) < 1:
+        raise ConfigError("--queries and --connections must be 1 or more")
+    if not (options.idle > 0 and options.grace >= 0):
+        raise ConfigError("--idle must be above 0 seconds, and --grace at least 0")
 
 
 def _http() -> type[HttpServer]:

@@ -1,7 +1,8 @@
 """Arrow Flight SQL, which ADBC, JDBC and ODBC drivers speak: queries, prepared statements, metadata, cancelling.
 
-The ticket of a statement holds its text, so nothing is kept between the two calls that a query takes, and each of them
-asks for the token. Prepared statements are kept for their user; their values are in the ticket as literals.
+A query takes two calls, and each of them asks for the token. The first starts the query, and the second fetches its
+rows; the ticket between them holds the text, too, so that who comes late, or twice, has it run again. Prepared
+statements are kept for their user; their values are in the ticket as literals.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +49,7 @@ from qoop.statements.statement import Query, parameters_of
 _ID = 16  # characters of the id of a query, before its text in a ticket
 _MOST_PREPARED = 1000  # statements of a user that are kept; the oldest go first
 _LOOK = 0.05  # seconds between two looks whether clients have gone
+_UNREAD = 5.0  # seconds for which a query that has begun waits for who fetches its rows
 _TO_END = 5.0  # seconds that calls may take to end with the server; their queries have ended before
 _CANCELLED, _NOT_CANCELLABLE, _CLOSED = 1, 3, 1
 """Results of cancelling a query, and of closing a session, as Flight numbers them."""
@@ -83,7 +85,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._service, self._manners = service, manners
         self._prepared: dict[str, OrderedDict[bytes, _Prepared]] = {}
         self._lock = threading.Lock()
-        self._watch = _Watch(manners.patience)
+        self._watch = _Watch(manners.patience, lambda: service.end_unread(_UNREAD))
         try:
             super().__init__(
                 f"{scheme}://{name}:{place.port}",
@@ -106,14 +108,21 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         """Say how to fetch the answer of a command."""
         with _as_flight():
-            ticket, schema = self._planned(_user(context), descriptor.command)
+            user, command = _user(context), descriptor.command
+            text = self._text(user, command)
+            ticket, schema = (
+                (command, self._metadata(*unpacked(command)).schema) if text is None else self._begun(user, text)
+            )
             endpoint = flight.FlightEndpoint(ticket, [])
             return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """Say which columns the answer of a command has."""
         with _as_flight():
-            return flight.SchemaResult(self._planned(_user(context), descriptor.command)[1])
+            command = descriptor.command
+            text = self._text(_user(context), command)
+            known = self._metadata(*unpacked(command)).schema if text is None else self._schema(text)
+            return flight.SchemaResult(known)
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Answer the command of a ticket."""
@@ -122,8 +131,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             command, asked = unpacked(ticket.ticket)
             if command != "TicketStatementQuery":
                 return flight.RecordBatchStream(self._metadata(command, asked))
-            told = asked.text(1)
-            query = self._service.admit(user, told[_ID:], "flight", id=told[:_ID])
+            id, text = asked.text(1)[:_ID], asked.text(1)[_ID:]
+            begun = self._service.begun(user, id, text)
+            query = begun or self._service.admit(user, text, "flight", id=id)
         rows = self._rows(context, query)
         return flight.GeneratorStream(next(rows), rows)
 
@@ -168,8 +178,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             ("CancelFlightInfo", "end a query"), ("CancelQuery", "the same"), ("CloseSession", "nothing is kept"),
         ]  # fmt: skip
 
-    def _planned(self, user: User, data: bytes) -> tuple[bytes, pa.Schema | None]:
-        """The ticket of a command, and the columns of its answer, if they are known now."""
+    def _text(self, user: User, data: bytes) -> str | None:
+        """The text that a command asks; None: it asks about the server."""
         command, asked = unpacked(data)
         if command == "CommandStatementQuery":
             text = asked.text(1)
@@ -177,9 +187,14 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             found = self._statement(user, asked.raw(1))
             text = with_parameters(found.text, found.parameters)
         else:
-            return data, self._metadata(command, asked).schema
+            return None
         self._check_size(text)
-        return packed("TicketStatementQuery", (1, secrets.token_hex(_ID // 2) + text)), self._schema(text)
+        return text
+
+    def _begun(self, user: User, text: str) -> tuple[bytes, pa.Schema | None]:
+        """Start a query. Returns the ticket for its rows, and their columns, if they are known now."""
+        query = self._service.begin(user, text, "flight")
+        return packed("TicketStatementQuery", (1, query.id + text)), None if query.job is None else query.job.schema
 
     def _schema(self, text: str) -> pa.Schema | None:
         """The columns of a text's answer; None for one that is no query, or whose data say which there are."""
@@ -261,10 +276,13 @@ class _Watched:
 
 
 class _Watch:
-    """A thread that cancels queries whose clients have gone, or take too long; Flight says so only to who asks."""
+    """A thread that cancels queries whose clients have gone, or take too long; Flight says so only to who asks.
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
+    besides: called at every look.
+    """
+
+    def __init__(self, patience: float, besides: Callable[[], None]) -> None:
+        self._patience, self._besides = patience, besides
         self._calls: list[_Watched] = []
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -293,6 +311,7 @@ class _Watch:
 
     def _look(self) -> None:
         while not self._over.wait(_LOOK):
+            self._besides()
             with self._lock:
                 gone = [call.query for call in self._calls if call.context.is_cancelled()]
                 now = time.monotonic()

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from starlette.applications import Starlette
@@ -43,7 +44,7 @@ from qoop.catalog.errors import (
     TooMuch,
     TooOften,
 )
-from qoop.server.answers import FORMS, chosen_form, in_blocks
+from qoop.server.answers import BLOCK, FORMS, Block, chosen_form, in_blocks
 from qoop.server.kept import DONE, QUEUED, RUNNING, Kept, KeptQueries
 from qoop.server.manners import Manners
 from qoop.server.queries import UserQuery
@@ -201,6 +202,7 @@ class _Answer(Response):
     def __init__(self, query: _Query, form: str, threads: Executor, patience: float) -> None:
         self._query, self._form, self._patience = query, form, patience
         self._run = partial(asyncio.get_running_loop().run_in_executor, threads)
+        self._over = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(self._watch(receive))
@@ -217,7 +219,8 @@ class _Answer(Response):
             error = failed
         finally:
             gone.cancel()
-            await asyncio.shield(self._run(self._query.end, error))
+            if not self._over:
+                await asyncio.shield(self._run(self._end, error))
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -227,18 +230,42 @@ class _Answer(Response):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         blocks = in_blocks(FORMS[self._form](self._query.parts()))
         try:
-            block = await self._run(_next, blocks)
+            first = await self._run(self._first, blocks)
         except QoopError as error:
-            await self._run(self._query.end, error)
             await _refusal(None, error)(scope, receive, send)
             return
         headers = [(b"content-type", self._form.encode()), (b"qoop-query", self._query.id.encode())]
+        if self._over:
+            headers.append((b"content-length", str(len(first[0])).encode()))
         await self._sent(send, {"type": "http.response.start", "status": 200, "headers": headers})
-        while block is not None:
+        for block in first:
+            await self._sent(send, {"type": "http.response.body", "body": block, "more_body": not self._over})
+        if not self._over:
+            await self._rest(blocks, send)
+
+    async def _rest(self, blocks: Iterator[Block], send: Send) -> None:
+        while (block := await self._run(_next, blocks)) is not None:
             await self._sent(send, {"type": "http.response.body", "body": block, "more_body": True})
-            block = await self._run(_next, blocks)
-        await self._run(self._query.end)  # first: who has the whole answer may ask for the next
+        await self._run(self._end)  # first: who has the whole answer may ask for the next
         await self._sent(send, {"type": "http.response.body", "body": b""})
+
+    def _first(self, blocks: Iterator[Block]) -> list[Block]:
+        """The first blocks of an answer, which are all of it unless it is large. What ends it at once, its last row or
+        an error, is told in the same step: each step to another thread costs as much as planning a short query."""
+        try:
+            first = list(islice(blocks, 1))
+            if len(first[0]) < BLOCK:  # it is the last, or the next is there
+                first += islice(blocks, 1)
+        except QoopError as error:
+            self._end(error)
+            raise
+        if len(first) == 1 and len(first[0]) < BLOCK:
+            self._end()
+        return first
+
+    def _end(self, error: Exception | None = None) -> None:
+        self._over = True
+        self._query.end(error)
 
     async def _sent(self, send: Send, message: Message) -> None:
         async with asyncio.timeout(self._patience):
@@ -271,7 +298,7 @@ def _not_acceptable() -> Response:
     return _told("NotAcceptable", f"an answer may be one of {', '.join(FORMS)}", 406)
 
 
-def _next(blocks: Iterator[bytes]) -> bytes | None:
+def _next(blocks: Iterator[Block]) -> Block | None:
     return next(blocks, None)
 
 

@@ -31,7 +31,7 @@ class HttpServer:
         folder = Path(tempfile.mkdtemp(prefix="qoop-answers-")) if answers is None else answers
         self.kept = KeptQueries(service, folder, lasting=answers is not None)
         app = application(service, self._threads, manners, self.kept)
-        self._listening = Listening(app, place, manners.patience)
+        self._listening = Listening(app, place, manners)
         self.address = self._listening.address
 
     def __enter__(self) -> HttpServer:

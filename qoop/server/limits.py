@@ -9,20 +9,22 @@ from dataclasses import fields
 
 from qoop.catalog.errors import ConfigError, TooOften
 from qoop.catalog.value import value
+from qoop.options import memory
 
 MINUTE = 60.0
 
 
 @value
 class Limits:
-    """longest_query: in seconds. rows: of an answer. queries: that may run at a time. rate: requests a minute. slots:
-    that tasks may hold at a time, of a tenant alone."""
+    """longest_query: in seconds. rows: of an answer. queries: that may run at a time. rate: requests a minute. Of a
+    tenant alone are slots, and memory in bytes: those that its tasks may hold at a time."""
 
     longest_query: float = math.inf
     rows: float = math.inf
     queries: float = math.inf
     rate: float = math.inf
     slots: float = math.inf
+    memory: float = math.inf
 
     @classmethod
     def of(cls, place: str, table: Mapping[str, object]) -> Limits:
@@ -31,14 +33,23 @@ class Limits:
 
 
 LIMITS = tuple(field.name for field in fields(Limits))
-OF_USERS = tuple(name for name in LIMITS if name != "slots")
+OF_USERS = tuple(name for name in LIMITS if name not in ("slots", "memory"))
 
 
 def _limit(place: str, option: str, table: Mapping[str, object]) -> float:
     told = table.get(option, math.inf)
+    if option == "memory" and option in table:
+        return _memory(place, told)
     if isinstance(told, bool) or not isinstance(told, int | float) or not told > 0:
         raise ConfigError(f"{place}: {option} must be a number above 0, not {told!r}")
     return float(told)
+
+
+def _memory(place: str, told: object) -> float:
+    try:
+        return memory("it", told)  # type: ignore[arg-type]  # it says so
+    except ConfigError as error:
+        raise ConfigError(f"{place}: memory: {error}") from error
 
 
 class Rates:

@@ -14,19 +14,19 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qoop.catalog.errors import ConfigError
-from qoop.server.manners import Place
+from qoop.server.manners import Manners, Place
 
 
 class Listening:
     """An application that listens in a thread of its own; use it as a context manager.
 
-    patience: seconds that a request may take to arrive. daemon: the thread does not keep the process from its end.
-    Raises ConfigError for a place that cannot be listened to.
+    daemon: the thread does not keep the process from its end. Raises ConfigError for a place that cannot be listened
+    to.
     """
 
-    def __init__(self, app: Any, place: Place, patience: float, daemon: bool = False) -> None:
+    def __init__(self, app: Any, place: Place, manners: Manners, daemon: bool = False) -> None:
         self._socket = _listening(place)
-        self._server = _Server(_config(app, place, patience))
+        self._server = _Server(_config(app, place, manners))
         self._thread = threading.Thread(target=self._serve, name="qoop-http", daemon=daemon)
         scheme = "https" if place.certificate else "http"
         name = f"[{place.host}]" if ":" in place.host else place.host
@@ -54,10 +54,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: Any, place: Place, patience: float) -> uvicorn.Config:
+def _config(app: Any, place: Place, manners: Manners) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=_protocol(patience),
+        http=_protocol(manners),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -65,22 +65,29 @@ def _config(app: Any, place: Place, patience: float) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=1000,
         timeout_graceful_shutdown=10,
-        timeout_keep_alive=60,
+        timeout_keep_alive=manners.idle,  # type: ignore[arg-type]  # any number of seconds
         ssl_certfile=place.certificate,
         ssl_keyfile=place.key,
     )
 
 
-def _protocol(patience: float) -> type[H11Protocol]:
-    """uvicorn's protocol, which ends a connection whose request does not arrive, and lets the application do so."""
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+
+
+def _protocol(manners: Manners) -> type[H11Protocol]:
+    """uvicorn's protocol, which ends a connection whose request does not arrive, and lets the application do so.
+
+    One connection too many is told so at once, as it may never send a request.
+    """
 
     class Impatient(H11Protocol):
         _late: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            # asyncio does so for the sockets that it makes itself; a head and a body would wait for each other
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             app = self.app
 
             async def with_abort(scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,6 +95,10 @@ def _protocol(patience: float) -> type[H11Protocol]:
                 await app(scope, receive, send)
 
             self.app = with_abort
+            if len(self.connections) > manners.connections:
+                transport.write(_FULL)
+                transport.close()
+                return
             self._wait_for_request()
 
         def data_received(self, data: bytes) -> None:
@@ -106,7 +117,7 @@ def _protocol(patience: float) -> type[H11Protocol]:
                 self._late.cancel()
                 self._late = None
             elif not answered and self._late is None:
-                self._late = self.loop.call_later(patience, self.transport.abort)
+                self._late = self.loop.call_later(manners.patience, self.transport.abort)
 
     return Impatient
 

@@ -15,11 +15,14 @@ class Manners:
     """The manners that clients must have. hosts: the names they may call the server by.
 
     body: bytes of a request. patience: seconds that a request may take to arrive, and a client to take what is sent.
+    connections: of HTTP, at a time. idle: seconds that one may be kept open without a request.
     """
 
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]")
     body: int = 1 << 20
     patience: float = 20.0
+    connections: int = 1000
+    idle: float = 60.0
 
 
 @value

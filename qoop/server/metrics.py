@@ -30,14 +30,11 @@ class Counts:
             if outcome != "refused":
                 self._seconds.add(seconds)
 
-    def waited(self, seconds: float) -> None:
-        """A job has ended whose first task began after that time."""
+    def of_job(self, switches: int, checkpoints: int, waited: float) -> None:
+        """A job has ended after that many changes of plan, and outputs of tasks that were used. waited: seconds until
+        its first task began."""
         with self._lock:
-            self._waits.add(seconds)
-
-    def of_job(self, switches: int, checkpoints: int) -> None:
-        """A job has ended after that many changes of plan, and outputs of tasks that were used."""
-        with self._lock:
+            self._waits.add(waited)
             self._sums["switches"] += switches
             self._sums["checkpoints"] += checkpoints
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Suspended, Timeout, TooMuch
-from qoop.engine.history import Succeeded
 from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.pivots import is_open
 from qoop.statements.statement import Explain, Query, ShowFunctions, ShowTables, Statement, statements
@@ -101,13 +100,15 @@ class UserQuery:
             return "cancelled"
         return "failed" if error is not None else "done"
 
-    @property
-    def changes(self) -> tuple[int, int]:
-        """The numbers of changes of plan, and of outputs of tasks that were used."""
-        if self.job is None:
-            return 0, 0
-        used = sum(isinstance(record, Succeeded) and record.used for record in self.job.history())
-        return len(self.job.plans) - 1, used
+    def begin(self) -> Job | None:
+        """Start it before its rows are asked for. None: it waits for that, as it is no query, or needs another first.
+
+        Raises what `Session.submit` does.
+        """
+        statement = self._statement()
+        if isinstance(statement, Query) and not is_open(statement.text):
+            self._begun(self._job(statement.text))
+        return self.job
 
     def _count(self, part: Result) -> None:
         self.check()
@@ -116,13 +117,18 @@ class UserQuery:
         self.rows += len(part)
 
     def _answer(self) -> Iterator[Result]:
-        statement = only_statement(with_parameters(self.text, self._parameters))
-        if not isinstance(statement, Query):
-            yield self._session.execute(statement)
-            return
-        job = self._job(statement.text)
-        self._begun(job)
+        job = self.job
+        if job is None:
+            statement = self._statement()
+            if not isinstance(statement, Query):
+                yield self._session.execute(statement)
+                return
+            job = self._job(statement.text)
+            self._begun(job)
         yield from job.parts()
+
+    def _statement(self) -> Statement:
+        return only_statement(with_parameters(self.text, self._parameters))
 
     def _job(self, text: str) -> Job:
         left, tenant = self._limits.longest_query - self.seconds, self.user.tenant

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import Busy, ConfigError, QoopError
+from qoop.catalog.errors import Busy, Cancelled, ConfigError, QoopError
+from qoop.control.job_status import waited
+from qoop.engine.history import Succeeded
 from qoop.server.audit import AuditLog, Entry
 from qoop.server.limits import Limits, Rates
 from qoop.server.metrics import Counts
@@ -18,6 +20,7 @@ from qoop.server.users import User, Users
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from qoop.job import Job
     from qoop.server.spans import Spans
     from qoop.session import Session
     from qoop.statements.parameters import Parameters
@@ -44,8 +47,9 @@ class Service:
         self._running: dict[tuple[str, str], UserQuery] = {}
         self._closing = False
         self._rates = Rates()
+        self._unread: dict[tuple[str, str], UserQuery] = {}
         for tenant, limits in users.tenants.items():
-            session.cluster.limit_tenant(tenant, limits.slots)
+            session.cluster.limit_tenant(tenant, limits.slots, limits.memory)
 
     @property
     def closing(self) -> bool:
@@ -79,6 +83,36 @@ class Service:
             self._tell(query, "refused", error)
             raise
         return query
+
+    def begin(self, user: User, text: str, by: str) -> UserQuery:
+        """Let a query in and start it, for a reader that asks for it by its id a moment later (`begun`).
+
+        Raises as `admit` and `UserQuery.begin` do.
+        """
+        query = self.admit(user, text, by)
+        try:
+            query.begin()
+        except Exception as error:
+            query.end(error)
+            raise
+        with self._lock:
+            self._unread[user.name, query.id] = query
+        return query
+
+    def begun(self, user: User, id: str, text: str) -> UserQuery | None:
+        """A query of a user that has begun, for its only reader; None if there is none of that id and text."""
+        with self._lock:
+            found = self._unread.get((user.name, id))
+            return self._unread.pop((user.name, id)) if found is not None and found.text == text else None
+
+    def end_unread(self, seconds: float) -> None:
+        """Cancel the queries that have begun so long ago, and that nobody reads."""
+        with self._lock:
+            late = [key for key, query in self._unread.items() if query.seconds > seconds]
+            queries = [self._unread.pop(key) for key in late]
+        for query in queries:
+            query.cancel(why := f"nobody has asked for the rows within {seconds:g} s")
+            query.end(Cancelled(why))
 
     def limits(self, user: User) -> Limits:
         """The limits of one query of a user: its own and its tenant's, whichever is less."""
@@ -116,6 +150,7 @@ class Service:
         """Admit no more; wait for those that run, at most `grace` seconds, then cancel them and wait for their end."""
         self.admit_no_more()
         self._wait(grace)
+        self.end_unread(0.0)
         with self._lock:
             left = list(self._running.values())
         for query in left:
@@ -145,13 +180,17 @@ class Service:
 
     def _ended(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
         try:
-            self._counts.of_job(*query.changes)
             if query.job is not None:
-                self._counts.waited(query.job.status().waited)
+                self._count(query.job, query.seconds)
             self._tell(query, outcome, error)
         finally:
             with self._lock:
                 self._running.pop((query.user.name, query.id), None)
+
+    def _count(self, job: Job, seconds: float) -> None:
+        history = job.history()
+        used = sum(isinstance(record, Succeeded) and record.used for record in history)
+        self._counts.of_job(len(job.plans) - 1, used, waited(history, seconds))
 
     def _tell(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
         seconds, kind = query.seconds, type(error).__name__ if error is not None else ""

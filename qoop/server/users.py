@@ -13,6 +13,7 @@ It is TOML, with a table for each user. ``qoop serve --new-user NAME`` prints on
     [tenants.dashboards]      # the same limits, for all of its users together
     queries = 10
     slots = 2                 # that their tasks may hold at a time
+    memory = "2GB"            # the same
 
 The file holds digests only. That of a token is a plain SHA-256, as tokens are 256 random bits, and so is quick; that of
 a password is scrypt, and one that was right is remembered by a digest under a key of this process.

@@ -16,7 +16,7 @@ from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Demand
-from qoop.engine.history import Decided, Ended, ShareTold
+from qoop.engine.history import Decided, Ended, Regranted, ShareTold, Started
 from qoop.engine.state import State
 from qoop.engine.task import TaskId
 from qoop.planner.packing import Available
@@ -27,8 +27,8 @@ from qoop.schedulers.terms import Terms
 from qoop.schedulers.waiting import Waiting
 
 
-def plan(name: str, tasks: int) -> Plan:
-    estimate = Estimate(task_seconds=1.0, task_memory=1e6)
+def plan(name: str, tasks: int, memory: float = 1e6) -> Plan:
+    estimate = Estimate(task_seconds=1.0, task_memory=memory)
     return Plan((Stage(name, "", (), (("x", "INTEGER"),), tasks, name, estimate=estimate),), (("x", "INTEGER"),))
 
 
@@ -173,3 +173,42 @@ def test_a_tenant_holds_no_more_slots_than_its_limit_and_all_of_its_jobs_end(
     assert most["x"] <= limit
     tasks_of_y = sum(tasks for tenant, tasks in jobs if tenant == "y")
     assert most["y"] >= min(tasks_of_y, slots - min(limit, slots)), "what the limit leaves is for others"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("xy"), st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=6),
+    st.integers(2, 8),
+    st.integers(1, 5),
+)
+@settings(deadline=None, max_examples=30)
+def test_a_tenant_holds_no_more_memory_than_its_limit_and_all_of_its_jobs_end(
+    jobs: list[tuple[str, int, int]], slots: int, limit: int
+) -> None:
+    """Memory is counted in 100 MB, of which a slot has one."""
+    clock, unit = VirtualClock(), 100e6
+    cluster = Cluster(SimulatedBackend({"m": Resources(slots, slots * unit)}, clock), clock=clock, thread=False)
+    cluster.limit_tenant("x", memory=limit * unit)
+    handles = [
+        cluster.submit(JobRequest(plan(f"p{number}", tasks, memory * unit / 2), terms=Terms(tenant)))
+        for number, (tenant, tasks, memory) in enumerate(jobs)
+    ]
+    most = 0.0
+    while cluster.busy:
+        cluster.step(0.25)
+        most = max(most, sum(cluster.used_by(one.id).memory for one in handles if one.terms.tenant == "x"))
+    assert all(one.state is State.SUCCEEDED for one in handles)
+    assert most <= limit * unit
+    assert most > 0 or all(tenant == "y" for tenant, *_ in jobs)
+
+
+def test_a_task_that_needs_more_memory_than_its_tenant_may_have_fails_and_says_so() -> None:
+    text = "SELECT length(string_agg(repeat('x', 2000), '')) AS n FROM range({})"
+    with qoop.connect(slots=2, memory="1GB") as session:
+        session.cluster.limit_tenant("x", memory=100e6)
+        job = session.submit(text.format(100_000), tenant="x")
+        with pytest.raises(qoop.OutOfMemory, match="more than 100 MB of memory for one task, which is all it may have"):
+            job.result()
+        granted = [one.resources.memory for one in job.history() if isinstance(one, Started | Regranted)]
+        assert granted and max(granted) <= 100e6
+        assert session.submit(text.format(10), tenant="x").result().fetchall() == [(20_000,)]
+        assert session.submit(text.format(100_000), tenant="y").result().fetchall() == [(200_000_000,)]

@@ -43,13 +43,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="session")
 def hasty(world: World) -> Iterator[World]:
-    """The same, but it does not wait for slow clients."""
-    from server_world import PATIENCE
+    """The same, but it does not wait for slow clients, and has few."""
+    from server_world import CONNECTIONS, IDLE, PATIENCE
 
     from qoop.server.flight import FlightServer
     from qoop.server.http_server import HttpServer
     from qoop.server.manners import Manners, Place
 
-    service, place, manners = world.service, Place(), Manners(patience=PATIENCE)
+    service, place = world.service, Place()
+    manners = Manners(patience=PATIENCE, connections=CONNECTIONS, idle=IDLE)
     with HttpServer(service, place, manners) as server, FlightServer(service, place, manners) as flight:
         yield replace(world, server=server, flight=flight)

@@ -24,8 +24,8 @@ from qoop.server.users import User, Users, password_digest, token_digest
 
 SLOW = "SELECT sum(hash(a.range, b.range)) AS s FROM range(1000000) a, range(1000000) b"
 """A query that takes for ever, and ends at once when it is cancelled."""
-PATIENCE = 0.4
-"""Seconds that this server waits for slow clients."""
+PATIENCE, IDLE, CONNECTIONS = 0.4, 0.3, 5
+"""Seconds that a hasty server waits for slow clients and for the next request of idle ones, and how many it has."""
 ANA, BEN, EVE, TIM = (f"the token of {name}" for name in ("ana", "ben", "eve", "tim"))
 
 

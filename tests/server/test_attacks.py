@@ -8,10 +8,11 @@ import http.client
 import json
 import socket
 import ssl
+import time
 from pathlib import Path
 
 import pytest
-from server_world import ANA, PATIENCE, USERS, World, certified, until
+from server_world import ANA, CONNECTIONS, IDLE, PATIENCE, USERS, World, certified, until
 
 from qoop.catalog.errors import ConfigError, NotKnown
 from qoop.server.http_server import HttpServer
@@ -147,6 +148,27 @@ def test_a_body_that_never_arrives(hasty: World) -> None:
         head = f"POST /sql HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ANA}\r\ncontent-length: 9\r\n\r\nS"
         client.sendall(head.encode())
         assert b" 504 " in client.recv(1000)
+
+
+def test_connections_that_are_kept_open_without_a_request(hasty: World) -> None:
+    client = hasty.connection()
+    for _ in range(2):
+        client.request("GET", "/healthz")
+        assert client.getresponse().read() == b"ok\n"
+    begun = time.monotonic()
+    assert is_dropped(client.sock)
+    assert IDLE / 2 < time.monotonic() - begun < 5
+    client.close()
+
+
+def test_more_connections_than_there_may_be(hasty: World) -> None:
+    with contextlib.ExitStack() as opened:
+        for _ in range(CONNECTIONS):
+            opened.enter_context(socket.create_connection(("127.0.0.1", hasty.port)))
+        with socket.create_connection(("127.0.0.1", hasty.port), timeout=10) as one_more:
+            assert b" 503 " in one_more.recv(1000), "it is told so at once"
+            assert is_dropped(one_more)
+    until(lambda: hasty.ask("GET", "/healthz", token=None).status == 200)
 
 
 def test_a_client_that_takes_nothing(hasty: World) -> None:

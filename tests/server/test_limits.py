@@ -103,15 +103,17 @@ def test_the_file_has_tenants(tmp_path: Path) -> None:
         path.chmod(0o600)
         return read_users(path)
 
-    users = read("[tenants.day]\nqueries = 3\nlongest_query = 9")
-    assert users.of_tenant("day") == Limits(longest_query=9, queries=3)
+    users = read('[tenants.day]\nqueries = 3\nlongest_query = 9\nmemory = "100MB"')
+    assert users.of_tenant("day") == Limits(longest_query=9, queries=3, memory=100e6)
     assert users.of_token("a token").limits == Limits(rate=60)
     for more, wrong in (
         ("[tenants.night]\nqueries = 3", "limits of night, which no user is of"),
         (
             "[tenants.day]\nslotz = 3",
-            "tenants.day has no option slotz; there are longest_query, rows, queries, rate",
+            "tenants.day has no option slotz; there are longest_query, rows, queries, rate, slots, memory",
         ),
+        ('[tenants.day]\nmemory = "much"', "tenants.day: memory: 'much' is not a size"),
+        ("[tenants.day]\nmemory = 5", "tenants.day: memory: it must be at least 16MiB"),
         ("[tenants.day]\nrate = 0", "tenants.day: rate must be a number above 0, not 0"),
         ("[tenants]\nday = 3", "must be tables of limits"),
     ):

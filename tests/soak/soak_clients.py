@@ -83,6 +83,18 @@ class Sample:
     jobs: int
 
 
+def growth(samples: Sequence[Sample]) -> float:
+    """The least memory in the last fifth of a time, next to that after it was warm.
+
+    The least, since what is not given back raises it, while more clients served at a time do not.
+    """
+    first = samples[0].at
+    last = samples[-1].at - first
+    early = [one.rss for one in samples if WARM * last <= one.at - first < (WARM + 0.2) * last]
+    late = [one.rss for one in samples if one.at - first >= 0.8 * last]
+    return min(late) / min(early) - 1.0 if early and late else 0.0
+
+
 @dataclass
 class Report:
     """times: what happened, with counts. slot_seconds: by tenant, of those in which all tenants had work."""
@@ -92,16 +104,6 @@ class Report:
     waits: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     samples: list[Sample] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-
-    def growth(self) -> float:
-        """The least memory in the last fifth of the run, next to that after it was warm.
-
-        The least, since what is not given back raises it, while more clients served at a time do not.
-        """
-        last = self.samples[-1].at
-        early = [one.rss for one in self.samples if WARM * last <= one.at < (WARM + 0.2) * last]
-        late = [one.rss for one in self.samples if one.at >= 0.8 * last]
-        return min(late) / min(early) - 1.0 if early and late else 0.0
 
     def shares(self) -> dict[str, float]:
         """The part of the slot seconds that each tenant had, over that which its weight says."""
@@ -114,7 +116,8 @@ class Report:
         assert not self.problems, "\n".join(self.problems[:20])
         ended = times["answers"] + times["cancelled"] + times["timed out"]
         assert times["submitted"] == ended > 0, f"{times['submitted']} were submitted, {ended} ended: {times}"
-        assert self.growth() <= GROWTH, f"memory grew by {self.growth():.1%}: {[one.rss for one in self.samples]}"
+        grown = growth(self.samples)
+        assert grown <= GROWTH, f"memory grew by {grown:.1%}: {[one.rss for one in self.samples]}"
         for name, share in self.shares().items():
             assert abs(share - 1.0) <= UNFAIR, f"{name} had {share:.2f} of its share: {self.shares()}"
 
@@ -123,13 +126,13 @@ class Report:
         used = sum(self.slot_seconds.values()) / max(1e-9, self.samples[-1].at)
         shares = ", ".join(f"{name} {share:.2f}" for name, share in self.shares().items())
         waits = ", ".join(f"{name} {median(found):.2f} s" for name, found in self.waits.items() if found)
-        first, last = self.samples[0], self.samples[-1]
+        first, last, grown = self.samples[0], self.samples[-1], growth(self.samples)
         counted = [f"{count:>9,} {what}" for what, count in sorted(self.times.items())]
         return [
             *counted,
             f"slot seconds of tenants over those of their weights: {shares}; {used:.2f} slots in the mean",
             f"median time of an answer: {waits}",
-            f"memory {first.rss / 1e6:.0f} MB at first, {last.rss / 1e6:.0f} at last; {self.growth():+.1%} once warm",
+            f"memory {first.rss / 1e6:.0f} MB at first, {last.rss / 1e6:.0f} at last; {grown:+.1%} once warm",
             f"threads {first.threads} at first, {last.threads} at last; files {first.files} and {last.files}",
         ]
 

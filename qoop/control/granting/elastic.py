@@ -50,7 +50,8 @@ class ElasticAttempts:
         slots = self._slots_of(job, running)
         if slots < running.resources.cpu and not others_wait:
             return
-        resources = regranted(running, slots, self._driver.available(running.machine))
+        allowed = self._limits.memory(job, running.resources.memory)
+        resources = regranted(running, slots, self._driver.available(running.machine), allowed)
         if resources is not None:
             self._order(job.run.job, job.run.regrant(running.attempt, resources, now=now))
 

@@ -45,7 +45,8 @@ class ExtraGrants:
         due = self._slots.due(granter.waiting, lambda job: self._jobs[job].run, now)
         for request in granter.waiting.fairly(due, self._driver.capacity):
             brief = self._slots.is_brief(self._jobs[request.job].run)
-            grant = extra_grant(request, self._driver.availability(), self._driver.extra(), brief)
+            allowed = granter.limits.memory(self._jobs[request.job])
+            grant = extra_grant(request, self._driver.availability(), self._driver.extra(), brief, allowed)
             pressed |= grant is None and brief
             if grant is not None:
                 self._slots.begun(granter.start(grant, now), brief)

@@ -111,13 +111,17 @@ def _believed(one: Running, pressed: bool) -> float:
 
 
 def extra_grant(
-    request: Request, availability: Mapping[MachineId, Available], extra: Mapping[AttemptId, MachineId], brief: bool
+    request: Request,
+    availability: Mapping[MachineId, Available],
+    extra: Mapping[AttemptId, MachineId],
+    brief: bool,
+    allowed: float = math.inf,
 ) -> Grant | None:
     """A task of the job on the machine with the fewest extra attempts; None if none may have one more.
 
     brief: the job is believed to be short; one that is not leaves one extra slot of each machine to those.
 
-    An extra attempt has one slot, and a fixed memory; a task that needs more waits.
+    An extra attempt has one slot, and a fixed memory, or the bytes that are allowed; a task that needs more waits.
     """
     taken = Counter(extra.values())
     for machine in sorted(availability, key=lambda machine: taken[machine]):
@@ -125,7 +129,7 @@ def extra_grant(
         number = most_extra(capacity)
         if taken[machine] >= number - (not brief):
             continue
-        resources = Resources(1, float(math.floor(capacity.memory * MEMORY_PART / number)))
+        resources = Resources(1, float(math.floor(min(capacity.memory * MEMORY_PART / number, allowed))))
         for demand in request.demands:
             if demand.resources.fits(resources):
                 return Grant(demand.job, demand.task, machine, resources, extra=True)

@@ -22,6 +22,7 @@ from qoop.control.granting.spare_resources import with_spare_memory, with_spare_
 from qoop.control.granting.tenant_limits import TenantLimits, within
 from qoop.engine.task import AttemptId, JobId
 from qoop.planner.packing import Availability, Available
+from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.waiting import Waiting
 
@@ -103,7 +104,7 @@ class Granter:
         if self._places is not None:  # or one job would get all places in the queues
             used = used + self._driver.promised_to(run.job)
         if replanner is not None and replanner.slots is not None:
-            ready = within(ready, used, replanner.slots)
+            ready = within(ready, used, Resources(replanner.slots, math.inf, math.inf, math.inf))
         return Request(
             run.job, job.arrival, asked.weight, used, self.limits.allowed(job, ready), job.remaining_work,
             replanner.wanted if replanner is not None else None,
@@ -133,7 +134,8 @@ class Granter:
                 return
             grant, available = found
             grant = with_spare_slots(grant, available, self._most_slots(grant))
-            self.start(with_spare_memory(grant, available, self.waiting), now)
+            allowed = self.limits.memory(self._jobs[grant.job])
+            self.start(with_spare_memory(grant, available, self.waiting, allowed), now)
 
     def _next_grant(
         self, requests: Sequence[Request], availability: Availability, now: float

@@ -24,14 +24,17 @@ def with_spare_slots(grant: Grant, available: Available, most: float) -> Grant:
     return Grant(grant.job, grant.task, grant.machine, Resources(slots, had.memory, had.disk, had.network))
 
 
-def with_spare_memory(grant: Grant, available: Available, requests: Sequence[Request]) -> Grant:
+def with_spare_memory(
+    grant: Grant, available: Available, requests: Sequence[Request], allowed: float = math.inf
+) -> Grant:
     """The grant with the memory of the slots it takes, if the machine has it free and no ready task needs it.
 
     A demand is the least a task needs; a kernel with more memory spills less. It gets at most the same
-    fraction of the memory as of the slots, so that tasks that ask for no more than that never wait for it.
+    fraction of the memory as of the slots, so that tasks that ask for no more than that never wait for it, and at most
+    the bytes that are allowed.
     """
     demand = grant.resources
-    by_slots = available.capacity.memory * demand.cpu / available.capacity.cpu
+    by_slots = min(available.capacity.memory * demand.cpu / available.capacity.cpu, allowed)
     if demand.memory >= by_slots:
         return grant
     if available.free.cpu <= demand.cpu:  # nothing else fits there
@@ -46,15 +49,15 @@ def with_spare_memory(grant: Grant, available: Available, requests: Sequence[Req
     return _with_memory(grant, min(by_slots, available.free.memory - needed))
 
 
-def regranted(running: Running, slots: float, available: Available) -> Resources | None:
+def regranted(running: Running, slots: float, available: Available, allowed: float = math.inf) -> Resources | None:
     """The grant of an elastic attempt that should have that many slots, out of what it has and what its machine has
     free; None: that is what it has, or about.
 
-    It has the memory of its slots, as far as that is free.
+    It has the memory of its slots, as far as that is free and allowed.
     """
     had, free = running.resources, available.free
     slots = min(slots, had.cpu + max(0.0, math.floor(free.cpu)))
-    by_slots = available.capacity.memory * slots / available.capacity.cpu
+    by_slots = min(available.capacity.memory * slots / available.capacity.cpu, allowed)
     memory = float(math.floor(min(by_slots, had.memory + max(0.0, free.memory))))
     if slots == had.cpu and memory <= had.memory * MORE_MEMORY:
         return None
