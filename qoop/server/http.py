@@ -244,8 +244,16 @@ class _Answer(Response):
             await self._rest(blocks, send)
 
     async def _rest(self, blocks: Iterator[Block], send: Send) -> None:
-        while (block := await self._run(_next, blocks)) is not None:
-            await self._sent(send, {"type": "http.response.body", "body": block, "more_body": True})
+        """Send each block while the next is made."""
+        following = self._run(_next, blocks)
+        try:
+            while (block := await following) is not None:
+                following = self._run(_next, blocks)
+                await self._sent(send, {"type": "http.response.body", "body": block, "more_body": True})
+        except BaseException:
+            self._query.cancel("the client takes no more")
+            await asyncio.gather(following, return_exceptions=True)  # nobody ends a query while another reads it
+            raise
         await self._run(self._end)  # first: who has the whole answer may ask for the next
         await self._sent(send, {"type": "http.response.body", "body": b""})
 

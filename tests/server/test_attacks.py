@@ -11,6 +11,7 @@ import ssl
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 from server_world import ANA, CONNECTIONS, IDLE, PATIENCE, USERS, World, certified, until
 
@@ -71,6 +72,38 @@ def test_sql_that_asks_for_more_than_tables(world: World) -> None:
         assert b"of the canary" not in reply.body
     assert sorted(world.secret.parent.iterdir()) == before
     assert len(world.sql("FROM t").rows()) == 4
+
+
+READS = ("read_text", "read_csv", "read_blob", "glob", "parquet_metadata", "sniff_csv", "read_duckdb", "query")
+
+
+@pytest.mark.parametrize(
+    "kinds", [("table", "table_macro", "pragma"), pytest.param(("scalar",), marks=pytest.mark.slow)]
+)
+def test_no_function_that_duckdb_knows_reads_a_file(world: World, kinds: tuple[str, ...]) -> None:
+    """With a path as each of its arguments, in each form in which it can be called."""
+    forms = {"scalar": ("SELECT {} AS x",), "pragma": ("PRAGMA {}", "CALL {}")}
+    refused, path = set(), f"'{world.secret}'"
+    for kind, name, arguments in known_functions(kinds):
+        call = f"{name}({', '.join([path] * arguments)})"
+        for form in forms.get(kind, ("FROM {}", "CALL {}")):
+            reply = world.sql(form.format(call))
+            assert b"of the canary" not in reply.body, form.format(call)
+            assert reply.status in (200, 400, 403, 422), (form.format(call), reply)
+            if reply.status != 200:
+                refused.add((name, form))
+    assert "scalar" in kinds or {(name, form) for name in READS for form in ("FROM {}", "CALL {}")} <= refused
+
+
+def known_functions(kinds: tuple[str, ...]) -> list[tuple[str, str, int]]:
+    """Their kinds, names and numbers of arguments."""
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            "SELECT DISTINCT function_type, function_name, coalesce(len(parameters), 0) FROM duckdb_functions() "
+            "WHERE function_name SIMILAR TO '[a-z_0-9]+' AND list_contains($1, function_type) ORDER BY ALL", [kinds]
+        ).fetchall()  # fmt: skip
+    assert len(found) > 100
+    return found
 
 
 def test_the_same_texts_for_queries_that_go_on(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,8 +17,8 @@ import duckdb
 import pytest
 from server_world import BEN, EVE, SLOW, World, until
 
-from qoop.catalog.errors import ConfigError
-from qoop.server.kept import KeptQueries
+from qoop.catalog.errors import ConfigError, DiskFull
+from qoop.server.kept import FORMAT, VERSION, KeptQueries
 from qoop.server.service import Service
 
 
@@ -105,6 +106,41 @@ def test_a_folder_that_holds_something_else_is_refused(world: World, tmp_path: P
     with pytest.raises(ConfigError, match="cannot keep answers in"):
         KeptQueries(world.service, tmp_path / "file")
     assert isinstance(world.service, Service)
+
+
+class Bomb:
+    """What somebody plants where a server might unpickle it."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.canary,)
+
+
+@pytest.mark.parametrize("state", ["done", "running"])
+def test_pickles_in_its_folder_are_not_read_as_such(world: World, tmp_path: Path, state: str) -> None:
+    canary, folder, bomb = tmp_path / "canary", tmp_path / "kept" / "q", pickle.dumps(Bomb(tmp_path / "canary"))
+    (folder / "bundle").mkdir(parents=True)
+    told = {"format": FORMAT, "version": VERSION, "id": "q", "user": "ana", "sql": "SELECT 1 AS one", "asked": 0.0}
+    (folder / "query.json").write_text(
+        json.dumps(told | {"state": state, "columns": [["one", "INTEGER"]], "settings": []})
+    )
+    for name in ("answer.arrow", "bundle/bundle.json", "bundle/plan.json", "bundle/trace.pickle"):
+        (folder / name).write_bytes(bomb)
+    kept = KeptQueries(world.service, tmp_path / "kept", lasting=True)
+    try:
+        assert kept.resume() == (state == "running")
+        user = world.user("the token of ana")
+        until(lambda: [one.state for one in kept.of(user)] == ["done" if state == "done" else "failed"])
+        [found] = kept.of(user)
+        with pytest.raises(DiskFull, match="cannot be read"):
+            list(kept.parts(found))
+    finally:
+        kept.close()
+    assert not canary.exists()
+    pickle.loads(bomb)
+    assert canary.exists(), "it would have gone off"
 
 
 LONG = (

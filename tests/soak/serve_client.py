@@ -3,8 +3,8 @@
     python tests/soak/serve_client.py FOLDER NUMBER
 
 `order.json` of the folder says where the server is, who the clients are and for how long they ask; `answers/N.arrow`
-has the answer of the query N by DuckDB. What happens goes line by line into `log-NUMBER.jsonl`, so that nothing of it is
-lost if the process is killed; the next process of that number goes on with what this one has begun.
+has the answer of the query N by DuckDB. What happens goes line by line into `log-NUMBER.jsonl`, so that nothing of it
+is lost if the process is killed; the next process of that number goes on with what this one has begun.
 """
 
 from __future__ import annotations

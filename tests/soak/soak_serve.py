@@ -120,7 +120,7 @@ def _prepare(run: Served) -> list[tuple[str, str]]:
 
 def _write_order(run: Served, ports: list[int], tokens: list[tuple[str, str]]) -> None:
     asked = [*texts(directory=run.folder).items()]
-    candidates = [text for number, text in asked if number in QUERIES] + [LARGE]
+    candidates = [text.strip().rstrip(";") for number, text in asked if number in QUERIES] + [LARGE]
     chosen = []
     with Oracle(run.folder, threads=1) as oracle:
         for text in candidates:
