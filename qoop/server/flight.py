@@ -49,7 +49,7 @@ from qoop.statements.statement import Query, parameters_of
 _ID = 16  # characters of the id of a query, before its text in a ticket
 _MOST_PREPARED = 1000  # statements of a user that are kept; the oldest go first
 _LOOK = 0.05  # seconds between two looks whether clients have gone
-_UNREAD = 5.0  # seconds for which a query that has begun waits for who fetches its rows
+_UNREAD = 10.0  # seconds for which a query that has begun waits for who fetches its rows
 _TO_END = 5.0  # seconds that calls may take to end with the server; their queries have ended before
 _CANCELLED, _NOT_CANCELLABLE, _CLOSED = 1, 3, 1
 """Results of cancelling a query, and of closing a session, as Flight numbers them."""

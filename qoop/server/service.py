@@ -47,7 +47,7 @@ class Service:
         self._running: dict[tuple[str, str], UserQuery] = {}
         self._closing = False
         self._rates = Rates()
-        self._unread: dict[tuple[str, str], UserQuery] = {}
+        self._unread: dict[tuple[str, str], tuple[UserQuery, float]] = {}  # and since when
         for tenant, limits in users.tenants.items():
             session.cluster.limit_tenant(tenant, limits.slots, limits.memory)
 
@@ -96,20 +96,24 @@ class Service:
             query.end(error)
             raise
         with self._lock:
-            self._unread[user.name, query.id] = query
+            self._unread[user.name, query.id] = query, time.monotonic()
         return query
 
     def begun(self, user: User, id: str, text: str) -> UserQuery | None:
         """A query of a user that has begun, for its only reader; None if there is none of that id and text."""
         with self._lock:
-            found = self._unread.get((user.name, id))
-            return self._unread.pop((user.name, id)) if found is not None and found.text == text else None
+            found, _ = self._unread.get((user.name, id), (None, 0.0))
+            if found is None or found.text != text:
+                return None
+            del self._unread[user.name, id]
+            return found
 
     def end_unread(self, seconds: float) -> None:
         """Cancel the queries that have begun so long ago, and that nobody reads."""
         with self._lock:
-            late = [key for key, query in self._unread.items() if query.seconds > seconds]
-            queries = [self._unread.pop(key) for key in late]
+            now = time.monotonic()
+            late = [key for key, (_, since) in self._unread.items() if now - since >= seconds]
+            queries = [self._unread.pop(key)[0] for key in late]
         for query in queries:
             query.cancel(why := f"nobody has asked for the rows within {seconds:g} s")
             query.end(Cancelled(why))

@@ -185,9 +185,41 @@ def test_another_user_can_neither_cancel_a_query_nor_use_a_statement(world: Worl
     [made] = client.do_action(asked, options)
     handle = unpacked(made.body.to_pybytes())[1].raw(1)
     use = flight.FlightDescriptor.for_command(packed("CommandPreparedStatementQuery", (1, handle)))
-    assert client.get_flight_info(use, options).schema.names == ["a", "b"]
+    assert client.get_schema(use, options).schema.names == ["a", "b"]
     with pytest.raises(pa.ArrowInvalid, match="no such prepared statement"):
         client.get_flight_info(use, other)
+    client.close()
+
+
+def test_a_query_that_nobody_fetches_is_cancelled_and_runs_again_for_who_comes_late(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qoop.server.flight._UNREAD", 60.0)
+    text = "SELECT n, n + 1 AS m FROM big -- unread"
+    client, options = plain(world)
+    command = packed("CommandStatementQuery", (1, text))
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(command), options)
+    assert info.schema.names == ["n", "m"]
+    assert text in [query.text for query in world.service.of(world.user(ANA))], "it runs already"
+    monkeypatch.setattr("qoop.server.flight._UNREAD", 0.2)
+    until(lambda: world.entries(text))
+    [entry] = world.entries(text)
+    assert entry["error"] == "Cancelled: nobody has asked for the rows within 0.2 s"
+    assert client.do_get(info.endpoints[0].ticket, options).read_all().num_rows == 60_000
+    client.close()
+
+
+def test_a_ticket_is_good_for_its_own_text_and_user(world: World) -> None:
+    client, options = plain(world)
+    command = packed("CommandStatementQuery", (1, "SELECT 'of ana' AS x"))
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(command), options)
+    id = unpacked(info.endpoints[0].ticket.ticket)[1].text(1)[:16]
+    other = flight.Ticket(packed("TicketStatementQuery", (1, f"{id}SELECT 'another' AS x")))
+    with pytest.raises(flight.FlightUnavailableError, match="this very query runs already"):
+        client.do_get(other, options).read_all()
+    for_ben = client.do_get(other, plain(world, BEN)[1]).read_all()
+    assert for_ben.to_pylist() == [{"x": "another"}]
+    assert client.do_get(info.endpoints[0].ticket, options).read_all().to_pylist() == [{"x": "of ana"}]
     client.close()
 
 

@@ -48,7 +48,8 @@ MOST_ROWS = 100
 STUCK = 120.0
 """Seconds after the end of the run within which all clients must have their answers."""
 
-GRACE = 1.0
+GRACE, ENDED = 1.0, 90.0
+"""Seconds that queries have at the end of a server, and within which it must have ended on a machine that is full."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,21 @@ class Served:
 
 @dataclass
 class Report:
-    """times: what happened, with counts. samples: of the last server."""
+    """times: what happened, with counts. samples: of the last server. at_hand: queries of clients that were killed, at
+    most."""
 
     times: Counter[str] = field(default_factory=Counter)
     samples: list[Sample] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    at_hand: int = 0
 
     def check(self) -> None:
         """Raise AssertionError unless all went well."""
         assert not self.problems, "\n".join(self.problems[:20])
         assert self.times["compared"] > 0, f"no answer was compared: {self.times}"
+        done = sum(count for what, count in self.times.items() if what.startswith("done by"))
+        lost = self.times["asked"] - done - self.at_hand
+        assert lost <= 0, f"{lost} queries were lost: {self.times}"
         grown = growth(self.samples)
         assert grown <= GROWTH, f"memory grew by {grown:.1%}: {[one.rss for one in self.samples]}"
 
@@ -167,7 +173,7 @@ class _Server:
         """At a signal, in peace. Returns its code."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(GRACE + 30)
+            return self.process.wait(ENDED)
         finally:
             self._said.close()
 
@@ -243,12 +249,20 @@ class _World:
             self._server.kill()
         else:
             self._count("servers ended")
-            code = self._server.end()
-            if code != 0:
-                self._problem(f"the server ended with {code}")
+            self._end_server()
         for proxy in self._proxies:
             proxy.cut_all()
         self._server = self._begun()
+
+    def _end_server(self) -> None:
+        try:
+            code = self._server.end()
+        except subprocess.TimeoutExpired:
+            self._problem(f"the server has not ended {ENDED:.0f} s after a signal")
+            self._server.process.kill()
+            code = self._server.process.wait()
+        if code != 0:
+            self._problem(f"the server ended with {code}")
 
     def _mishap(self) -> None:
         if (code := self._server.process.poll()) is not None:
@@ -257,6 +271,7 @@ class _World:
         number = self._chance.randrange(len(self._clients))
         if self._chance.random() < 0.15:
             self._count("processes of clients killed")
+            self._report.at_hand += self._run.clients // self._run.processes
             self._clients[number].kill()
             self._clients[number].wait()
             self._clients[number] = self._client(number)
@@ -279,9 +294,7 @@ class _World:
             self._look_at_rest(name, token)
         self._count_logs()
         children = psutil.Process(self._server.process.pid).children(recursive=True)
-        code = self._server.end()
-        if code != 0:
-            self._problem(f"the server ended with {code}")
+        self._end_server()
         left = [child for child in children if child.is_running()]
         assert not left, f"processes are left: {left}"
         for name in ("kept", "spill", "tmp"):
@@ -312,7 +325,7 @@ class _World:
         return json.loads(told) if told else None
 
     def _count_logs(self) -> None:
-        """Add up what the clients have told."""
+        """Add up what the clients have told: what was asked was done, but for what the killed had in hand."""
         for number in range(self._run.processes):
             for one in happened(self._run.place / f"log-{number}.jsonl"):
                 self._count(f"done by {one['way']}" if one["what"] == "done" else one["what"])

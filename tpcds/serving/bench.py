@@ -33,9 +33,8 @@ class ServeOptions:
 
 @dataclass(frozen=True, slots=True)
 class ServeResult:
-    """short: median seconds of a short query, by way. large: least seconds of the large answer, by way and `arrow`.
-
-    bytes: of the large answer.
+    """short: median seconds of a short query, by way; `driver`: by ADBC alone, from a server that has the answer.
+    large: least seconds of the large answer, by way and `arrow`. bytes: of the large answer.
     """
 
     short: Mapping[str, float]
@@ -50,7 +49,7 @@ class ServeResult:
 def run(options: ServeOptions) -> ServeResult:
     """Serve tables in memory and ask for them. Raises ConfigError where what serves, or asks, is not installed."""
     try:
-        from qoop.tpcds.serving.served import bare, served
+        from qoop.tpcds.serving.served import bare, bare_and_driven, served
     except ImportError as error:
         raise ConfigError("pip install 'qoop[server]': what serves") from error
     small = pa.table({"k": [row % 5 for row in range(10_000)], "v": [row % 1000 for row in range(10_000)]})
@@ -60,7 +59,9 @@ def run(options: ServeOptions) -> ServeResult:
         session.register("small", small)
         session.register("large", large)
         with served(session) as asked, bare(large) as fetch:
-            short = _in_turns({name: _asking(ask, _SHORT) for name, ask in asked.ways.items()}, options.queries, _WARM)
+            with bare_and_driven(asked.session(_SHORT)) as answer:
+                ways = {name: _asking(ask, _SHORT) for name, ask in {**asked.ways, "driver": answer}.items()}
+                short = _in_turns(ways, options.queries, _WARM)
             ways = {name: _asking(ask, _LARGE) for name, ask in asked.ways.items()} | {"arrow": fetch}
             whole = _in_turns(ways, options.repeat, 1)
     return ServeResult(
@@ -94,6 +95,7 @@ def summary(done: ServeResult) -> str:
     lines = [
         f"a short query: {own * 1e3:.2f} ms by the session, "
         + ", ".join(f"{(done.short[way] - own) * 1e3:+.2f} ms by {way}" for way in ("http", "flight"))
+        + f", of which its driver takes {done.short['driver'] * 1e3:.2f} ms with Arrow's own server"
     ]
     made = done.large["session"]
     lines.append(

@@ -15,6 +15,7 @@ from pyarrow import flight
 from qoop.catalog.errors import ConfigError
 from qoop.server.audit import AuditLog
 from qoop.server.flight import FlightServer
+from qoop.server.flight_messages import packed
 from qoop.server.http_server import HttpServer
 from qoop.server.manners import Manners, Place
 from qoop.server.service import Service
@@ -44,16 +45,11 @@ class Asked:
 @contextlib.contextmanager
 def served(session: Session) -> Iterator[Asked]:
     """Serve a locked session at the loopback address. Raises ConfigError where ADBC's driver is not installed."""
-    try:
-        import adbc_driver_flightsql.dbapi as adbc
-    except ImportError as error:
-        raise ConfigError("pip install adbc-driver-flightsql pyarrow: the client of Flight SQL") from error
     service, place, manners = Service(session, Users(), AuditLog(io.StringIO())), Place(), Manners()
     with (
         HttpServer(service, place, manners) as web,
         FlightServer(service, place, manners) as door,
-        adbc.connect(door.address) as connection,
-        connection.cursor() as cursor,
+        driven(door.address) as by_flight,
     ):
         client = http.client.HTTPConnection("127.0.0.1", int(web.address.rpartition(":")[2]))
 
@@ -65,12 +61,24 @@ def served(session: Session) -> Iterator[Asked]:
             answer.read()  # to the end, so that the connection can be used again
             return rows
 
-        def by_flight(text: str) -> pa.Table:
+        yield Asked(lambda text: session.sql(text).arrow(), by_http, by_flight)
+        client.close()
+
+
+@contextlib.contextmanager
+def driven(address: str) -> Iterator[Ask]:
+    """ADBC's driver, connected to a server of Flight SQL. Raises ConfigError where it is not installed."""
+    try:
+        import adbc_driver_flightsql.dbapi as adbc
+    except ImportError as error:
+        raise ConfigError("pip install adbc-driver-flightsql pyarrow: the client of Flight SQL") from error
+    with adbc.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
+
+        def ask(text: str) -> pa.Table:
             cursor.execute(text)
             return cursor.fetch_arrow_table()
 
-        yield Asked(lambda text: session.sql(text).arrow(), by_http, by_flight)
-        client.close()
+        yield ask
 
 
 class _Bare(flight.FlightServerBase):  # type: ignore[misc]
@@ -79,6 +87,14 @@ class _Bare(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(self, rows: pa.Table) -> None:
         super().__init__("grpc://127.0.0.1:0")
         self._rows = rows
+
+    def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+        """Where they are."""
+        return flight.FlightInfo(self._rows.schema, descriptor, [flight.FlightEndpoint(b"", [])], -1, -1)
+
+    def do_action(self, context: Any, action: Any) -> Any:
+        """Every statement is prepared."""
+        return iter([flight.Result(packed("ActionCreatePreparedStatementResult", (1, b"any")))])
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """All rows, as Arrow itself sends them."""
@@ -90,3 +106,10 @@ def bare(rows: pa.Table) -> Iterator[Callable[[], pa.Table]]:
     """Arrow's own server of rows, and what fetches them."""
     with _Bare(rows) as server, flight.connect(f"grpc://127.0.0.1:{server.port}") as client:
         yield lambda: client.do_get(flight.Ticket(b"")).read_all()
+
+
+@contextlib.contextmanager
+def bare_and_driven(rows: pa.Table) -> Iterator[Ask]:
+    """Arrow's own server of rows, and ADBC's driver, which gets the same whatever it asks."""
+    with _Bare(rows) as server, driven(f"grpc://127.0.0.1:{server.port}") as ask:
+        yield ask
