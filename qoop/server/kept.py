@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import shutil
 import threading
 import time
@@ -40,6 +41,8 @@ _log = logging.getLogger(__name__)
 
 FORMAT, VERSION = "qoop-kept-query", 1
 _FILE, _ANSWER, _BUNDLE = "query.json", "answer.arrow", "bundle"
+_OURS = re.compile("[0-9a-f]{16}")
+"""The names of folders of queries."""
 _KEEP = 3600.0
 """Seconds for which an answer is kept that nobody has fetched."""
 _MOST = 100
@@ -86,6 +89,7 @@ class KeptQueries:
         self._threads = ThreadPoolExecutor(service.queries, "qoop-kept")
         self._lock = threading.Lock()
         self._kept = {one.id: one for one in _read_all(folder)}
+        _clear(folder)
         self._running: dict[str, UserQuery] = {}
         self._ending = False
 
@@ -134,7 +138,7 @@ class KeptQueries:
         if query is not None:
             query.cancel()  # its thread removes the folder
         else:
-            shutil.rmtree(self._folder / kept.id, ignore_errors=True)
+            _remove(self._folder / kept.id)
 
     def parts(self, kept: Kept) -> Iterator[Result]:
         """The rows of an answer, at least one part. Raises DiskFull if it cannot be read."""
@@ -211,7 +215,7 @@ class KeptQueries:
             there = kept.id in self._kept
         folder = self._folder / kept.id
         if not there:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
         elif self._ending and isinstance(error, Cancelled):  # the next server goes on with it
             return
         else:
@@ -236,6 +240,19 @@ def _failed(kept: Kept, error: Exception) -> Kept:
     cancelled = isinstance(error, Cancelled) and not isinstance(error, Suspended)
     told = str(error) if isinstance(error, QoopError) else "the server has failed; its log says more"
     return replace(kept, state=CANCELLED if cancelled else FAILED, error=type(error).__name__, message=told)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder of a query. What tells of it goes first: whatever is killed here, the query is gone."""
+    (folder / _FILE).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a server that was killed had begun to make, or to remove."""
+    for path in folder.iterdir():
+        if _OURS.fullmatch(path.name) and path.is_dir() and not (path / _FILE).exists():
+            _remove(path)
 
 
 def _read_all(folder: Path) -> Iterator[Kept]:

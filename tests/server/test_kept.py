@@ -108,6 +108,15 @@ def test_a_folder_that_holds_something_else_is_refused(world: World, tmp_path: P
     assert isinstance(world.service, Service)
 
 
+def test_what_a_killed_server_had_begun_to_remove_is_removed(world: World, tmp_path: Path) -> None:
+    half, others = tmp_path / ("0" * 16), tmp_path / "of somebody else"
+    for folder in (half, others):
+        folder.mkdir()
+        (folder / "answer.arrow").write_text("")
+    KeptQueries(world.service, tmp_path, lasting=True).close()
+    assert [path.name for path in tmp_path.iterdir()] == [others.name]
+
+
 class Bomb:
     """What somebody plants where a server might unpickle it."""
 

@@ -31,7 +31,7 @@ from qoop.tpcds.oracle import compare
 
 ARROW = "application/vnd.apache.arrow.stream"
 SLOW = "SELECT sum(hash(a.range, b.range)) AS s FROM range(1000000) a, range(1000000) b"
-LOST = 90.0
+LOST = 300.0
 """Seconds after which a query that nobody answers counts as lost."""
 PASSING = ("Busy", "SessionClosed", "Cancelled", "NoCapacity", "Overloaded")
 """Errors of a server that ends; the query is asked again."""
@@ -256,7 +256,8 @@ def _is_passing(error: Exception) -> bool:
     text = str(error)
     told = any(f"{kind}:" in text for kind in PASSING)
     return told or any(
-        word in text.lower() for word in ("unavailable", "eof", "reset", "refused", "transport", "closing")
+        word in text.lower()
+        for word in ("(canceled;", "unavailable", "eof", "reset", "refused", "transport", "closing")
     )
 
 

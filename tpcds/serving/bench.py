@@ -59,7 +59,7 @@ def run(options: ServeOptions) -> ServeResult:
         session.register("small", small)
         session.register("large", large)
         with served(session) as asked, bare(large) as fetch:
-            with bare_and_driven(asked.session(_SHORT)) as answer:
+            with bare_and_driven(asked.session(_SHORT), session) as answer:
                 ways = {name: _asking(ask, _SHORT) for name, ask in {**asked.ways, "driver": answer}.items()}
                 short = _in_turns(ways, options.queries, _WARM)
             ways = {name: _asking(ask, _LARGE) for name, ask in asked.ways.items()} | {"arrow": fetch}

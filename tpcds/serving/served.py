@@ -15,7 +15,8 @@ from pyarrow import flight
 from qoop.catalog.errors import ConfigError
 from qoop.server.audit import AuditLog
 from qoop.server.flight import FlightServer
-from qoop.server.flight_messages import packed
+from qoop.server.flight_messages import packed, unpacked
+from qoop.server.flight_metadata import answer
 from qoop.server.http_server import HttpServer
 from qoop.server.manners import Manners, Place
 from qoop.server.service import Service
@@ -84,13 +85,15 @@ def driven(address: str) -> Iterator[Ask]:
 class _Bare(flight.FlightServerBase):  # type: ignore[misc]
     """Sends the same rows to everybody."""
 
-    def __init__(self, rows: pa.Table) -> None:
+    def __init__(self, rows: pa.Table, session: Session | None = None) -> None:
         super().__init__("grpc://127.0.0.1:0")
-        self._rows = rows
+        self._rows, self._session = rows, session
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-        """Where they are."""
-        return flight.FlightInfo(self._rows.schema, descriptor, [flight.FlightEndpoint(b"", [])], -1, -1)
+        """Where they are; a driver asks what the server can do, too."""
+        known = answer(self._session, *unpacked(descriptor.command)) if self._session is not None else None
+        ticket, rows = (b"", self._rows) if known is None else (descriptor.command, known)
+        return flight.FlightInfo(rows.schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
 
     def do_action(self, context: Any, action: Any) -> Any:
         """Every statement is prepared."""
@@ -98,7 +101,8 @@ class _Bare(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """All rows, as Arrow itself sends them."""
-        return flight.RecordBatchStream(self._rows)
+        known = answer(self._session, *unpacked(ticket.ticket)) if self._session is not None else None
+        return flight.RecordBatchStream(self._rows if known is None else known)
 
 
 @contextlib.contextmanager
@@ -109,7 +113,8 @@ def bare(rows: pa.Table) -> Iterator[Callable[[], pa.Table]]:
 
 
 @contextlib.contextmanager
-def bare_and_driven(rows: pa.Table) -> Iterator[Ask]:
-    """Arrow's own server of rows, and ADBC's driver, which gets the same whatever it asks."""
-    with _Bare(rows) as server, driven(f"grpc://127.0.0.1:{server.port}") as ask:
+def bare_and_driven(rows: pa.Table, session: Session) -> Iterator[Ask]:
+    """Arrow's own server of rows, and ADBC's driver, which gets the same whatever it asks. session: says what there is
+    besides."""
+    with _Bare(rows, session) as server, driven(f"grpc://127.0.0.1:{server.port}") as ask:
         yield ask
