@@ -205,10 +205,10 @@ def test_a_task_that_needs_more_memory_than_its_tenant_may_have_fails_and_says_s
     text = "SELECT length(string_agg(repeat('x', 2000), '')) AS n FROM range({})"
     with qoop.connect(slots=2, memory="1GB") as session:
         session.cluster.limit_tenant("x", memory=100e6)
-        job = session.submit(text.format(100_000), tenant="x")
+        job = session.submit(text.format(40_000), tenant="x")
         with pytest.raises(qoop.OutOfMemory, match="more than 100 MB of memory for one task, which is all it may have"):
             job.result()
         granted = [one.resources.memory for one in job.history() if isinstance(one, Started | Regranted)]
         assert granted and max(granted) <= 100e6
         assert session.submit(text.format(10), tenant="x").result().fetchall() == [(20_000,)]
-        assert session.submit(text.format(100_000), tenant="y").result().fetchall() == [(200_000_000,)]
+        assert session.submit(text.format(40_000), tenant="y").result().fetchall() == [(80_000_000,)]
